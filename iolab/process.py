@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -51,11 +52,15 @@ class CommandError(IolabError):
         super().__init__(f"{command}: {reason}" + (f"\n{tail}" if tail else ""))
 
 
-def _tie_to(parent: int) -> None:
-    # In the child, before exec. The kernel forgets a parent that died before the call: look again.
+def _in_child(parent: int, cgroup: Optional[Path], memory_limit: Optional[int]) -> None:
+    # After fork, before exec. The kernel forgets a parent that died before the call: look again.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(127)
+    if cgroup is not None:
+        (cgroup / "cgroup.procs").write_text("0")
+    if memory_limit is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
 
 
 def start(
@@ -66,11 +71,14 @@ def start(
     stderr: Stream = subprocess.DEVNULL,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Path] = None,
+    cgroup: Optional[Path] = None,
+    memory_limit: Optional[int] = None,
 ) -> subprocess.Popen[bytes]:
     """Start a program in its own process group, tied to the calling thread's life.
 
     The kernel kills the program (SIGKILL) when the thread that started it ends, however it ends,
-    so long-lived programs are started from threads that outlive them.
+    so long-lived programs are started from threads that outlive them. The program begins inside
+    the folder `cgroup`, and cannot map more than `memory_limit` bytes.
 
     Errors: CommandError if the program does not exist or may not be executed.
     """
@@ -85,12 +93,15 @@ def start(
             env=None if env is None else dict(env),
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: _tie_to(parent),  # noqa: PLW1509 - it calls prctl and nothing else
+            # Nothing here takes a lock that another thread may hold at the fork.
+            preexec_fn=lambda: _in_child(parent, cgroup, memory_limit),  # noqa: PLW1509
         )
     except FileNotFoundError as error:
         raise CommandError(command, "no such program") from error
     except PermissionError as error:
         raise CommandError(command, "may not be executed") from error
+    except subprocess.SubprocessError as error:
+        raise CommandError(command, "may not join its cgroup or limit its memory") from error
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> None:

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""One block: every cell of a plan on this boot, each on a fresh device and file system."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.cgroup import make_cgroup
+from iolab.agent.devices import load_module, make_device
+from iolab.agent.facts import collect
+from iolab.agent.filesystem import make_filesystem
+from iolab.agent.fio import fio_argv, lay_out, parse_report, report_gates, strange_files
+from iolab.agent.journal import Journal, restore
+from iolab.agent.observe import sample
+from iolab.agent.plan import Cell, Plan
+from iolab.errors import CannotRunError, IolabError
+from iolab.process import kill_group, start
+
+__all__ = ["run_block"]
+
+_RUN = Path("/run/iolab")
+_MARGIN_S = 0.05
+
+
+def _write_json(path: Path, value: Any) -> str:
+    data = json.dumps(value, sort_keys=True).encode()
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _measure(
+    cell: Cell, folder: Path, device: Path, group: Path | None, cpu: int
+) -> dict[str, Any]:
+    """Run the job, sample around its steady part, and return report, samples and gates."""
+    job = cell.job
+    report = _RUN / f"fio-{cell.id}.json"
+    errors = _RUN / f"fio-{cell.id}.err"
+    if job.start_delay_us:
+        time.sleep(job.start_delay_us / 1e6)
+    with errors.open("wb") as stream:
+        fio = start(
+            fio_argv(job, folder, report, cpu=cpu),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            cgroup=group,
+        )
+    began = time.monotonic()
+
+    def wait_until(at_s: float) -> None:
+        time.sleep(max(0.0, began + at_s - time.monotonic()))
+
+    try:
+        # The job starts a little after its process: the margin keeps both samples inside its run.
+        wait_until(job.ramp_ms / 1e3 + _MARGIN_S)
+        first = sample(cpu=cpu, device=device.name, job=fio.pid)
+        wait_until((job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S)
+        last = sample(cpu=cpu, device=device.name, job=fio.pid)
+        fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
+    except subprocess.TimeoutExpired as error:
+        raise IolabError("fio did not end within 60 s after its run") from error
+    finally:
+        kill_group(fio)
+    said = errors.read_text(errors="replace").strip()
+    if fio.returncode != 0:
+        raise IolabError(f"fio ended with {fio.returncode}: {said[-500:]}")
+    parsed = parse_report(report.read_text(errors="replace"))
+    gates = report_gates(parsed, job)
+    if not any(t["job"] for t in last["tasks"].values()):
+        gates.append("the job was not running when it was sampled")
+    if astray := strange_files(job, folder):
+        gates.append(f"fio made files of its own: {', '.join(astray)}")
+    report.unlink()
+    errors.unlink()
+    return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
+
+
+def _run_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
+    journal_path = _RUN / "cell.journal"
+    journal = Journal(journal_path)
+    result: dict[str, Any] = {"id": cell.id, "began_ns": time.monotonic_ns()}
+    try:
+        nodes = {d.name: make_device(journal, d) for d in cell.devices}
+        folder = _RUN / "mnt"
+        make_filesystem(journal, cell.filesystem, nodes, folder)
+        lay_out(cell.job, folder)
+        data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
+        group = None
+        if cell.weight is not None:
+            group = make_cgroup(journal, "iolab", weight=cell.weight)
+        result["measuring_from_ns"] = time.monotonic_ns()
+        result.update(_measure(cell, folder, data, group, plan.cpu))
+        result["measuring_until_ns"] = time.monotonic_ns()
+        result["state"] = "done"
+    except CannotRunError as error:
+        result.update(state="cannot run here", reason=str(error))
+    except (IolabError, OSError) as error:
+        result.update(state="failed", reason=str(error))
+    finally:
+        journal.close()
+        left = restore(journal_path)
+    if left:
+        # What this cell left behind would be part of the next cell's measurement.
+        raise IolabError("; ".join(left))
+    result["ended_ns"] = time.monotonic_ns()
+    return result
+
+
+def run_block(plan: Plan, out: Path) -> None:
+    """Run the cells of `plan` in order and leave their results in the folder `out`.
+
+    ``cells/ID.json`` for each cell, ``facts.json``, and last ``status.json`` with the SHA-256 of
+    each file: a folder without it is unfinished. Failed cells say why and do not end the block.
+
+    Errors: IolabError if the machine cannot be put back between two cells, or is not as the plan
+    asks; CannotRunError if it has no fio.
+    """
+    (out / "cells").mkdir(parents=True, exist_ok=True)
+    left = restore(_RUN / "cell.journal") + restore(_RUN / "block.journal")
+    if left:
+        raise IolabError("an earlier run cannot be undone: " + "; ".join(left))
+    journal = Journal(_RUN / "block.journal")
+    digests = {}
+    try:
+        facts = collect()
+        for module in plan.modules:
+            load_module(journal, module, *(["nr_devices=0"] if module == "null_blk" else []))
+        if facts["high_resolution_timers"] is plan.coalesced_timers:
+            raise IolabError(
+                "the plan asks for timers {} high resolution, this boot has them {}".format(
+                    *(("without", "with") if plan.coalesced_timers else ("with", "without"))
+                )
+            )
+        digests["facts.json"] = _write_json(out / "facts.json", facts)
+        for number, cell in enumerate(plan.cells, 1):
+            result = _run_cell(plan, cell)
+            name = f"cells/{cell.id}.json"
+            digests[name] = _write_json(out / name, result)
+            print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {result['state']}", flush=True)
+    finally:
+        journal.close()
+        left = restore(_RUN / "block.journal")
+    if left:
+        raise IolabError("; ".join(left))
+    _write_json(out / "status.json", {"block": plan.block, "sha256": digests})

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Block devices that the agent makes for one cell."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from iolab.agent.journal import Journal
+from iolab.agent.plan import Device
+from iolab.agent.settings import change
+from iolab.errors import CannotRunError
+from iolab.process import run
+
+__all__ = ["load_module", "make_device"]
+
+_CONFIGFS = Path("/sys/kernel/config")
+_SYS_BLOCK = Path("/sys/block")
+
+
+def load_module(journal: Journal, name: str, *parameters: str) -> None:
+    """Load a kernel module unless it is there; restoring unloads what was loaded.
+
+    Errors: CommandError with modprobe's words.
+    """
+    folder = Path("/sys/module") / name.replace("-", "_")
+    if folder.is_dir():
+        return
+    journal.note("module", str(folder), name)
+    run(["modprobe", name, *parameters], timeout_s=120)
+
+
+def _mount_configfs(journal: Journal) -> None:
+    if not (_CONFIGFS / "nullb").is_dir():
+        journal.note("umount", str(_CONFIGFS))
+        run(["mount", "-t", "configfs", "configfs", _CONFIGFS], timeout_s=30)
+
+
+def _null_blk(journal: Journal, device: Device) -> Path:
+    # Through configfs, not module parameters: memory_backed is no parameter on older kernels.
+    load_module(journal, "null_blk", "nr_devices=0")
+    _mount_configfs(journal)
+    folder = _CONFIGFS / "nullb" / f"iolab-{device.name}"
+    journal.note("null_blk", str(folder))
+    before = {p.name for p in _SYS_BLOCK.glob("nullb*")} | {
+        p.name for p in _SYS_BLOCK.glob("iolab-*")
+    }
+    folder.mkdir()
+    for attribute, value in (
+        ("size", device.size_mib),
+        ("blocksize", 4096),
+        ("memory_backed", int(device.memory_backed)),
+        ("irqmode", device.irqmode),
+        ("completion_nsec", device.completion_ns),
+        ("submit_queues", 1),
+        ("hw_queue_depth", device.queue_depth),
+    ):
+        path = folder / attribute
+        if not path.exists():
+            raise CannotRunError(f"this kernel's null_blk has no attribute {attribute}")
+        path.write_text(str(value))
+    (folder / "power").write_text("1")
+    # Newer kernels name the disk after the folder, older ones count: ask by looking what is new.
+    new = {p.name for p in _SYS_BLOCK.iterdir()} - before
+    names = [n for n in new if n.startswith(("nullb", "iolab-"))]
+    if len(names) != 1:
+        raise CannotRunError("null_blk made no disk that can be found")
+    return Path("/dev") / names[0]
+
+
+def _scsi_debug(journal: Journal, device: Device) -> Path:
+    before = {p.name for p in _SYS_BLOCK.glob("sd*")}
+    load_module(
+        journal, "scsi_debug", f"dev_size_mb={device.size_mib}", f"ndelay={device.completion_ns}"
+    )
+    for _ in range(100):
+        new = {p.name for p in _SYS_BLOCK.glob("sd*")} - before
+        if new:
+            return Path("/dev") / new.pop()
+        time.sleep(0.05)
+    raise CannotRunError("scsi_debug made no disk within 5 s")
+
+
+def _loop(journal: Journal, device: Device) -> Path:
+    load_module(journal, "loop")
+    backing = Path("/run/iolab") / f"{device.name}.img"
+    journal.note("unlink", str(backing))
+    with backing.open("wb") as stream:
+        stream.truncate(device.size_mib << 20)
+    found = run(["losetup", "-f"], timeout_s=30).stdout.strip()
+    journal.note("loop", found)
+    run(["losetup", found, backing], timeout_s=30)
+    return Path(found)
+
+
+_MAKERS = {"loop": _loop, "null_blk": _null_blk, "scsi_debug": _scsi_debug}
+
+
+def make_device(journal: Journal, device: Device) -> Path:
+    """Make a block device and return its node; restoring removes it.
+
+    Errors: CannotRunError if this kernel cannot make it, SettingError if it does not take the
+    I/O scheduler.
+    """
+    node = _MAKERS[device.kind](journal, device)
+    change(journal, _SYS_BLOCK / node.name / "queue/scheduler", device.scheduler)
+    return node

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""What the measured machine says of itself."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Optional
+
+from iolab.process import run
+
+__all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of"]
+
+_NT_GNU_BUILD_ID = 3
+# EEVDF's only tunable, and CFS's where each kernel keeps it.
+_EEVDF = Path("/sys/kernel/debug/sched/base_slice_ns")
+_CFS = (
+    Path("/sys/kernel/debug/sched/min_granularity_ns"),
+    Path("/proc/sys/kernel/sched_min_granularity_ns"),
+)
+
+
+def _text(path: Path) -> Optional[str]:
+    with suppress(OSError):
+        return path.read_text(errors="replace").strip()
+    return None
+
+
+def build_id(notes: bytes) -> Optional[str]:
+    """Return the GNU build id (hex) in ELF notes as /sys/kernel/notes has them, or None."""
+    offset = 0
+    while offset + 12 <= len(notes):
+        name_size, size, kind = struct.unpack_from("<III", notes, offset)
+        name = notes[offset + 12 : offset + 12 + name_size]
+        start = offset + 12 + (name_size + 3) // 4 * 4
+        if kind == _NT_GNU_BUILD_ID and name == b"GNU\0":
+            return notes[start : start + size].hex()
+        offset = start + (size + 3) // 4 * 4
+    return None
+
+
+def scheduler_of() -> Optional[str]:
+    """Return "EEVDF" or "CFS" by the tunables the kernel shows, or None where it shows none."""
+    if _EEVDF.exists():
+        return "EEVDF"
+    return "CFS" if any(p.exists() for p in _CFS) else None
+
+
+def high_resolution_timers() -> Optional[bool]:
+    """Return whether the kernel runs timers at high resolution, or None if it does not say."""
+    for line in (_text(Path("/proc/timer_list")) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == ".hres_active":
+            return value.strip() == "1"
+    return None
+
+
+def _tunables() -> dict[str, str]:
+    found = {}
+    folder = Path("/sys/kernel/debug/sched")
+    candidates = [*sorted(folder.glob("*_ns")), folder / "features", folder / "preempt"]
+    candidates += sorted(Path("/proc/sys/kernel").glob("sched_*_ns"))
+    for path in candidates:
+        value = _text(path)
+        if value is not None:
+            found[path.name] = value
+    return found
+
+
+def collect() -> dict[str, Any]:
+    """Return the kernel, its scheduler with tunables, the processor and the tools' versions."""
+    name = os.uname()
+    notes = b""
+    with suppress(OSError):
+        notes = Path("/sys/kernel/notes").read_bytes()
+    model = [
+        line.partition(":")[2].strip()
+        for line in (_text(Path("/proc/cpuinfo")) or "").splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "kernel_release": name.release,
+        "kernel_version": name.version,
+        "kernel_build_id": build_id(notes),
+        "command_line": _text(Path("/proc/cmdline")),
+        "scheduler": scheduler_of(),
+        "scheduler_tunables": _tunables(),
+        "high_resolution_timers": high_resolution_timers(),
+        "clocksource": _text(
+            Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        ),
+        "cpus": os.cpu_count(),
+        "cpu_model": model[0] if model else None,
+        "fio_version": run(["fio", "--version"], timeout_s=60).stdout.strip(),
+    }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""fio's command line, its files and its report."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.plan import Job
+from iolab.errors import IolabError
+
+__all__ = ["FioError", "fio_argv", "lay_out", "parse_report", "report_gates", "strange_files"]
+
+_PATTERN = 16 << 20
+
+
+class FioError(IolabError):
+    """fio's report is missing, unreadable or not the report of the job that was asked for."""
+
+
+def _files(job: Job, folder: Path) -> list[Path]:
+    return [folder / f"iolab.{number}" for number in range(job.numjobs)]
+
+
+def strange_files(job: Job, folder: Path) -> list[str]:
+    """Return the files in `folder` that `lay_out` did not make: I/O that went astray."""
+    return sorted({p.name for p in folder.iterdir()} - {p.name for p in _files(job, folder)})
+
+
+def lay_out(job: Job, folder: Path) -> None:
+    """Make the job's files in `folder`, with written extents to overwrite or with unwritten ones.
+
+    Errors: OSError, when the device is too small.
+    """
+    size = job.size_mib << 20
+    for path in _files(job, folder):
+        # O_DIRECT, so that no dirty page is left to be written while the job is measured.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
+        try:
+            os.posix_fallocate(handle, 0, size)
+            if job.overwrite:
+                # Large writes: on a device that completes once a tick, each of them waits for one.
+                with mmap.mmap(-1, min(size, _PATTERN)) as buffer:
+                    for offset in range(0, size, len(buffer)):
+                        os.pwrite(handle, memoryview(buffer)[: size - offset], offset)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def fio_argv(job: Job, folder: Path, report: Path, *, cpu: int) -> list[str]:
+    """Return the command that runs `job` on the files of `lay_out` and writes JSON to `report`."""
+    argv = [
+        "fio",
+        f"--size={job.size_mib}m",
+        f"--rw={job.rw}",
+        f"--bs={job.block_size}",
+        f"--ioengine={job.engine}",
+        f"--direct={int(job.direct)}",
+        f"--iodepth={job.iodepth}",
+        f"--iodepth_batch_submit={job.batch}",
+        f"--iodepth_batch_complete_max={job.batch}",
+        "--group_reporting=1",
+        "--time_based=1",
+        f"--runtime={job.runtime_ms}ms",
+        f"--ramp_time={job.ramp_ms}ms",
+        f"--cpus_allowed={cpu}",
+        "--norandommap=1",
+        "--randrepeat=1",
+        f"--randseed={job.seed}",
+        "--fallocate=none",
+        "--invalidate=0",
+        "--output-format=json+",
+        f"--output={report}",
+    ]
+    # Each job names its file: left to itself, fio takes the job's name as the file's when something
+    # of that name stands in its working directory.
+    for number, path in enumerate(_files(job, folder)):
+        argv += [f"--name=job{number}", f"--filename={path}"]
+    return argv
+
+
+def parse_report(text: str) -> dict[str, Any]:
+    """Return fio's JSON report out of its output, which may hold other text before it.
+
+    Errors: FioError if there is no JSON object, it is cut short, or it is no report of fio.
+    """
+    start = text.find("{")
+    if start < 0:
+        raise FioError("fio wrote no JSON report: " + (text.strip()[-200:] or "nothing at all"))
+    try:
+        report, _ = json.JSONDecoder().raw_decode(text[start:])
+    except ValueError as error:
+        raise FioError(f"fio's JSON report is damaged: {error}") from error
+    if not isinstance(report, dict) or not report.get("fio version") or not report.get("jobs"):
+        raise FioError("the JSON is no report of fio with a job in it")
+    return report
+
+
+def report_gates(report: dict[str, Any], job: Job) -> list[str]:
+    """Return why a report is no valid measurement of `job`; empty when it is one."""
+    gates = []
+    result = report["jobs"][0]
+    if result.get("error"):
+        gates.append(f"fio reports error {result['error']}")
+    side = result["write" if "write" in job.rw else "read"]
+    if not side["total_ios"]:
+        gates.append("fio did no I/O")
+    # A ramp that was not honoured shows as a run longer than asked for.
+    ran_ms = side["runtime"]
+    if abs(ran_ms - job.runtime_ms) > max(0.1 * job.runtime_ms, 20):
+        gates.append(f"fio ran {ran_ms} ms instead of {job.runtime_ms} ms")
+    return gates

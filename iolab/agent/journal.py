@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""What was changed on the measured machine, written down before it is changed.
+
+Every line of the journal is one undo, flushed to the disk before the change is made, so that a
+run that was killed at any moment can be undone from the journal alone. Undoing goes backwards,
+and undoing what was never done is harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Callable
+
+from iolab.errors import IolabError
+from iolab.process import run
+
+__all__ = ["Journal", "restore"]
+
+
+class Journal:
+    """An append-only file of undos."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise IolabError(f"cannot open the journal {path}: {error.strerror}") from error
+
+    def note(self, undo: str, path: str, value: str = "") -> None:
+        """Write down how to undo the change that comes next; ``undo`` is a kind of `restore`."""
+        line = json.dumps({"undo": undo, "path": path, "value": value}) + "\n"
+        try:
+            os.write(self._handle, line.encode())
+            os.fsync(self._handle)
+        except OSError as error:
+            raise IolabError(f"cannot write the journal {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the file; its undos stay until `restore` has done them."""
+        os.close(self._handle)
+
+
+def _write(path: Path, value: str) -> None:
+    if path.exists():
+        path.write_text(value)
+
+
+def _umount(path: Path, value: str) -> None:
+    mounts = Path("/proc/self/mounts").read_text(errors="replace")
+    if any(line.split()[1] == str(path) for line in mounts.splitlines()):
+        run(["umount", path], timeout_s=60)
+
+
+def _rmdir(path: Path, value: str) -> None:
+    with suppress(FileNotFoundError):
+        path.rmdir()
+
+
+def _cgroup(path: Path, value: str) -> None:
+    if path.is_dir():
+        for pid in (path / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        path.rmdir()
+
+
+def _null_blk(path: Path, value: str) -> None:
+    if path.is_dir():
+        (path / "power").write_text("0")
+        path.rmdir()
+
+
+def _module(path: Path, value: str) -> None:
+    if path.is_dir():
+        run(["modprobe", "-r", value], timeout_s=60)
+
+
+def _loop(path: Path, value: str) -> None:
+    if (Path("/sys/block") / path.name / "loop/backing_file").exists():
+        run(["losetup", "-d", path], timeout_s=60)
+
+
+def _unlink(path: Path, value: str) -> None:
+    path.unlink(missing_ok=True)
+
+
+_UNDO: dict[str, Callable[[Path, str], None]] = {
+    "cgroup": _cgroup,
+    "loop": _loop,
+    "module": _module,
+    "null_blk": _null_blk,
+    "rmdir": _rmdir,
+    "umount": _umount,
+    "unlink": _unlink,
+    "write": _write,
+}
+
+
+def _entries(path: Path) -> list[tuple[str, Path, str]]:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entry: dict[str, Any] = json.loads(line)
+            undo, where, value = entry["undo"], entry["path"], entry["value"]
+            _UNDO[undo]
+            entries.append((undo, Path(where), str(value)))
+        except (ValueError, KeyError, TypeError) as error:
+            # A crash may cut the last line short; the change it announces was then never made.
+            if number == len(lines):
+                break
+            raise IolabError(f"{path}: line {number} is damaged; nothing was undone") from error
+    return entries
+
+
+def restore(path: Path) -> list[str]:
+    """Undo what the journal at `path` lists, last change first, then remove the journal.
+
+    Returns one sentence for each undo that could not be done; the journal then stays.
+
+    Errors: IolabError if a line before the last is not of this journal's form.
+    """
+    if not path.exists():
+        return []
+    failures = []
+    for undo, where, value in reversed(_entries(path)):
+        try:
+            _UNDO[undo](where, value)
+        except (OSError, IolabError) as error:
+            failures.append(f"cannot undo {undo} {where}: {error}")
+    if not failures:
+        path.unlink()
+    return failures

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""What the kernel counts while a job runs: one look at /proc and /sys, twice.
+
+A sample costs a few milliseconds of one core, so a cell takes two: at the start and at the end of
+the steady part of the run.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from iolab.errors import CannotRunError
+
+__all__ = ["sample"]
+
+_PROC = Path("/proc")
+
+
+def _context_switches() -> int:
+    for line in (_PROC / "stat").read_text().splitlines():
+        if line.startswith("ctxt "):
+            return int(line.split()[1])
+    raise CannotRunError("/proc/stat of this kernel has no line ctxt")
+
+
+def _cpu_running(cpu: int) -> dict[str, int]:
+    """Return how long tasks ran and waited on a core (ns), and how often one was switched in."""
+    path = _PROC / "schedstat"
+    if not path.exists():
+        raise CannotRunError("this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)")
+    for line in path.read_text().splitlines():
+        if line.startswith(f"cpu{cpu} "):
+            running, waiting, switched_in = line.split()[-3:]
+            return {
+                "running_ns": int(running),
+                "waiting_ns": int(waiting),
+                "switched_in": int(switched_in),
+            }
+    raise CannotRunError(f"/proc/schedstat has no line for cpu{cpu}")
+
+
+def _completed_ios(device: str) -> int:
+    # Documentation/block/stat.rst: read I/Os is the first field, write I/Os the fifth.
+    counts = (Path("/sys/block") / device / "stat").read_text().split()
+    return int(counts[0]) + int(counts[4])
+
+
+def _task(pid: str, *, job: int) -> dict[str, Any] | None:
+    # The comm may hold spaces and parentheses: the fields start after the last one.
+    head, _, tail = (_PROC / pid / "stat").read_text().rpartition(")")
+    comm = head.partition("(")[2]
+    # fio's jobs leave its process group (setsid) but stay its children.
+    is_job = job in (int(pid), int(tail.split()[1]))
+    if not is_job and not comm.startswith("kworker/"):
+        return None
+    ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
+    found = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
+    for line in (_PROC / pid / "status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
+            found[name] = int(value)
+    return found
+
+
+def sample(*, cpu: int, device: str, job: int) -> dict[str, Any]:
+    """Return the counters of a core, a disk, the kworkers and the process `job` with its children.
+
+    Times are in ns; ``at_ns`` is CLOCK_MONOTONIC, read first.
+
+    Errors: CannotRunError if this kernel does not count what is needed.
+    """
+    now = {
+        "at_ns": time.monotonic_ns(),
+        "context_switches": _context_switches(),
+        "cpu": _cpu_running(cpu),
+        "ios": _completed_ios(device),
+    }
+    tasks = {}
+    for pid in sorted((p.name for p in _PROC.iterdir() if p.name.isdigit()), key=int):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found = _task(pid, job=job)
+            if found is not None:
+                tasks[pid] = found
+    return {**now, "tasks": tasks}

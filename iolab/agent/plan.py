@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""The plan of one block: what the agent is asked to do, checked before anything is touched.
+
+A plan is data. It names devices, file systems and jobs out of what this agent knows; it cannot
+name a program or a path to run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Optional, TypeVar
+
+from iolab.errors import UserError
+
+__all__ = ["FORMAT", "Cell", "Device", "FileSystem", "Job", "Plan", "load_plan", "parse_plan"]
+
+FORMAT = "iolab-plan/1"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device the agent makes for one cell and removes after it.
+
+    ``kind`` is null_blk, scsi_debug or loop. ``memory_backed`` (null_blk): False stores nothing,
+    for data whose content does not matter. ``irqmode`` 0 completes in the submitter's context,
+    1 from a softirq, 2 from a timer ``completion_ns`` after the request was queued.
+    """
+
+    name: str
+    kind: str
+    size_mib: int
+    memory_backed: bool = True
+    irqmode: int = 0
+    completion_ns: int = 0
+    queue_depth: int = 1024
+    scheduler: str = "none"
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """A file system made fresh for one cell.
+
+    ``realtime_device`` (XFS) takes the data, ``device`` the metadata.
+    """
+
+    kind: str
+    device: str
+    realtime_device: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fio run: direct or buffered I/O on ``numjobs`` files of ``size_mib`` each.
+
+    ``overwrite`` lays the files out with written extents first; else they are unwritten
+    (preallocated) and every first write converts its extent. ``batch`` is fio's
+    iodepth_batch_submit and iodepth_batch_complete_max.
+    """
+
+    engine: str
+    rw: str
+    block_size: int
+    iodepth: int
+    numjobs: int
+    batch: int
+    size_mib: int
+    overwrite: bool
+    ramp_ms: int
+    runtime_ms: int
+    seed: int
+    direct: bool = True
+    start_delay_us: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measured run: devices, file system, placement of the job, the job.
+
+    ``weight`` None leaves the job outside (in the agent's own cgroup); else the job runs in a
+    fresh cgroup of that cpu.weight.
+    """
+
+    id: str
+    devices: list[Device]
+    filesystem: FileSystem
+    job: Job
+    weight: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One block: the cells in the order in which they run on one boot.
+
+    ``cpu`` is the core every job is pinned to. ``coalesced_timers`` says that the kernel must run
+    without high-resolution timers, so that null_blk's completions come in clumps, once a tick.
+    """
+
+    block: str
+    cpu: int
+    cells: list[Cell]
+    modules: list[str] = field(default_factory=list)
+    coalesced_timers: bool = False
+
+
+_KINDS = {"null_blk", "scsi_debug", "loop"}
+_FILE_SYSTEMS = {"xfs", "ext4"}
+_ENGINES = {"libaio", "io_uring", "psync"}
+_RW = {"read", "write", "randread", "randwrite"}
+_SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
+_MODULES = {"null_blk", "scsi_debug", "loop", "xfs", "ext4", "crc32c", "bfq"}
+
+_T = TypeVar("_T")
+
+
+def _check(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise UserError(f"plan: {sentence}")
+
+
+def _build(kind: type[_T], raw: Any, where: str) -> _T:
+    _check(isinstance(raw, dict), f"{where} is not an object")
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(raw) - known)
+    _check(not unknown, f"{where} has unknown fields: {', '.join(unknown)}")
+    try:
+        return kind(**raw)
+    except TypeError as error:
+        raise UserError(f"plan: {where}: {error}") from error
+
+
+def _is_int(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _check_numbers(thing: Any, where: str, bounds: dict[str, tuple[int, int]]) -> None:
+    for name, (low, high) in bounds.items():
+        value = getattr(thing, name)
+        _check(_is_int(value, low, high), f"{where}: {name} must be {low}-{high}, not {value!r}")
+
+
+def _check_device(device: Device, where: str) -> None:
+    _check(bool(_NAME.fullmatch(str(device.name))), f"{where}: {device.name!r} is no device name")
+    _check(device.kind in _KINDS, f"{where}: unknown device kind {device.kind!r}")
+    _check(device.scheduler in _SCHEDULERS, f"{where}: unknown scheduler {device.scheduler!r}")
+    _check_numbers(
+        device,
+        where,
+        {
+            "size_mib": (16, 1 << 20),
+            "irqmode": (0, 2),
+            "completion_ns": (0, 10**9),
+            "queue_depth": (1, 4096),
+        },
+    )
+
+
+def _check_job(job: Job, where: str) -> None:
+    _check(job.engine in _ENGINES, f"{where}: unknown ioengine {job.engine!r}")
+    _check(job.rw in _RW, f"{where}: unknown rw {job.rw!r}")
+    _check_numbers(
+        job,
+        where,
+        {
+            "block_size": (512, 1 << 24),
+            "iodepth": (1, 4096),
+            "numjobs": (1, 512),
+            "batch": (1, 4096),
+            "size_mib": (1, 1 << 20),
+            "ramp_ms": (0, 3_600_000),
+            "runtime_ms": (1, 3_600_000),
+            "seed": (1, 2**63 - 1),
+            "start_delay_us": (0, 10**7),
+        },
+    )
+    # fio ignores a ramp that is not shorter than the run, without a word (axboe/fio#2041).
+    _check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
+
+
+def _parse_cell(raw: Any, where: str) -> Cell:
+    _check(isinstance(raw, dict), f"{where} is not an object")
+    devices = [_build(Device, d, f"{where} device") for d in raw.get("devices") or []]
+    filesystem = _build(FileSystem, raw.get("filesystem"), f"{where} filesystem")
+    job = _build(Job, raw.get("job"), f"{where} job")
+    cell = _build(Cell, {**raw, "devices": devices, "filesystem": filesystem, "job": job}, where)
+    _check(bool(_NAME.fullmatch(str(cell.id))), f"{where}: id {cell.id!r} is no name")
+    for device in devices:
+        _check_device(device, where)
+    names = [d.name for d in devices]
+    _check(len(set(names)) == len(names), f"{where}: two devices have one name")
+    _check(filesystem.kind in _FILE_SYSTEMS, f"{where}: unknown file system {filesystem.kind!r}")
+    for name in (filesystem.device, filesystem.realtime_device):
+        _check(name is None or name in names, f"{where}: no device {name!r}")
+    _check_job(job, where)
+    _check(
+        cell.weight is None or _is_int(cell.weight, 1, 10000),
+        f"{where}: cpu.weight must be 1-10000, not {cell.weight!r}",
+    )
+    return cell
+
+
+def parse_plan(raw: Any) -> Plan:
+    """Return the plan in a decoded JSON document.
+
+    Errors: UserError naming the first field that is unknown, missing or out of range.
+    """
+    _check(isinstance(raw, dict), "not an object")
+    found = raw.get("format")
+    _check(found == FORMAT, f"its format is {found!r}, this agent reads {FORMAT!r}")
+    cells = [_parse_cell(c, f"cell {n}") for n, c in enumerate(raw.get("cells") or [])]
+    _check(bool(cells), "it has no cells")
+    _check(len({c.id for c in cells}) == len(cells), "two cells have one id")
+    rest = {k: v for k, v in raw.items() if k != "format"}
+    plan = _build(Plan, {**rest, "cells": cells}, "the block")
+    _check(bool(_NAME.fullmatch(str(plan.block))), f"block {plan.block!r} is no name")
+    _check(_is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
+    unknown = sorted(set(plan.modules) - _MODULES)
+    _check(not unknown, f"unknown modules: {', '.join(unknown)}")
+    return plan
+
+
+def load_plan(path: Path) -> Plan:
+    """Return the plan in a file.
+
+    Errors: UserError if it cannot be read, is no JSON or is no valid plan.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read the plan {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"the plan {path} is no JSON: {error}") from error
+    return parse_plan(raw)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""The host's end of the guest's results: a file that the guest sees as memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import tarfile
+from pathlib import Path
+
+from iolab.errors import IolabError
+
+__all__ = ["CHANNEL_BYTES", "ChannelError", "make_channel", "unpack_channel"]
+
+# A power of two, as a PCI bar must be; the file is sparse.
+CHANNEL_BYTES = 64 << 20
+_MAGIC = b"IOLABRES"
+_HEADER = struct.Struct("<8sQ32s")
+
+
+class ChannelError(IolabError):
+    """The guest left no results, or not whole ones."""
+
+
+def make_channel(path: Path) -> None:
+    """Make the file that backs the shared memory."""
+    with path.open("wb") as stream:
+        stream.truncate(CHANNEL_BYTES)
+
+
+def unpack_channel(path: Path, into: Path) -> None:
+    """Unpack the results that the guest left in the file `path` into the folder `into`.
+
+    Errors: ChannelError if there are none or they are damaged; a member that would land outside
+    the folder, a link or a device among them is refused.
+    """
+    with path.open("rb") as stream:
+        magic, length, digest = _HEADER.unpack(stream.read(_HEADER.size))
+        if magic != _MAGIC:
+            raise ChannelError("the guest left no results")
+        if length > CHANNEL_BYTES - _HEADER.size:
+            raise ChannelError("the guest's results are damaged: impossible length")
+        payload = stream.read(length)
+    if hashlib.sha256(payload).digest() != digest:
+        raise ChannelError("the guest's results are damaged: wrong checksum")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(payload), mode="r:gz") as archive:
+            for member in archive.getmembers():
+                if not (member.isfile() or member.isdir()):
+                    raise ChannelError(f"the guest's results hold {member.name!r}, no plain file")
+            archive.extractall(into, filter="data")
+    except tarfile.TarError as error:
+        raise ChannelError(f"the guest's results are damaged: {error}") from error
