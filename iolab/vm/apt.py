@@ -21,7 +21,7 @@ from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, digest_file, digest_of, locked
 from iolab.process import CommandError, Result, run
 
-__all__ = ["Archive", "Package", "PrivateApt", "Suite", "mirror_of"]
+__all__ = ["Archive", "Package", "PrivateApt", "Suite", "mirror_of", "said"]
 
 Archive = Literal["debian", "ubuntu"]
 
@@ -100,13 +100,11 @@ class _Download:
     def is_in(self, folder: Path) -> bool:
         path = folder / self.file
         return (
-            path.is_file()
-            and path.stat().st_size == self.size
-            and digest_file(path) == self.sha256
+            path.is_file() and path.stat().st_size == self.size and digest_file(path) == self.sha256
         )
 
 
-def _said(error: CommandError) -> str:
+def said(error: CommandError) -> str:
     """Return what apt itself gave as the reason, on one line."""
     for line in error.output.splitlines():
         if match := re.match(r"[EW]: *(.+)", line):
@@ -130,7 +128,7 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
         )
     except CommandError as error:
         raise CannotRunError(
-            f"apt cannot be asked for this machine's package mirror ({_said(error)}): kernels and "
+            f"apt cannot be asked for this machine's package mirror ({said(error)}): kernels and "
             "the guest image come from Debian's packages, so run iolab on Debian"
         ) from error
     rows = [line.split("|") for line in listing.stdout.splitlines()]
@@ -166,6 +164,9 @@ def _compare(first: str, second: str) -> int:
         return 0
     argv = ["dpkg", "--compare-versions", first, "gt", second]
     return 1 if run(argv, timeout_s=20, check=False).returncode == 0 else -1
+
+
+_by_version = functools.cmp_to_key(_compare)
 
 
 def _stanzas(text: str) -> Iterable[dict[str, str]]:
@@ -207,7 +208,7 @@ class PrivateApt:
                         self._run([suite], ["apt-get", "-qq", "update"], _UPDATE_S)
                         atomic_write(marker, "")
                     except CommandError as error:
-                        _failed[marker.name] = _said(error)
+                        _failed[marker.name] = said(error)
             if not marker.exists():
                 raise CannotRunError(
                     f"{suite} cannot be reached ({_failed[marker.name]}) and no list of it is "
@@ -235,8 +236,7 @@ class PrivateApt:
             for fields in _stanzas(shown)
             if {"Package", "Version", "Size", "SHA256"} <= fields.keys()
         ]
-        by_version = functools.cmp_to_key(lambda a, b: _compare(a.version, b.version))
-        return max(found, key=by_version, default=None)
+        return max(found, key=lambda package: _by_version(package.version), default=None)
 
     def download(self, names: Sequence[str], into: Path) -> list[Path]:
         """Download packages (``name`` or ``name=version``) without what they depend on.
@@ -279,7 +279,7 @@ class PrivateApt:
                     self._run(self.suites, argv, _DOWNLOAD_S, archives=into, cwd=into)
             except CommandError as error:
                 where = " and ".join(str(suite) for suite in self.suites)
-                raise IolabError(f"cannot download from {where}: {_said(error)}") from error
+                raise IolabError(f"cannot download from {where}: {said(error)}") from error
         for item in wanted:
             if not item.is_in(into):
                 (into / item.file).unlink(missing_ok=True)
@@ -296,11 +296,8 @@ class PrivateApt:
         told = self._run(
             self.suites, [*argv, "--print-uris"], _UPDATE_S, archives=empty, cwd=empty
         ).stdout
-        planned = []
-        for line in told.splitlines():
-            if match := re.fullmatch(r"'\S+' (\S+) (\d+) SHA256:([0-9a-f]{64})\s*", line):
-                planned.append(_Download(match[1], int(match[2]), match[3]))
-        return planned
+        lines = re.finditer(r"^'\S+' (\S+) (\d+) SHA256:([0-9a-f]{64})\s*$", told, re.MULTILINE)
+        return [_Download(line[1], int(line[2]), line[3]) for line in lines]
 
     def _run(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders of the cache that are made once and are then whole, whoever asks and whoever is killed."""
+"""Folders of the cache: made once, and whole whoever asks or is killed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO
 
 from iolab.errors import IolabError
 
@@ -67,7 +67,7 @@ def _complete(entries: Iterable[Entry]) -> Iterator[Entry]:
     yield from (by_name[name] for name in sorted(by_name, key=lambda name: name.split("/")))
 
 
-def _put(stream: BinaryIO, inode: int, entry: Entry) -> None:
+def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
     data = entry.data.read_bytes() if isinstance(entry.data, Path) else entry.data
     name = entry.name.encode() + b"\0"
     numbers = (
@@ -100,8 +100,8 @@ def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
             dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as handle:
             for inode, entry in enumerate(_complete(entries), 1):
-                _put(handle.file, inode, entry)
-            _put(handle.file, 0, Entry(_TRAILER, 0))
+                _put(handle, inode, entry)
+            _put(handle, 0, Entry(_TRAILER, 0))
             handle.write(b"\0" * (-handle.tell() % _BLOCK))
             handle.flush()
             os.fsync(handle.fileno())

@@ -61,8 +61,8 @@ def _inside(root: Path, name: str) -> Path | None:
     for _ in range(40):
         if not path.is_symlink():
             return path if path.exists() else None
-        target = os.readlink(path)
-        path = root / target.lstrip("/") if target.startswith("/") else path.parent / target
+        target = path.readlink()
+        path = root / target.relative_to("/") if target.is_absolute() else path.parent / target
     return None
 
 
