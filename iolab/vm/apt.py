@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: MIT
+"""The machine's own package mirror, asked through apt with private state.
+
+apt is Debian's downloader and verifier: it knows the machine's mirror, proxy and keys, checks
+signatures and resolves dependencies. Only its folders are replaced here, so no root is needed and
+the system's lists, cache and packages stay untouched.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from iolab.errors import CannotRunError, IolabError
+from iolab.files import atomic_write, cache_dir, digest_file, digest_of, locked
+from iolab.process import CommandError, Result, run
+
+__all__ = ["Archive", "Package", "PrivateApt", "Suite", "mirror_of", "said"]
+
+Archive = Literal["debian", "ubuntu"]
+
+_LISTS_AGE_S = 24 * 3600.0
+_UPDATE_S = 600.0
+_DOWNLOAD_S = 3600.0
+_KEYRINGS = Path("/usr/share/keyrings")
+# Release names that only the archive itself uses; derivatives and vendors are told apart by URI.
+_RELEASES: dict[Archive, re.Pattern[str]] = {
+    "debian": re.compile(
+        r"(bullseye|bookworm|trixie|forky|duke|sid|(old){0,2}stable|testing|unstable)(-backports)?"
+    ),
+    "ubuntu": re.compile(r"noble(-updates)?"),
+}
+_CONFIGURATION = """\
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Pre-Invoke;
+#clear DPkg::Post-Invoke;
+#clear DPkg::Pre-Install-Pkgs;
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{parts}";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State "{state}";
+Dir::State::lists "{lists}";
+Dir::State::status "{state}/status";
+Dir::Cache "{state}/cache";
+Dir::Cache::pkgcache "pkgcache.bin";
+Dir::Cache::srcpkgcache "";
+Dir::Log "{state}/log";
+Acquire::ForceHash "SHA256";
+Acquire::GzipIndexes "true";
+Acquire::Languages "none";
+Acquire::PDiffs "false";
+Acquire::Retries "2";
+Acquire::http::Timeout "30";
+Acquire::https::Timeout "30";
+APT::Sandbox::User "root";
+APT::Get::List-Cleanup "false";
+APT::Update::Error-Mode "any";
+"""
+
+_failed: dict[str, str] = {}  # suites whose lists could not be fetched in this process, and why
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite of one archive, e.g. Debian's ``bookworm-backports``."""
+
+    archive: Archive
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.archive.capitalize()} {self.name}"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One version of one package as the archive's signed index describes it; size in bytes."""
+
+    name: str
+    version: str
+    depends: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Download:
+    file: str
+    size: int
+    sha256: str
+
+    def is_in(self, folder: Path) -> bool:
+        path = folder / self.file
+        return (
+            path.is_file() and path.stat().st_size == self.size and digest_file(path) == self.sha256
+        )
+
+
+def said(error: CommandError) -> str:
+    """Return what apt itself gave as the reason, on one line."""
+    for line in error.output.splitlines():
+        if match := re.match(r"[EW]: *(.+)", line):
+            return match[1].rstrip(" .")
+    return error.reason
+
+
+@functools.lru_cache
+def _configured_sources() -> tuple[tuple[str, str], ...]:
+    # Without ReleaseInfo=0 apt names only sources whose lists are there: none on a fresh machine.
+    try:
+        listing = run(
+            [
+                "apt-get",
+                "indextargets",
+                "-oAPT::Get::IndexTargets::ReleaseInfo=0",
+                "--format=$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
+                "Created-By: Packages",
+            ],
+            timeout_s=60,
+        )
+    except CommandError as error:
+        raise CannotRunError(
+            f"apt cannot be asked for this machine's package mirror ({said(error)}): kernels and "
+            "the guest image come from Debian's packages, so run iolab on Debian"
+        ) from error
+    rows = [line.split("|") for line in listing.stdout.splitlines()]
+    return tuple((row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main")
+
+
+def mirror_of(archive: Archive) -> str:
+    """Return the URI from which this machine's apt gets `archive`.
+
+    ``IOLAB_MIRROR_DEBIAN`` and ``IOLAB_MIRROR_UBUNTU`` name another one.
+    Errors: CannotRunError if apt knows no source of it.
+    """
+    variable = f"IOLAB_MIRROR_{archive.upper()}"
+    if chosen := os.environ.get(variable):
+        return chosen.rstrip("/") + "/"
+    found = [
+        uri
+        for uri, release in _configured_sources()
+        if _RELEASES[archive].fullmatch(release) and not uri.startswith("cdrom:")
+    ]
+    # A vendor's repository may borrow the release's name; mirrors end in the archive's name.
+    found.sort(key=lambda uri: not uri.rstrip("/").endswith(archive))
+    if not found:
+        raise CannotRunError(
+            f"no apt source of this machine carries {archive.capitalize()}"
+            f"{' noble' if archive == 'ubuntu' else ''}; name a mirror in {variable}"
+        )
+    return found[0]
+
+
+def _compare(first: str, second: str) -> int:
+    if first == second:
+        return 0
+    argv = ["dpkg", "--compare-versions", first, "gt", second]
+    return 1 if run(argv, timeout_s=20, check=False).returncode == 0 else -1
+
+
+_by_version = functools.cmp_to_key(_compare)
+
+
+def _stanzas(text: str) -> Iterable[dict[str, str]]:
+    for block in text.split("\n\n"):
+        pairs = (line.split(":", 1) for line in block.splitlines() if re.match(r"[\w-]+:", line))
+        if fields := {key: value.strip() for key, value in pairs}:
+            yield fields
+
+
+class PrivateApt:
+    """apt for `suites` of this machine's mirrors, with its state under the cache directory.
+
+    `keyring` verifies the suites; unless given it is the one Debian installs for the archive.
+    The lists are shared by all instances and refetched when older than a day.
+    """
+
+    def __init__(self, suites: Sequence[Suite], *, keyring: Path | None = None) -> None:
+        self.suites = tuple(suites)
+        self._keyring = keyring
+        self._base = cache_dir() / "apt"
+        self._lock = self._base / ".lock"
+
+    def refresh(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Fetch the package lists of the suites, unless a day-old copy is there.
+
+        Lists that cannot be refetched are used as they are.
+        Errors: CannotRunError if a suite cannot be reached and no list of it is cached.
+        """
+        for suite in self.suites:
+            marker = self._marker(suite)
+            with locked(self._lock):
+                if marker.exists() and (
+                    time.time() - marker.stat().st_mtime < _LISTS_AGE_S or marker.name in _failed
+                ):
+                    continue
+                if marker.name not in _failed:
+                    progress(f"fetching the package lists of {suite}")
+                    try:
+                        self._run([suite], ["apt-get", "-qq", "update"], _UPDATE_S)
+                        atomic_write(marker, "")
+                    except CommandError as error:
+                        _failed[marker.name] = said(error)
+            if not marker.exists():
+                raise CannotRunError(
+                    f"{suite} cannot be reached ({_failed[marker.name]}) and no list of it is "
+                    "cached; check the network and this machine's apt sources, then try again"
+                )
+
+    def newest(self, pattern: str) -> Package | None:
+        """Return the newest version of any package whose whole name matches `pattern`, or None."""
+        self.refresh()
+        with locked(self._lock):
+            known = self._run(self.suites, ["apt-cache", "pkgnames"], 120).stdout.split()
+            names = sorted(name for name in known if re.fullmatch(pattern, name))
+            if not names:
+                return None
+            # Names without a package behind them (virtual ones) make apt-cache fail: no matter.
+            shown = self._run(self.suites, ["apt-cache", "show", *names], 120, check=False).stdout
+        found = [
+            Package(
+                name=fields["Package"],
+                version=fields["Version"],
+                depends=fields.get("Depends", ""),
+                size=int(fields["Size"]),
+                sha256=fields["SHA256"],
+            )
+            for fields in _stanzas(shown)
+            if {"Package", "Version", "Size", "SHA256"} <= fields.keys()
+        ]
+        return max(found, key=lambda package: _by_version(package.version), default=None)
+
+    def download(self, names: Sequence[str], into: Path) -> list[Path]:
+        """Download packages (``name`` or ``name=version``) without what they depend on.
+
+        Errors: IolabError if a package is unknown, cannot be fetched or is damaged.
+        """
+        return self._fetch(["apt-get", "-qq", "download", *names], into)
+
+    def closure(
+        self, names: Sequence[str], into: Path, default_release: str | None = None
+    ) -> list[Path]:
+        """Download packages with all they depend on, down to the C library.
+
+        Errors: IolabError if a package is unknown, cannot be fetched or is damaged.
+        """
+        release = [f"--target-release={default_release}"] if default_release else []
+        argv = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
+        return self._fetch([*argv, "--download-only", *release, *names], into)
+
+    def sources(self) -> str:
+        """Return the suites as a deb822 sources file, for another program that runs apt."""
+        return "\n".join(self._stanza(suite) for suite in self.suites)
+
+    def acquire_options(self) -> str:
+        """Return how this machine's apt is told to fetch (proxies, certificates), as apt.conf."""
+        with locked(self._lock):
+            return self._run(self.suites, ["apt-config", "dump", "Acquire"], 60).stdout
+
+    def _fetch(self, argv: list[str], into: Path) -> list[Path]:
+        self.refresh()
+        into.mkdir(parents=True, exist_ok=True)
+        with locked(self._lock):
+            try:
+                wanted = self._planned(argv)
+                # apt trusts a file in its cache by its size alone: never offer it a damaged one.
+                for item in wanted:
+                    if not item.is_in(into):
+                        (into / item.file).unlink(missing_ok=True)
+                if not all(item.is_in(into) for item in wanted):
+                    self._run(self.suites, argv, _DOWNLOAD_S, archives=into, cwd=into)
+            except CommandError as error:
+                where = " and ".join(str(suite) for suite in self.suites)
+                raise IolabError(f"cannot download from {where}: {said(error)}") from error
+        for item in wanted:
+            if not item.is_in(into):
+                (into / item.file).unlink(missing_ok=True)
+                raise IolabError(
+                    f"{item.file} arrived damaged: its size or hash is not what the archive's "
+                    "signed index says; try again, or use another mirror"
+                )
+        return [into / item.file for item in wanted]
+
+    def _planned(self, argv: list[str]) -> list[_Download]:
+        # From an empty folder, or apt would leave out what is already there.
+        empty = self._base / "empty"
+        (empty / "partial").mkdir(parents=True, exist_ok=True)
+        told = self._run(
+            self.suites, [*argv, "--print-uris"], _UPDATE_S, archives=empty, cwd=empty
+        ).stdout
+        lines = re.finditer(r"^'\S+' (\S+) (\d+) SHA256:([0-9a-f]{64})\s*$", told, re.MULTILINE)
+        return [_Download(line[1], int(line[2]), line[3]) for line in lines]
+
+    def _run(
+        self,
+        suites: Sequence[Suite],
+        argv: Sequence[str],
+        timeout_s: float,
+        *,
+        archives: Path | None = None,
+        cwd: Path | None = None,
+        check: bool = True,
+    ) -> Result:
+        program, *arguments = argv
+        options = [f"-c={self._configure(suites)}"]
+        if archives is not None:
+            options.append(f"-oDir::Cache::archives={archives}")
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        return run(
+            [program, *options, *arguments],
+            timeout_s=timeout_s,
+            env=environment,
+            cwd=cwd,
+            check=check,
+        )
+
+    def _configure(self, suites: Sequence[Suite]) -> Path:
+        text = "\n".join(self._stanza(suite, "Targets: Packages\n") for suite in suites)
+        state = self._base / digest_of(text)[:16]
+        configuration = state / "apt.conf"
+        if not configuration.exists():
+            for folder in ("parts", "cache", "log"):
+                (state / folder).mkdir(parents=True, exist_ok=True)
+            (self._base / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+            atomic_write(state / "status", "")
+            atomic_write(state / "parts" / "iolab.sources", text)
+            atomic_write(
+                configuration,
+                _CONFIGURATION.format(
+                    state=state, parts=state / "parts", lists=self._base / "lists"
+                ),
+            )
+        return configuration
+
+    def _stanza(self, suite: Suite, more: str = "") -> str:
+        return (
+            f"Types: deb\nURIs: {mirror_of(suite.archive)}\nSuites: {suite.name}\n"
+            f"Components: main\nArchitectures: amd64\nSigned-By: {self._signer(suite)}\n{more}"
+        )
+
+    def _signer(self, suite: Suite) -> Path:
+        keyring = self._keyring or _KEYRINGS / f"{suite.archive}-archive-keyring.gpg"
+        if not keyring.exists():
+            raise CannotRunError(
+                f"the keys that sign {suite} are missing here ({keyring}): "
+                f"apt-get install {suite.archive}-archive-keyring"
+            )
+        return keyring
+
+    def _marker(self, suite: Suite) -> Path:
+        name = digest_of([mirror_of(suite.archive), suite.name])[:16]
+        return self._base / "fetched" / name

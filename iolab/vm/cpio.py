@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Archives for the guest's memory: the "newc" cpio format that the Linux kernel unpacks at boot.
+
+The bytes depend on nothing but the entries: no times, no owners, inodes counted from 1. The kernel
+unpacks several such archives one after another, so a boot's archive is their concatenation.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from iolab.errors import IolabError
+
+__all__ = ["Entry", "write_cpio"]
+
+_BLOCK = 512
+_TRAILER = "TRAILER!!!"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name in an archive, made by one of its class methods; relative to the guest's ``/``."""
+
+    name: str
+    mode: int
+    data: bytes | Path = b""
+    device: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def file(cls, name: str, data: bytes | Path, *, executable: bool = False) -> Entry:
+        """Return a regular file with these bytes, or with those of a file read when written."""
+        return cls(name, stat.S_IFREG | (0o755 if executable else 0o644), data)
+
+    @classmethod
+    def directory(cls, name: str, mode: int = 0o755) -> Entry:
+        """Return a directory."""
+        return cls(name, stat.S_IFDIR | mode)
+
+    @classmethod
+    def symlink(cls, name: str, target: str) -> Entry:
+        """Return a symbolic link to `target`."""
+        return cls(name, stat.S_IFLNK | 0o777, target.encode())
+
+    @classmethod
+    def char_device(cls, name: str, major: int, minor: int, mode: int = 0o600) -> Entry:
+        """Return a character device."""
+        return cls(name, stat.S_IFCHR | mode, device=(major, minor))
+
+
+def _complete(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries in order of their names, each after the directories above it."""
+    by_name: dict[str, Entry] = {}
+    for entry in entries:
+        if by_name.setdefault(entry.name, entry) != entry:
+            raise ValueError(f"two different entries for {entry.name}")
+    for name in list(by_name):
+        for parent in PurePosixPath(name).parents:
+            if parent != PurePosixPath("."):
+                by_name.setdefault(str(parent), Entry.directory(str(parent)))
+    # By path component: a directory comes before what is in it, whatever characters follow.
+    yield from (by_name[name] for name in sorted(by_name, key=lambda name: name.split("/")))
+
+
+def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
+    data = entry.data.read_bytes() if isinstance(entry.data, Path) else entry.data
+    name = entry.name.encode() + b"\0"
+    numbers = (
+        inode,
+        entry.mode,
+        0,  # owner
+        0,  # group
+        1,  # links
+        0,  # modification time
+        len(data),
+        0,
+        0,
+        *entry.device,
+        len(name),
+        0,  # checksum: not in this format
+    )
+    header = b"070701" + b"".join(b"%08X" % number for number in numbers) + name
+    stream.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
+
+
+def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
+    """Write an archive, whole or not at all; the directories above each entry are implied.
+
+    Errors: ValueError for two different entries of one name; IolabError if it cannot be written.
+    """
+    handle = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as handle:
+            for inode, entry in enumerate(_complete(entries), 1):
+                _put(handle, inode, entry)
+            _put(handle, 0, Entry(_TRAILER, 0))
+            handle.write(b"\0" * (-handle.tell() % _BLOCK))
+            handle.flush()
+            os.fsync(handle.fileno())
+        Path(handle.name).chmod(0o644)
+        Path(handle.name).rename(path)
+    except BaseException as error:
+        if handle is not None:
+            Path(handle.name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise IolabError(f"cannot write {path}: {error.strerror}") from error
+        raise

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: MIT
+"""The guest's userland: Debian's fio, trace-cmd, file system tools and Python, in memory.
+
+mmdebstrap unpacks the packages; of these only the wanted programs, what they need to start, and a
+pruned, byte-compiled Python library go into the archive: each megabyte costs time at every boot.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from iolab.errors import CannotRunError, IolabError
+from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from iolab.process import CommandError, run
+from iolab.vm.apt import PrivateApt, Suite, said
+from iolab.vm.cached import make_folder
+from iolab.vm.cpio import Entry, write_cpio
+from iolab.vm.elf import closure
+from iolab.vm.kernels import Kernel
+from iolab.vm.toolbox import Toolbox
+
+__all__ = ["Image", "ensure_image", "modules_archive"]
+
+_SUITE = Suite("debian", "bookworm")
+_PACKAGES = (
+    "busybox-static",
+    "coreutils",
+    "e2fsprogs",
+    "fio",
+    "kmod",
+    "libpython3-stdlib",
+    "python3-minimal",
+    "trace-cmd",
+    "xfsprogs",
+)
+_PYTHON = "usr/bin/python3.11"
+_STDLIB = "usr/lib/python3.11"
+_FILES = (
+    "bin/busybox",
+    "bin/dd",
+    "bin/kmod",
+    "etc/mke2fs.conf",
+    "sbin/mke2fs",
+    "sbin/mkfs.xfs",
+    "usr/bin/fio",
+    "usr/bin/python3",
+    "usr/bin/trace-cmd",
+    "usr/sbin/xfs_io",
+    # The C library opens it by name when a thread is cancelled: no program lists it.
+    "lib/x86_64-linux-gnu/libgcc_s.so.1",
+)
+_LINKS = {
+    "bin/sh": "busybox",
+    "sbin/mkfs.ext4": "mke2fs",
+    **{
+        f"sbin/{name}": "/bin/kmod"
+        for name in ("depmod", "insmod", "lsmod", "modinfo", "modprobe", "rmmod")
+    },
+}
+_FOLDERS = ("dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp")
+_LIBRARY_FOLDERS = (
+    "lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/ceph",
+    "lib64",
+)
+# Below the standard library: what nothing on a measured machine asks for. `_KEPT` wins.
+_DROPPED = (
+    *("__phello__/*", "asyncio/*", "config-*", "curses/*", "dbm/*", "distutils/*", "ensurepip/*"),
+    *("idlelib/*", "lib2to3/*", "pydoc_data/*", "sqlite3/*", "test/*", "tkinter/*"),
+    *("turtledemo/*", "unittest/*", "venv/*", "wsgiref/*", "xmlrpc/*", "encodings/*"),
+    *("antigravity.py", "doctest.py", "pydoc.py", "sitecustomize.py", "this.py", "turtle.py"),
+    *("lib-dynload/_asyncio.*", "lib-dynload/_codecs_*", "lib-dynload/_crypt.*"),
+    *("lib-dynload/_ctypes_test.*", "lib-dynload/_curses*", "lib-dynload/_dbm.*"),
+    *("lib-dynload/_multibytecodec.*", "lib-dynload/_sqlite3.*", "lib-dynload/_ssl.*"),
+    *("lib-dynload/_test*", "lib-dynload/_xx*", "lib-dynload/audioop.*", "lib-dynload/nis.*"),
+    *("lib-dynload/ossaudiodev.*", "lib-dynload/readline.*", "lib-dynload/xx*"),
+)
+_KEPT = tuple(
+    f"encodings/{name}.py"
+    for name in (
+        *("__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "raw_unicode_escape"),
+        *("unicode_escape", "utf_16", "utf_16_le", "utf_32", "utf_8", "utf_8_sig"),
+    )
+)
+_RECIPE = {
+    "suite": str(_SUITE),
+    "packages": _PACKAGES,
+    "files": _FILES,
+    "links": _LINKS,
+    "folders": _FOLDERS,
+    "dropped": _DROPPED,
+    "kept": _KEPT,
+    "version": 1,
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """The userland as a cpio archive, its SHA-256, and the packages it was made from."""
+
+    path: Path
+    digest: str
+    packages: dict[str, str]
+
+
+def _unpack_userland(toolbox: Toolbox, root: Path, work: Path) -> dict[str, str]:
+    """Let mmdebstrap unpack the packages to `root`; return their names and versions."""
+    apt = PrivateApt([_SUITE])
+    sources, options = work / "iolab.sources", work / "apt.conf"
+    sources.write_text(apt.sources())
+    options.write_text(apt.acquire_options() + 'APT::Sandbox::User "root";\n')
+    # Nothing of a package is run, so no root, no user namespace and no chroot is needed, and the
+    # check that protects root from packages' scripts has nothing to protect.
+    argv = [
+        *toolbox.command("mmdebstrap"),
+        "--mode=chrootless",
+        "--variant=extract",
+        "--skip=check/chrootless,cleanup/apt",
+        f"--include={','.join(_PACKAGES)}",
+        f"--aptopt={options}",
+        _SUITE.name,
+        str(root),
+        str(sources),
+    ]
+    # An ordinary user's PATH may lack the folders of administration programs.
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    try:
+        run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
+    except CommandError as error:
+        raise CannotRunError(f"mmdebstrap cannot make the guest image: {said(error)}") from error
+    packages = {}
+    for deb in (root / "var" / "cache" / "apt" / "archives").glob("*.deb"):
+        name, version, _ = unquote(deb.stem).split("_")
+        packages[name] = version
+    return packages
+
+
+def _stdlib_files(root: Path) -> Iterator[str]:
+    """Yield the wanted files of Python's library, relative to the library."""
+    base = root / _STDLIB
+    for path in sorted(base.rglob("*")):
+        name = path.relative_to(base).as_posix()
+        kept = not any(fnmatch.fnmatchcase(name, pattern) for pattern in _DROPPED)
+        if path.is_file() and path.suffix in {".py", ".so"} and (kept or name in _KEPT):
+            yield name
+
+
+def _compile_stdlib(root: Path, sources: Iterable[str], work: Path) -> None:
+    """Compile modules beside their sources, with the guest's interpreter, without their paths."""
+    listing = work / "modules"
+    listing.write_text("".join(f"{root / _STDLIB / name}\n" for name in sources))
+    # Only this environment: a hash seed or a start-up file of the host would change the bytes.
+    environment = {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONHOME": str(root / "usr")}
+    libraries = ":".join(str(root / folder) for folder in _LIBRARY_FOLDERS)
+    loader = root / "lib" / "x86_64-linux-gnu" / "ld-linux-x86-64.so.2"
+    interpreter = [str(loader), "--library-path", libraries, str(root / _PYTHON), "-S", "-B"]
+    compiler = ["-m", "compileall", "-q", "-b", "-f", "--invalidation-mode=unchecked-hash"]
+    paths = ["-s", str(root), "-p", "/", "-i", str(listing)]
+    run([*interpreter, *compiler, *paths], timeout_s=600, env=environment)
+
+
+def _entries(root: Path, work: Path) -> Iterator[Entry]:
+    library = list(_stdlib_files(root))
+    _compile_stdlib(root, (name for name in library if name.endswith(".py")), work)
+    # Compiled modules alone: half the bytes, and nothing to look for beside them.
+    compiled = [f"{_STDLIB}/{re.sub(r'[.]py$', '.pyc', name)}" for name in library]
+    wanted = closure(root, [*_FILES, *compiled], _LIBRARY_FOLDERS) - set(_LINKS)
+    for name in wanted:
+        path = root / name
+        if path.is_symlink():
+            yield Entry.symlink(name, str(path.readlink()))
+        else:
+            yield Entry.file(name, path, executable=bool(path.stat().st_mode & 0o100))
+    yield from (Entry.symlink(name, target) for name, target in _LINKS.items())
+    yield from (Entry.directory(name) for name in _FOLDERS)
+    yield Entry.char_device("dev/console", 5, 1)
+    yield Entry.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+    yield Entry.file("etc/group", b"root:x:0:\n")
+
+
+def _described(folder: Path) -> Image | None:
+    """Return the image of a cache folder, or None if it is not whole."""
+    path = folder / "image.cpio"
+    try:
+        made = json.loads((folder / "image.json").read_text())
+        if path.stat().st_size == made["size"]:
+            return Image(path, made["digest"], made["packages"])
+    except (OSError, ValueError, KeyError):
+        pass
+    return None
+
+
+def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: None) -> Image:
+    """Return the guest image, after making it if this recipe's is not in the cache yet.
+
+    Errors: CannotRunError if the archive cannot be reached.
+    """
+
+    def make(folder: Path) -> None:
+        progress("making the guest image")
+        root = folder / "root"
+        packages = _unpack_userland(toolbox, root, folder)
+        path = folder / "image.cpio"
+        write_cpio(path, _entries(root, folder))
+        for leftover in set(folder.iterdir()) - {path}:
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
+        made = {"digest": digest_file(path), "packages": packages, "size": path.stat().st_size}
+        atomic_write(folder / "image.json", canonical_json(made))
+
+    key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
+    folder = make_folder(
+        cache_dir() / "image" / key, make, good=lambda folder: _described(folder) is not None
+    )
+    image = _described(folder)
+    if image is None:
+        raise IolabError(f"the guest image in {folder} vanished: try again")
+    return image
+
+
+def modules_archive(kernel: Kernel) -> Path:
+    """Return the cpio archive of a kernel's modules, to be appended to the image."""
+    path = cache_dir() / "image" / "modules" / f"{kernel.identity}.cpio"
+    if not path.exists():
+        base = f"lib/modules/{kernel.release}"
+        write_cpio(
+            path,
+            (
+                Entry.file(f"{base}/{file.relative_to(kernel.modules).as_posix()}", file)
+                for file in sorted(kernel.modules.rglob("*"))
+                if file.is_file()
+            ),
+        )
+    return path

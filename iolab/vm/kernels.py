@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: MIT
+"""Kernels in the cache: fetched from the archive that carries them, or given by the user.
+
+A kernel is never silently replaced by another. Of its packages only the image, the configuration
+and the wanted modules stay.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from iolab.errors import IolabError, UserError
+from iolab.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    scratch_dir,
+)
+from iolab.vm.cached import make_folder
+from iolab.vm.catalogue import CATALOGUE, download_kernel, find_kernel
+from iolab.vm.deb import DamagedPackageError, fields_of, unpack
+from iolab.vm.modules import install_modules
+from iolab.vm.toolbox import Toolbox, ensure_toolbox
+
+__all__ = [
+    "Kernel",
+    "KernelStatus",
+    "add_kernel",
+    "get_kernel",
+    "list_kernels",
+    "remember_kernel_facts",
+]
+
+_GIVEN = "given by the user"
+_ARCHITECTURE = "amd64"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_KEPT = ("vmlinuz", "config", "lib")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel in the cache; `modules` is its ``lib/modules/RELEASE`` with the wanted modules.
+
+    `identity` is the SHA-256 over image, configuration and modules; `source` the package and its
+    version, or "given by the user".
+    """
+
+    name: str
+    release: str
+    vmlinuz: Path
+    config: Path | None
+    modules: Path
+    identity: str
+    source: str
+
+
+@dataclass(frozen=True)
+class KernelStatus:
+    """What is known of one kernel: `reason` says why it is unreachable, `facts` what it said."""
+
+    name: str
+    state: Literal["cached", "fetchable", "unreachable"]
+    reason: str = ""
+    source: str = ""
+    release: str = ""
+    facts: Mapping[str, Any] | None = None
+
+
+def _folder(name: str) -> Path:
+    return cache_dir() / "kernels" / name
+
+
+def _known() -> list[str]:
+    cached = (path.parent.name for path in cache_dir().glob("kernels/*/kernel.json"))
+    return [*CATALOGUE, *sorted(set(cached) - set(CATALOGUE))]
+
+
+def _contents(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.relative_to(folder).parts[0] in _KEPT:
+            yield path
+
+
+def _cached(name: str) -> Kernel | None:
+    """Return a kernel of the cache if its files are still what was put there."""
+    folder = _folder(name)
+    try:
+        made = json.loads((folder / "kernel.json").read_text())
+        sizes = {str(path.relative_to(folder)): path.stat().st_size for path in _contents(folder)}
+        if sizes != made["sizes"] or digest_file(folder / "vmlinuz") != made["vmlinuz"]:
+            return None
+        config = folder / "config"
+        return Kernel(
+            name=name,
+            release=made["release"],
+            vmlinuz=folder / "vmlinuz",
+            config=config if config.exists() else None,
+            modules=folder / "lib" / "modules" / made["release"],
+            identity=made["identity"],
+            source=made["source"],
+        )
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _release_of(vmlinuz: Path) -> str:
+    """Return the release that a kernel image states in its boot header.
+
+    Errors: UserError if it is no kernel image for x86 ("HdrS" at 0x202).
+    """
+    with vmlinuz.open("rb") as stream:
+        head = stream.read(0x10000)
+    at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
+    release = head[at : head.find(b"\0", at)].split(b" ")[0].decode(errors="replace")
+    if head[0x202:0x206] != b"HdrS" or not _NAME.fullmatch(release):
+        raise UserError(f"{vmlinuz.name} is not a Linux kernel for x86: it has no boot header")
+    return release
+
+
+def _install(
+    folder: Path,
+    vmlinuz: Path,
+    modules: Path,
+    *,
+    config: Path | None,
+    source: str,
+    toolbox: Toolbox,
+) -> None:
+    """Put the parts that are kept into `folder`, with their digests."""
+    release = _release_of(vmlinuz)
+    shutil.copyfile(vmlinuz, folder / "vmlinuz")
+    if config is not None:
+        shutil.copyfile(config, folder / "config")
+    install_modules(modules, folder / "lib" / "modules" / release, toolbox)
+    digests = {str(path.relative_to(folder)): digest_file(path) for path in _contents(folder)}
+    made = {
+        "release": release,
+        "source": source,
+        "identity": digest_of(digests),
+        "vmlinuz": digests["vmlinuz"],
+        "sizes": {name: (folder / name).stat().st_size for name in digests},
+    }
+    atomic_write(folder / "kernel.json", canonical_json(made))
+
+
+def _install_unpacked(folder: Path, root: Path, source: str, toolbox: Toolbox) -> None:
+    """Find the parts in unpacked packages, of either packaging, and install them."""
+    bases = [root / "lib" / "modules", root / "usr" / "lib" / "modules"]
+    images = sorted(root.glob("boot/vmlinuz-*"))
+    images += [path for base in bases for path in sorted(base.glob("*/vmlinuz"))]
+    if len(images) != 1:
+        found = "no kernel (vmlinuz)" if not images else f"{len(images)} kernels"
+        raise UserError(f"the packages contain {found}: give those of exactly one")
+    release = _release_of(images[0])
+    for base in bases:
+        if (base / release / "kernel").is_dir():
+            modules = base / release
+            break
+    else:
+        raise UserError(
+            f"the packages contain no modules for {release}: give the linux-modules package too"
+        )
+    configs = [root / "boot" / f"config-{release}", *(base / release / "config" for base in bases)]
+    config = next((path for path in configs if path.is_file()), None)
+    _install(folder, images[0], modules, config=config, source=source, toolbox=toolbox)
+
+
+def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> Kernel:
+    """Return a kernel of the catalogue, fetched if need be, or one that was added.
+
+    Errors: UserError for an unknown name; CannotRunError if its archive cannot be reached.
+    """
+    if _NAME.fullmatch(name) is None or name not in _known():
+        near = difflib.get_close_matches(name, _known(), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(
+            f"unknown kernel {name!r}: known are {', '.join(_known())}{hint} "
+            "(`iolab kernels add NAME FILE...` adds one)"
+        )
+    if (kernel := _cached(name)) is not None:
+        return kernel
+    if name not in CATALOGUE:
+        raise UserError(f"kernel {name} is damaged in the cache: add it again")
+
+    def make(folder: Path) -> None:
+        apt, package = find_kernel(name, progress)
+        toolbox = ensure_toolbox(progress)
+        with scratch_dir(folder.parent) as work:
+            progress(f"downloading {package.name} {package.version}")
+            debs = download_kernel(name, apt, package, work)
+            progress(f"unpacking {package.name}")
+            for deb in debs:
+                unpack(deb, work / "root")
+                deb.unlink()
+            source = f"{package.name} {package.version}"
+            _install_unpacked(folder, work / "root", source, toolbox)
+
+    make_folder(_folder(name), make, good=lambda _: _cached(name) is not None)
+    kernel = _cached(name)
+    if kernel is None:
+        raise IolabError(f"kernel {name} vanished from the cache: try again")
+    return kernel
+
+
+def _unpack_given(debs: Sequence[Path], root: Path) -> None:
+    for deb in debs:
+        try:
+            architecture = fields_of(deb).get("Architecture", "")
+            if architecture not in {_ARCHITECTURE, "all"}:
+                raise UserError(
+                    f"{deb} is for {architecture}: the virtual machines are {_ARCHITECTURE}"
+                )
+            unpack(deb, root)
+        except DamagedPackageError as error:
+            raise UserError(f"{error}: it is truncated or something else") from error
+
+
+def add_kernel(
+    name: str, files: Sequence[Path], progress: Callable[[str], None] = lambda _: None
+) -> Kernel:
+    """Put a kernel of the user's into the cache as `name`; it replaces one of that name.
+
+    `files` are its ``.deb`` packages, or one kernel image and its ``lib/modules/RELEASE``.
+    Errors: UserError if they are not whole, not for x86-64 or not exactly one kernel.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise UserError(f"{name!r} is no name for a kernel: use letters, digits and . _ + -")
+    for path in files:
+        if not path.exists():
+            raise UserError(f"no such file: {path}")
+    debs = [path for path in files if path.suffix == ".deb"]
+    images = [path for path in files if path.is_file() and path.suffix != ".deb"]
+    folders = [path.resolve() for path in files if path.is_dir()]
+    given_parts = (len(debs), len(images), len(folders)) == (0, 1, 1)
+    if not given_parts and (not debs or images or folders):
+        raise UserError("give the kernel's .deb files, or one vmlinuz and one modules directory")
+    if given_parts and _release_of(images[0]) != folders[0].name:
+        raise UserError(
+            f"{images[0]} is {_release_of(images[0])}, but the modules are for {folders[0].name}: "
+            "give the directory lib/modules/RELEASE of the same kernel"
+        )
+
+    def make(folder: Path) -> None:
+        toolbox = ensure_toolbox(progress)
+        if given_parts:
+            config = images[0].parent / f"config-{folders[0].name}"
+            kept = config if config.is_file() else None
+            _install(folder, images[0], folders[0], config=kept, source=_GIVEN, toolbox=toolbox)
+            return
+        with scratch_dir(folder.parent) as work:
+            _unpack_given(debs, work)
+            _install_unpacked(folder, work, _GIVEN, toolbox)
+
+    make_folder(_folder(name), make, good=lambda _: False)
+    kernel = _cached(name)
+    if kernel is None:
+        raise IolabError(f"kernel {name} vanished from the cache: try again")
+    return kernel
+
+
+def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[KernelStatus]:
+    """Return what is known of each kernel, asking the archives only for those not in the cache."""
+    return [_status(name, progress) for name in _known()]
+
+
+def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
+    if (kernel := _cached(name)) is not None:
+        return KernelStatus(
+            name, "cached", source=kernel.source, release=kernel.release, facts=_facts(kernel)
+        )
+    if name not in CATALOGUE:
+        return KernelStatus(name, "unreachable", "damaged in the cache: add it again")
+    try:
+        _, package = find_kernel(name, progress)
+    except IolabError as error:
+        return KernelStatus(name, "unreachable", str(error))
+    release = re.sub(r"^linux-image-(unsigned-)?", "", package.name)
+    return KernelStatus(
+        name, "fetchable", source=f"{package.name} {package.version}", release=release
+    )
+
+
+def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
+    try:
+        said = json.loads((_folder(kernel.name) / "facts.json").read_text())
+        return said["facts"] if said["identity"] == kernel.identity else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def remember_kernel_facts(kernel: Kernel, facts: Mapping[str, Any]) -> None:
+    """Store what a booted kernel said of itself, for `list_kernels`."""
+    said = {"identity": kernel.identity, "facts": dict(facts)}
+    atomic_write(_folder(kernel.name) / "facts.json", canonical_json(said))

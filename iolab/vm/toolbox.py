@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+"""The programs that make and run virtual machines, the same ones on every host.
+
+They are Debian's, unpacked into the cache with everything they need down to the C library, and
+started through that library's own loader: nothing is installed, no root is needed, and the same
+QEMU gives the same measured bytes wherever it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from iolab.process import CommandError, run
+from iolab.vm.apt import PrivateApt, Suite
+from iolab.vm.cached import make_folder
+from iolab.vm.deb import unpack
+
+__all__ = ["OLDEST_QEMU", "Toolbox", "ensure_toolbox"]
+
+OLDEST_QEMU = (10, 0, 0)
+
+_QEMU = "qemu-system-x86_64"
+_PACKAGES = ("qemu-system-x86", "mmdebstrap", "perl", "kmod", "zstd")
+# Pairs of the suite itself and of what to prefer from; bookworm's own QEMU is too old.
+_SUITES = (("bookworm", "bookworm-backports"), ("trixie", None))
+_UNUSED = (
+    "usr/bin/qemu-system-i386",
+    "usr/bin/qemu-system-x86_64-microvm",
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/man",
+)
+_RECIPE = {"packages": _PACKAGES, "suites": _SUITES, "unused": _UNUSED, "version": 1}
+_ROMS = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu", "usr/share/ipxe/qemu")
+_LOADERS = ("lib64/ld-linux-x86-64.so.2", "usr/lib64/ld-linux-x86-64.so.2")
+_LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
+_PROGRAMS = ("usr/bin", "usr/sbin", "bin", "sbin")
+_PERL = (
+    "etc/perl",
+    "usr/lib/x86_64-linux-gnu/perl5/*",
+    "usr/share/perl5",
+    "usr/lib/x86_64-linux-gnu/perl-base",
+    "usr/lib/x86_64-linux-gnu/perl/*",
+    "usr/share/perl/*",
+)
+
+
+def _inside(root: Path, name: str) -> Path | None:
+    """Follow `name`'s symbolic links as if `root` were ``/``; None if it leads nowhere."""
+    path = root / name
+    for _ in range(40):
+        if not path.is_symlink():
+            return path if path.exists() else None
+        target = path.readlink()
+        path = root / target.relative_to("/") if target.is_absolute() else path.parent / target
+    return None
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """Programs unpacked below `root`, and how to start them."""
+
+    root: Path
+
+    def command(self, name: str) -> list[str]:
+        """Return the argv prefix that runs one of the toolbox's programs.
+
+        Errors: IolabError if the toolbox has no such program.
+        """
+        for folder in _PROGRAMS:
+            path = _inside(self.root, f"{folder}/{name}")
+            if path is not None:
+                break
+        else:
+            raise IolabError(
+                f"the toolbox in {self.root} has no {name}: delete that folder, and it is made anew"
+            )
+        with path.open("rb") as stream:
+            is_perl = stream.read(64).startswith(b"#!/usr/bin/perl")
+        # A program of many names (kmod) asks under which one it was called.
+        loader = [*self._loader(), "--argv0", name]
+        if is_perl:
+            folders = [found for entry in _PERL for found in sorted(self.root.glob(entry))]
+            perl = self.root / "usr" / "bin" / "perl"
+            return [*loader, str(perl), *(f"-I{found}" for found in folders), str(path)]
+        return [*loader, str(path)]
+
+    def qemu_argv(self) -> list[str]:
+        """Return the argv prefix that runs QEMU: the toolbox's, or the one ``IOLAB_QEMU`` names.
+
+        Errors: UserError if ``IOLAB_QEMU`` names no program.
+        """
+        if own := os.environ.get("IOLAB_QEMU"):
+            found = shutil.which(own)
+            if found is None:
+                raise UserError(f"IOLAB_QEMU names no program that can be run: {own}")
+            return [found]
+        folders = [self.root / rom for rom in _ROMS if (self.root / rom).is_dir()]
+        return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
+
+    def qemu_version(self) -> tuple[int, int, int]:
+        """Ask QEMU for its version.
+
+        Errors: UserError if ``IOLAB_QEMU`` names a program that is no QEMU, or one too old for
+        several virtual CPUs with counted instructions.
+        """
+        argv = self.qemu_argv()
+        own = os.environ.get("IOLAB_QEMU")
+        try:
+            told = run([*argv, "--version"], timeout_s=60).stdout
+        except CommandError as error:
+            if own:
+                raise UserError(f"IOLAB_QEMU cannot be run: {own}: {error.reason}") from error
+            raise
+        found = re.match(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)", told)
+        if found is None:
+            raise UserError(f"IOLAB_QEMU is not a QEMU system emulator: {own}")
+        version = (int(found[1]), int(found[2]), int(found[3]))
+        if version < OLDEST_QEMU:
+            raise UserError(
+                f"{own or _QEMU} is QEMU {'.'.join(map(str, version))}: before "
+                f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} a machine with several CPUs hangs when its "
+                "instructions are counted; unset IOLAB_QEMU to use iolab's own QEMU"
+            )
+        return version
+
+    def identity(self) -> str:
+        """Return QEMU's version and the SHA-256 of its program, as one line.
+
+        Errors: as `qemu_version`.
+        """
+        version = ".".join(map(str, self.qemu_version()))
+        own = os.environ.get("IOLAB_QEMU")
+        program = shutil.which(own) if own else str(self.root / "usr" / "bin" / _QEMU)
+        return f"QEMU {version} sha256:{digest_file(Path(str(program)))}"
+
+    def _loader(self) -> list[str]:
+        for name in _LOADERS:
+            if (loader := _inside(self.root, name)) is not None:
+                libraries = ":".join(str(self.root / folder) for folder in _LIBRARIES)
+                return [str(loader), "--library-path", libraries]
+        raise IolabError(f"the toolbox in {self.root} is not whole: delete that folder")
+
+
+def _download(into: Path, progress: Callable[[str], None]) -> tuple[list[Path], str]:
+    problem: IolabError | None = None
+    for base, preferred in _SUITES:
+        names = [base, preferred] if preferred else [base]
+        apt = PrivateApt([Suite("debian", name) for name in names])
+        try:
+            apt.refresh(progress)
+            progress(f"downloading QEMU and mmdebstrap from Debian {preferred or base}")
+            return apt.closure(_PACKAGES, into, preferred), preferred or base
+        except IolabError as error:
+            problem = problem or error
+    raise CannotRunError(f"QEMU cannot be fetched: {problem}") from problem
+
+
+def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
+    """Return the toolbox, after fetching and unpacking it if it is not in the cache yet.
+
+    Errors: CannotRunError on a machine that is not x86-64 or if the archive cannot be reached.
+    """
+    if platform.machine() != "x86_64":
+        raise CannotRunError(
+            f"the virtual machines run on x86-64 Linux only, and this machine is "
+            f"{platform.machine()}: measure it with --target local"
+        )
+
+    def make(folder: Path) -> None:
+        debs, suite = _download(folder / "debs", progress)
+        progress(f"unpacking {len(debs)} packages")
+        for deb in debs:
+            unpack(deb, folder)
+        made = {"suite": suite, "packages": {deb.name: digest_file(deb) for deb in sorted(debs)}}
+        shutil.rmtree(folder / "debs")
+        for unused in _UNUSED:
+            path = folder / unused
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        Toolbox(folder).qemu_version()
+        atomic_write(folder / "toolbox.json", canonical_json(made))
+
+    # Through JSON, in which the recipe's tuples are lists.
+    key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
+    return Toolbox(make_folder(cache_dir() / "toolbox" / key, make))
