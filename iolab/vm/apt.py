@@ -341,8 +341,10 @@ class PrivateApt:
         return configuration
 
     def _stanza(self, suite: Suite, more: str = "") -> str:
+        # From a folder ("file:") apt would use packages where they are, instead of fetching them.
+        uri = re.sub("^file:", "copy:", mirror_of(suite.archive))
         return (
-            f"Types: deb\nURIs: {mirror_of(suite.archive)}\nSuites: {suite.name}\n"
+            f"Types: deb\nURIs: {uri}\nSuites: {suite.name}\n"
             f"Components: main\nArchitectures: amd64\nSigned-By: {self._signer(suite)}\n{more}"
         )
 

@@ -59,6 +59,7 @@ _FILES = (
 )
 _LINKS = {
     "bin/sh": "busybox",
+    "etc/mtab": "/proc/self/mounts",
     "sbin/mkfs.ext4": "mke2fs",
     **{
         f"sbin/{name}": "/bin/kmod"

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Small archives, packages and kernels, made where a test needs them; nothing is fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from iolab.vm import apt
+from iolab.vm.toolbox import Toolbox
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache directory of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "iolab"
+
+
+def make_deb(
+    folder: Path,
+    name: str,
+    files: Mapping[str, bytes],
+    *,
+    version: str = "1.0-1",
+    architecture: str = "amd64",
+    depends: str = "",
+) -> Path:
+    """Make a Debian package with these files."""
+    root = folder / f"{name}.root"
+    (root / "DEBIAN").mkdir(parents=True)
+    control = (
+        f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
+        "Maintainer: Nobody <nobody@example.org>\nDescription: for a test\n"
+    )
+    if depends:
+        control += f"Depends: {depends}\n"
+    (root / "DEBIAN" / "control").write_text(control)
+    for path, data in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    deb = folder / f"{name}_{version}_{architecture}.deb"
+    subprocess.run(
+        ["dpkg-deb", "-Znone", "--root-owner-group", "--build", root, deb],
+        check=True,
+        capture_output=True,
+    )
+    return deb
+
+
+@dataclass
+class Repository:
+    """A Debian archive in a folder, and an apt configuration that names it."""
+
+    folder: Path
+
+    def publish(self, suite: str, debs: list[Path], *, sha256: str | None = None) -> None:
+        """Write the suite's index; `sha256` is a wrong one, for a broken mirror."""
+        stanzas = []
+        for deb in debs:
+            pool = self.folder / "pool" / deb.name
+            pool.parent.mkdir(exist_ok=True)
+            pool.write_bytes(deb.read_bytes())
+            control = subprocess.run(
+                ["dpkg-deb", "--field", deb], check=True, capture_output=True, text=True
+            ).stdout
+            digest = sha256 or hashlib.sha256(deb.read_bytes()).hexdigest()
+            stanzas.append(
+                f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\n"
+                f"SHA256: {digest}\n"
+            )
+        index = self.folder / "dists" / suite / "main" / "binary-amd64" / "Packages"
+        index.parent.mkdir(parents=True, exist_ok=True)
+        index.write_text("\n".join(stanzas))
+
+
+@pytest.fixture
+def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """The only apt source of the machine: an unsigned archive that its configuration trusts."""
+    made = Repository(tmp_path / "mirror" / "debian")
+    made.folder.mkdir(parents=True)
+    sources = tmp_path / "machine"
+    sources.mkdir()
+    (sources / "machine.list").write_text(f"deb file:{made.folder} bookworm main\n")
+    (tmp_path / "keyring.gpg").touch()
+    configuration = tmp_path / "apt.conf"
+    configuration.write_text(
+        f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{sources}";\n'
+        'Acquire::AllowInsecureRepositories "true";\n'
+        'APT::Get::AllowUnauthenticated "true";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(configuration))
+    monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
+    monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
+    apt._configured_sources.cache_clear()
+    monkeypatch.setattr(apt, "_failed", {})
+    return made
+
+
+def vmlinuz(release: str) -> bytes:
+    """The first bytes of a kernel image of this release, as far as anybody looks at them."""
+    image = bytearray(0x1000)
+    image[0x202:0x206] = b"HdrS"
+    image[0x20E:0x210] = struct.pack("<H", 0x300)
+    text = f"{release} (builder@example.org) #1 SMP".encode() + b"\0"
+    image[0x500 : 0x500 + len(text)] = text
+    return bytes(image)
+
+
+def module(depends: str = "") -> bytes:
+    """A kernel module: an ELF file with nothing but its ".modinfo"."""
+    names = b"\0.modinfo\0.shstrtab\0"
+    info = b"license=GPL\0depends=" + depends.encode() + b"\0"
+    sections = struct.pack("<IIQQQQIIQQ", *[0] * 10)
+    sections += struct.pack("<IIQQQQIIQQ", 1, 1, 2, 0, 64, len(info), 0, 0, 1, 0)
+    at = 64 + len(info)
+    sections += struct.pack("<IIQQQQIIQQ", 10, 3, 0, 0, at, len(names), 0, 0, 1, 0)
+    header = b"\x7fELF\x02\x01\x01" + b"\0" * 9
+    header += struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, at + len(names), 0, 64, 0, 0, 64, 3, 2)
+    return header + info + names + sections
+
+
+class FakeToolbox(Toolbox):
+    """A toolbox whose depmod lists what it finds, and whose zstd only copies."""
+
+    def command(self, name: str) -> list[str]:
+        return [sys.executable, str(self.root / f"{name}.py")]
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path) -> FakeToolbox:
+    root = tmp_path / "toolbox"
+    root.mkdir()
+    (root / "depmod.py").write_text(
+        "import pathlib, sys\n"
+        "base = pathlib.Path(sys.argv[2]) / 'lib/modules' / sys.argv[3]\n"
+        "found = sorted(p.relative_to(base).as_posix() for p in base.rglob('*.ko'))\n"
+        "(base / 'modules.dep').write_text(''.join(f'{name}:\\n' for name in found))\n"
+    )
+    (root / "zstd.py").write_text(
+        "import shutil, sys\nshutil.copyfile(sys.argv[-3], sys.argv[-1])\n"
+    )
+    return FakeToolbox(root)
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for another process of this test's."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
