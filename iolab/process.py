@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Optional, Union
+from typing import IO, Any, Union
 
 from iolab.errors import IolabError
 
@@ -52,7 +52,7 @@ class CommandError(IolabError):
         super().__init__(f"{command}: {reason}" + (f"\n{tail}" if tail else ""))
 
 
-def _in_child(parent: int, cgroup: Optional[Path], memory_limit: Optional[int]) -> None:
+def _in_child(parent: int, cgroup: Path | None, memory_limit: int | None) -> None:
     # After fork, before exec. The kernel forgets a parent that died before the call: look again.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -69,10 +69,10 @@ def start(
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = subprocess.DEVNULL,
     stderr: Stream = subprocess.DEVNULL,
-    env: Optional[Mapping[str, str]] = None,
-    cwd: Optional[Path] = None,
-    cgroup: Optional[Path] = None,
-    memory_limit: Optional[int] = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    cgroup: Path | None = None,
+    memory_limit: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a program in its own process group, tied to the calling thread's life.
 
@@ -120,8 +120,8 @@ def run(
     argv: Sequence[Argument],
     *,
     timeout_s: float,
-    env: Optional[Mapping[str, str]] = None,
-    cwd: Optional[Path] = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     stdin: str = "",
     check: bool = True,
 ) -> Result:

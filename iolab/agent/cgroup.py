@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 from iolab.agent.journal import Journal
 from iolab.agent.settings import change
@@ -13,7 +12,7 @@ from iolab.errors import CannotRunError
 __all__ = ["make_cgroup", "mount_point"]
 
 
-def mount_point() -> Optional[Path]:
+def mount_point() -> Path | None:
     """Return where cgroup v2 is mounted, or None."""
     for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
         _, where, kind, *_ = line.split()

@@ -7,7 +7,7 @@ import os
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from iolab.process import run
 
@@ -22,13 +22,13 @@ _CFS = (
 )
 
 
-def _text(path: Path) -> Optional[str]:
+def _text(path: Path) -> str | None:
     with suppress(OSError):
         return path.read_text(errors="replace").strip()
     return None
 
 
-def build_id(notes: bytes) -> Optional[str]:
+def build_id(notes: bytes) -> str | None:
     """Return the GNU build id (hex) in ELF notes as /sys/kernel/notes has them, or None."""
     offset = 0
     while offset + 12 <= len(notes):
@@ -41,14 +41,14 @@ def build_id(notes: bytes) -> Optional[str]:
     return None
 
 
-def scheduler_of() -> Optional[str]:
+def scheduler_of() -> str | None:
     """Return "EEVDF" or "CFS" by the tunables the kernel shows, or None where it shows none."""
     if _EEVDF.exists():
         return "EEVDF"
     return "CFS" if any(p.exists() for p in _CFS) else None
 
 
-def high_resolution_timers() -> Optional[bool]:
+def high_resolution_timers() -> bool | None:
     """Return whether the kernel runs timers at high resolution, or None if it does not say."""
     for line in (_text(Path("/proc/timer_list")) or "").splitlines():
         name, _, value = line.partition(":")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Mapping
 
 from iolab.agent.journal import Journal
 from iolab.agent.plan import FileSystem

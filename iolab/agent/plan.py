@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Optional, TypeVar
+from typing import Any, TypeVar
 
 from iolab.errors import UserError
 
@@ -49,7 +49,7 @@ class FileSystem:
 
     kind: str
     device: str
-    realtime_device: Optional[str] = None
+    realtime_device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Cell:
     devices: list[Device]
     filesystem: FileSystem
     job: Job
-    weight: Optional[int] = None
+    weight: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import struct
 import tarfile
 from pathlib import Path
@@ -24,9 +25,16 @@ class ChannelError(IolabError):
 
 
 def make_channel(path: Path) -> None:
-    """Make the file that backs the shared memory."""
-    with path.open("wb") as stream:
-        stream.truncate(CHANNEL_BYTES)
+    """Make the file that backs the shared memory.
+
+    Errors: ChannelError if the disk has no room for it. A guest that wrote into a hole of a full
+    disk would take its QEMU down.
+    """
+    try:
+        with path.open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, CHANNEL_BYTES)
+    except OSError as error:
+        raise ChannelError(f"no room for a guest's results: {path}: {error.strerror}") from error
 
 
 def unpack_channel(path: Path, into: Path) -> None:

@@ -41,7 +41,7 @@ def mount_all() -> None:
     """Mount the kernel's file systems; one that this kernel lacks is left out."""
     for kind, where in _MOUNTS:
         with suppress(OSError):
-            os.makedirs(where, exist_ok=True)
+            Path(where).mkdir(parents=True, exist_ok=True)
         _libc.mount(kind.encode(), where.encode(), kind.encode(), 0, None)
 
 
@@ -71,8 +71,9 @@ def run_agent() -> dict[str, object]:
 
 def pack(ending: dict[str, object]) -> bytes:
     """Return a tar of the results folder with the agent's ending as ``agent.json``."""
-    os.makedirs(_RESULTS, exist_ok=True)
-    (Path(_RESULTS) / "agent.json").write_text(json.dumps(ending))
+    results = Path(_RESULTS)
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "agent.json").write_text(json.dumps(ending))
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
         archive.add(_RESULTS, arcname=".")

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""The pathologies that iolab can measure, by name."""
+
+from __future__ import annotations
+
+from iolab.design import Pathology, one_of
+from iolab.pathology.dio_kworker import DIO_KWORKER
+
+__all__ = ["PATHOLOGIES", "get_pathology"]
+
+PATHOLOGIES = {p.name: p for p in (DIO_KWORKER,)}
+
+
+def get_pathology(name: str) -> Pathology:
+    """Return a pathology by its name. Errors: UserError that lists the known ones."""
+    return PATHOLOGIES[one_of("pathology", name, PATHOLOGIES)]

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""The direct-I/O completion kworker starved by a task in a cgroup of high cpu.weight.
+
+Source: the report to linux-fsdevel of 2024 (seed ``000_90ff60e6afd2cb18.txt``): fio with libaio,
+4 KiB random direct writes, iodepth 128 on one pinned core, XFS; inside a cgroup of cpu.weight 1000
+it reached 0.58 of the IOPS outside, with 2.4 times the context switches.
+
+The recipe and what was tuned in it, each for a reason:
+
+* **Data on a device that stores nothing** (the realtime section of an XFS file system), metadata on
+  a small one in memory. Storing costs the submitter a copy of 4 KiB for each I/O, which a disk's
+  DMA does not, and hides the cost of a context switch.
+* **Completions in clumps** (``clumping=tick``): without high-resolution timers null_blk completes
+  what is due at the 4 ms tick, all at once: an extreme of interrupt coalescing. It makes the device
+  the limit outside, at iodepth / 4 ms, as the published SSD was. With ``clumping=even`` every
+  request has its own timer, and fio is woken for nearly every I/O inside and outside.
+* **No I/O scheduler**, as is usual on NVMe.
+* ``extents=unwritten`` makes the kworker heavy (it converts the extent of every first write),
+  ``overwrite`` makes it light.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from iolab.design import Choice, Condition, Grid, Number, Pathology, Profile
+
+__all__ = ["DIO_KWORKER"]
+
+_OVERWRITE_MIB = 64
+# Large enough that a run does not use up its unwritten extents.
+_UNWRITTEN_MIB = 1024
+_COMPLETION_NS = 10_000
+_BATCH = 128
+_MOST_JOBS = 8
+
+
+def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+    overwrite = condition["extents"] == "overwrite"
+    return {
+        "devices": [
+            {"name": "meta", "kind": "null_blk", "size_mib": 512, "memory_backed": True},
+            {
+                "name": "data",
+                "kind": "null_blk",
+                "size_mib": 2 * _MOST_JOBS * _UNWRITTEN_MIB,
+                "memory_backed": False,
+                "irqmode": 2,
+                "completion_ns": _COMPLETION_NS,
+                "queue_depth": 4096,
+            },
+        ],
+        "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
+        "weight": condition["weight"],
+        "job": {
+            "engine": "libaio",
+            "rw": "randwrite",
+            "block_size": 4096,
+            "iodepth": condition["iodepth"],
+            "numjobs": condition["numjobs"],
+            "batch": _BATCH,
+            "size_mib": _OVERWRITE_MIB if overwrite else _UNWRITTEN_MIB,
+            "overwrite": overwrite,
+            "ramp_ms": profile.ramp_ms,
+            "runtime_ms": profile.runtime_ms,
+            "seed": chance.randrange(1, 2**31),
+            # Where in a tick the run begins.
+            "start_delay_us": chance.randrange(4000),
+        },
+    }
+
+
+def _machine(level: Condition) -> dict[str, Any]:
+    coalesced = level["clumping"] == "tick"
+    return {
+        "vm": {"cpus": 1, "memory_mib": 1024},
+        "plan": {
+            "cpu": 0,
+            "modules": ["null_blk", "crc32c", "xfs"],
+            "coalesced_timers": coalesced,
+        },
+    }
+
+
+def _describe(condition: Condition) -> dict[str, Any]:
+    return {"placement": "outside" if condition["weight"] is None else "inside"}
+
+
+_BASE: Grid = {"numjobs": (1,), "extents": ("overwrite",), "clumping": ("tick",)}
+
+DIO_KWORKER = Pathology(
+    name="dio_kworker",
+    title="Direct-I/O completion kworker starved by a cgroup's cpu.weight",
+    source="000_90ff60e6afd2cb18.txt",
+    notebook="dio_kworker.ipynb",
+    treatment="weight",
+    factors={
+        "weight": Number(1, 10000),
+        "iodepth": Number(1, 1024),
+        "numjobs": Number(1, _MOST_JOBS),
+        "extents": Choice(("overwrite", "unwritten")),
+        "clumping": Choice(("tick", "even")),
+    },
+    profiles={
+        "smoke": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=2,
+            grids=({**_BASE, "weight": (1000, 10000), "iodepth": (256,)},),
+            ramp_ms=200,
+            runtime_ms=400,
+        ),
+        "quick": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=6,
+            grids=({**_BASE, "weight": (100, 1000, 3000, 10000), "iodepth": (192, 256)},),
+            ramp_ms=200,
+            runtime_ms=600,
+        ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=8,
+            grids=(
+                {
+                    **_BASE,
+                    "weight": (100, 500, 1000, 2000, 3000, 10000),
+                    "iodepth": (64, 128, 192, 256, 320),
+                },
+                {
+                    **_BASE,
+                    "weight": (100, 1000, 3000, 10000),
+                    "iodepth": (128, 256),
+                    "extents": ("unwritten",),
+                },
+                {**_BASE, "weight": (1000, 10000), "iodepth": (128,), "numjobs": (2, 4)},
+                {**_BASE, "weight": (1000, 10000), "iodepth": (128,), "clumping": ("even",)},
+            ),
+            ramp_ms=300,
+            runtime_ms=1000,
+        ),
+    },
+    boot_factors=("clumping",),
+    cell=_cell,
+    machine=_machine,
+    describe=_describe,
+)
