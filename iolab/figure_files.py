@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""A figure as files: PNG, SVG and PDF of the same bytes each time, and the caption beside them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib.style
+import pandas as pd
+from matplotlib.figure import Figure
+
+from iolab import stats
+from iolab.canvas import STYLE, drawable, kernels_of
+from iolab.errors import UserError
+from iolab.files import atomic_write
+
+__all__ = ["CLOCKS", "caption", "save_figure"]
+
+# Neither dates nor versions: equal data give equal files.
+_METADATA: Final[dict[str, dict[str, Any]]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": "iolab"},
+    "pdf": {"CreationDate": None, "Creator": "iolab", "Producer": None},
+}
+
+# What a reader must know about a clock before believing a number that was measured by it.
+CLOCKS: Final = {
+    "virtual": (
+        "Virtual time (counted instructions, no caches): scheduling decisions and ratios between "
+        "conditions, not predictions of absolute IOPS."
+    ),
+    "host": "The host's own clock: numbers move with the load of the machine.",
+}
+
+_SAYS: Final = {
+    "iops_ratio_by_weight": (
+        "IOPS inside the cgroup over IOPS outside it, against cpu.weight; A/A compares outside "
+        "with outside."
+    ),
+    "switches_per_io_by_weight": (
+        "Context switches of the measured core per completed I/O, against cpu.weight; the dashed "
+        "line is the ping-pong of two per I/O."
+    ),
+    "iops_heatmap": (
+        "IOPS inside the cgroup over IOPS outside it, by iodepth and cpu.weight; A/A compares "
+        "outside with outside, a dash was not measured."
+    ),
+    "cpu_split_by_weight": "What the measured core did, as shares of its time; means over boots.",
+    "latency_ecdf": (
+        "Share of I/Os completed within a time, outside and at each cpu.weight; the histograms of "
+        "all valid cells of a condition added up."
+    ),
+    "block_figure": (
+        "IOPS of one block's cells in the order measured; lines link the two cells of a pair."
+    ),
+}
+_RATIOS = ("iops_ratio_by_weight", "iops_heatmap")
+_BARS = ("iops_ratio_by_weight", "switches_per_io_by_weight")
+
+
+def save_figure(figure: Figure, folder: Path, name: str, *, caption: str) -> list[Path]:
+    """Write NAME.png, NAME.svg, NAME.pdf and the caption as NAME.txt; return their paths.
+
+    The same figure gives the same bytes; each file is whole or absent. Errors: UserError for a name
+    that is no plain file name; IolabError if the folder cannot be written.
+    """
+    if not name or Path(name).name != name:
+        raise UserError(f"a figure's name is a plain file name, not {name!r}")
+    paths = []
+    with matplotlib.style.context(["default", dict(STYLE)]):
+        for suffix, metadata in _METADATA.items():
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, metadata=metadata)
+            paths.append(folder / f"{name}.{suffix}")
+            atomic_write(paths[-1], buffer.getvalue())
+    paths.append(folder / f"{name}.txt")
+    atomic_write(paths[-1], caption + "\n")
+    return paths
+
+
+def caption(
+    name: str,
+    cells: pd.DataFrame,
+    absent: pd.DataFrame | None = None,
+    *,
+    level: float = stats.LEVEL,
+) -> str:
+    """Return the caption of the figure `name` (a function of `iolab.figures`) drawn from `cells`.
+
+    It says what is shown, how the interval was made, how many boots and pairs, which kernels and
+    which could not run, the clock, and how many cells were invalid. Errors: UserError for an
+    unknown figure, or cells that cannot be drawn.
+    """
+    if name not in _SAYS:
+        raise UserError(f"there is no figure called {name}")
+    parts = [_SAYS[name]]
+    if name == "block_figure":
+        kept = cells
+    else:
+        kept = drawable(cells)
+        parts.append(_sample(name, cells, level))
+    parts.append(_kernels(kept))
+    if absent is not None and not absent.empty:
+        reasons = [f"{row['kernel']} ({row['reason']})" for row in absent.to_dict("records")]
+        parts.append(f"Cannot run here: {'; '.join(reasons)}.")
+    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(kept["clock"].unique())]
+    invalid = int((~cells["valid"]).sum())
+    if invalid:
+        fate = "is crossed out" if name == "block_figure" else "left out"
+        parts.append(f"{invalid} of {len(cells)} cells invalid, {fate}.")
+    return " ".join(parts)
+
+
+def _sample(name: str, cells: pd.DataFrame, level: float) -> str:
+    if name in _RATIOS:
+        table = stats.ratio_table(cells, level=level)
+        pairs = table["pairs"]
+        count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs)}"
+        method = "exp of the mean over boots of ln(inside/outside) of adjacent pairs"
+    else:
+        table = stats.mean_table(cells, level=level)
+        each = table["cells"] / table["n"]
+        count = f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each)}"
+        method = "mean over boots"
+    bars = f"; bars are {level:.0%} t intervals on the boots' means" if name in _BARS else ""
+    if name == "latency_ecdf":
+        return f"{count} per condition."
+    if bars and (table["n"] < 2).any():
+        bars += ", none where there is a single boot"
+    return f"Values are the {method}{bars}; {count} per condition."
+
+
+def _kernels(kept: pd.DataFrame) -> str:
+    known = kept.drop_duplicates(["kernel", "kernel_release", "scheduler"]).set_index("kernel")
+    names = [
+        f"{kernel} ({row['kernel_release']}, {row['scheduler']})"
+        for kernel in kernels_of(kept)
+        for row in known.loc[[kernel]].to_dict("records")
+    ]
+    return f"Kernels: {', '.join(names)}."
+
+
+def _span(values: pd.Series) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.3g}" if low == high else f"{low:.3g}-{high:.3g}"
+
+
+def _plural(word: str, values: pd.Series) -> str:
+    return word if values.max() == 1 else f"{word}s"

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: MIT
+"""One function per figure, each from the tidy cells, drawn at the size it is printed.
+
+Colours come from a palette that colour-blind readers can tell apart, and nothing is told by colour
+alone. Intervals are those of `iolab.stats`, never bootstraps over rows. Figures are plain
+`matplotlib.figure.Figure` objects: no global state, nothing to close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
+
+from iolab import stats
+from iolab.canvas import (
+    DOUBLE_IN,
+    LINES,
+    MARKERS,
+    OUTSIDE,
+    WeightAxis,
+    drawable,
+    grid_of,
+    kernel_grid,
+    kernel_handles,
+    kernels_of,
+    legend,
+    number,
+    outer_labels,
+    panels_of,
+    say_missing,
+    styled,
+    weights_of,
+)
+from iolab.errors import UserError
+from iolab.figure_files import caption, save_figure
+
+__all__ = [
+    "Reference",
+    "block_figure",
+    "caption",
+    "cpu_split_by_weight",
+    "iops_heatmap",
+    "iops_ratio_by_weight",
+    "latency_ecdf",
+    "save_figure",
+    "switches_per_io_by_weight",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A published point to compare with: its cpu.weight, its ratio inside/outside, and its name."""
+
+    weight: int
+    ratio: float
+    label: str
+
+
+@styled
+def iops_ratio_by_weight(
+    cells: pd.DataFrame, *, reference: Reference | None = None, level: float = stats.LEVEL
+) -> Figure:
+    """Draw IOPS inside/outside against cpu.weight; the A/A pairs stand at the left as the control.
+
+    One panel per iodepth (and what else varies), one colour and marker per kernel, bars are t
+    intervals on the boots' means. Errors: UserError if there is nothing to draw, or if the cells
+    mix what may not be pooled.
+    """
+    table = stats.ratio_table(drawable(cells), level=level)
+    kernels = kernels_of(table)
+    panels = panels_of(table, ["iodepth"])
+    figure, grid = grid_of(len(panels), 1, height_in=2.1)
+    weights = weights_of(table)
+    for axes, (label, panel) in zip(grid.flat, panels, strict=True):
+        scale = WeightAxis(axes, weights, "A/A")
+        axes.axhline(1, color="0.35", linewidth=0.8, zorder=1)
+        for index, kernel in enumerate(kernels):
+            rows = panel[panel["kernel"] == kernel]
+            scale.draw(rows, "ratio", kernel, kernels, index)
+        if reference is not None:
+            x = np.log10(reference.weight)
+            axes.plot(x, reference.ratio, "*", ms=8, mfc="none", mec="black", zorder=5)
+        axes.set_title(label)
+    outer_labels(grid, "cpu.weight of the cgroup (log scale)", "IOPS inside / outside")
+    handles = kernel_handles(kernels)
+    if reference is not None:
+        star: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
+        handles.append(Line2D([], [], label=reference.label, **star))
+    legend(figure, handles)
+    return figure
+
+
+@styled
+def switches_per_io_by_weight(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> Figure:
+    """Draw the core's context switches per I/O against cpu.weight, with outside as a category.
+
+    Two per I/O, the dashed line, is the ping-pong: to the process and back for every completion.
+    Panels, colours, bars and errors as in `iops_ratio_by_weight`.
+    """
+    table = stats.mean_table(drawable(cells), "switches_per_io", level=level)
+    kernels = kernels_of(table)
+    panels = panels_of(table, ["iodepth"])
+    figure, grid = grid_of(len(panels), 1, height_in=2.1)
+    weights = weights_of(table)
+    for axes, (label, panel) in zip(grid.flat, panels, strict=True):
+        scale = WeightAxis(axes, weights, OUTSIDE)
+        axes.axhline(2, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
+        for index, kernel in enumerate(kernels):
+            scale.draw(panel[panel["kernel"] == kernel], "mean", kernel, kernels, index)
+        axes.set_title(label)
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    outer_labels(grid, "cpu.weight of the cgroup (log scale)", "context switches per I/O")
+    legend(figure, kernel_handles(kernels))
+    return figure
+
+
+@styled
+def iops_heatmap(cells: pd.DataFrame) -> Figure:
+    """Draw IOPS inside/outside for each iodepth and weight, one panel per kernel.
+
+    Red is slower inside, blue faster, white alike; a dash was not measured. Errors as in
+    `iops_ratio_by_weight`.
+    """
+    table = stats.ratio_table(drawable(cells))
+    weights = weights_of(table)
+    depths = sorted(table["iodepth"].unique())
+    columns = [*(["A/A"] if table["aa"].any() else []), *map(number, weights)]
+    table = table.assign(column=["A/A" if aa else number(w) for aa, w in _aa_weight(table)])
+    reach = max(0.05, float((table["ratio"] - 1).abs().max()))
+    panels = panels_of(table, ["kernel"])
+    height = 0.55 + 0.26 * len(depths)
+    figure, grid = grid_of(len(panels), 1, height_in=height, columns=2 if len(columns) > 4 else 3)
+    for axes, (label, panel) in zip(grid.flat, panels, strict=True):
+        ratios = panel.pivot(index="iodepth", columns="column", values="ratio")
+        ratios = ratios.reindex(index=depths, columns=columns)
+        sns.heatmap(
+            ratios,
+            ax=axes,
+            cmap="RdBu",
+            vmin=1 - reach,
+            vmax=1 + reach,
+            annot=True,
+            fmt=".2f",
+            annot_kws={"fontsize": 7},
+            linewidths=1,
+            cbar=False,
+        )
+        for (row, column), ratio in np.ndenumerate(ratios.to_numpy()):
+            if np.isnan(ratio):
+                axes.text(column + 0.5, row + 0.5, "-", ha="center", va="center", color="0.4")
+        axes.set(title=label, xlabel="", ylabel="", facecolor="0.94")
+        axes.grid(visible=False)
+        axes.tick_params(axis="x", length=0, rotation=90 if len(columns) > 8 else 0)
+        axes.tick_params(axis="y", length=0, rotation=0)
+    outer_labels(grid, "cpu.weight of the cgroup", "iodepth")
+    bar = figure.colorbar(grid.flat[0].collections[0], ax=grid, aspect=12, pad=0.02)
+    bar.set_label("inside / outside")
+    bar.outline.set_visible(False)
+    return figure
+
+
+@styled
+def cpu_split_by_weight(cells: pd.DataFrame) -> Figure:
+    """Draw what the measured core did, as stacked shares: fio, kworker, other, idle.
+
+    One bar outside and one per weight, a panel per kernel and iodepth; the shares are means over
+    boots. Errors as in `iops_ratio_by_weight`.
+    """
+    kept = drawable(cells)
+    shares = ["fio_cpu", "kworker_cpu", "other", "idle"]
+    named = kept["fio_cpu"] + kept["kworker_cpu"] + kept["idle"]
+    # Shares are measured one after the other and may add up to a little more than the core.
+    kept = kept.assign(other=(1 - named).clip(lower=0))
+    tables = {share: stats.mean_table(kept, share) for share in shares}
+    first = tables["idle"]
+    weights = weights_of(first)
+    categories = [OUTSIDE, *map(number, weights)]
+    blue, orange, *_ = sns.color_palette("colorblind")
+    looks = [
+        ("fio", blue, ""),
+        ("kworker", orange, "////"),
+        ("other", "0.6", "...."),
+        ("idle", "0.95", ""),
+    ]
+    figure, grid, panels = kernel_grid(first, height_in=1.5)
+    for axes, (title, rows) in zip(grid.flat, panels, strict=True):
+        axes.set_title(title)
+        if rows.empty:
+            say_missing(axes)
+            continue
+        x = [0 if pd.isna(weight) else 1 + weights.index(weight) for weight in rows["weight"]]
+        bottom = np.zeros(len(rows))
+        for (_, colour, hatch), share in zip(looks, shares, strict=True):
+            height = tables[share].loc[rows.index, "mean"].to_numpy(dtype=np.float64)
+            axes.bar(
+                x, height, 0.8, bottom, color=colour, hatch=hatch, edgecolor="white", linewidth=0.4
+            )
+            bottom += height
+        axes.set_xticks(range(len(categories)), categories)
+        axes.tick_params(axis="x", length=0, pad=2)
+        if grid.shape[1] > 2 or len(categories) > 7:
+            axes.tick_params(axis="x", rotation=90)
+        axes.set_ylim(0, 1.01)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    outer_labels(grid, "cpu.weight of the cgroup", "share of the core")
+    handles = [
+        Patch(
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor="0.5" if name == "idle" else "white",
+            linewidth=0.4,
+            label=name,
+        )
+        for name, colour, hatch in looks
+    ]
+    legend(figure, handles)
+    return figure
+
+
+@styled
+def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
+    """Draw the share of I/Os completed within a time, outside and at each weight.
+
+    The histograms of a condition's valid cells are added up, so each I/O counts once. A panel per
+    kernel and iodepth. Errors as in `iops_ratio_by_weight`, and UserError if no valid cell has a
+    histogram.
+    """
+    kept = drawable(cells)
+    counts = latency.merge(kept, on="cell")
+    if counts.empty:
+        raise UserError("no valid cell has a latency histogram")
+    keys = [*stats.STATE, "bin_ns"]
+    counts = counts.groupby(keys, dropna=False, observed=True)["count"].sum().reset_index()
+    weights = weights_of(counts)
+    colours = sns.color_palette("viridis", len(weights))
+    looks: dict[int, dict[str, Any]] = {
+        weight: {"color": colour, "linestyle": LINES[1:][index % (len(LINES) - 1)]}
+        for index, (weight, colour) in enumerate(zip(weights, colours, strict=True))
+    }
+    figure, grid, panels = kernel_grid(counts, height_in=1.5)
+    for axes, (title, rows) in zip(grid.flat, panels, strict=True):
+        axes.set_title(title)
+        if rows.empty:
+            say_missing(axes)
+            continue
+        # Outside first and widest: what lies exactly on it stays visible.
+        for weight in (None, *weights):
+            bins = rows[rows["weight"].isna() if weight is None else rows["weight"] == weight]
+            share = bins["count"].cumsum() / bins["count"].sum()
+            look = {"color": "0.2", "linewidth": 2.0} if weight is None else looks[weight]
+            axes.step(bins["bin_ns"] / 1e6, share, where="post", **look)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    outer_labels(grid, "completion latency (ms, log scale)", "I/Os completed")
+    handles = [Line2D([], [], color="0.2", linewidth=2.0, label=OUTSIDE)]
+    handles += [
+        Line2D([], [], label=f"weight {number(weight)}", **looks[weight]) for weight in weights
+    ]
+    legend(figure, handles)
+    return figure
+
+
+@styled
+def block_figure(cells: pd.DataFrame) -> Figure:
+    """Draw one block's cells in the order measured: IOPS, pairs linked, invalid cells crossed out.
+
+    Colour is the condition, the marker the iodepth. Errors: UserError if there is no cell, or more
+    than one block.
+    """
+    if cells.empty or cells["block"].nunique() != 1:
+        raise UserError("this figure shows the cells of exactly one block")
+    weights = weights_of(cells)
+    colours = dict(zip(weights, sns.color_palette("viridis", len(weights)), strict=True))
+    depths = sorted(cells["iodepth"].unique())
+    figure = Figure(figsize=(DOUBLE_IN, 2.5), layout="constrained")
+    axes = figure.add_subplot()
+    for _, pair in cells.groupby("pair"):
+        axes.plot(pair["position"], pair["iops"] / 1e3, color="0.75", zorder=1)
+    for row in cells.sort_values("position").to_dict("records"):
+        colour = "black" if pd.isna(row["weight"]) else to_hex(colours[row["weight"]])
+        x, y = row["position"], row["iops"] / 1e3
+        hollow = row["aa"] and row["role"] == "treatment"
+        marker = MARKERS[depths.index(row["iodepth"]) % len(MARKERS)]
+        axes.plot(x, y, marker, mec=colour, mfc="white" if hollow else colour, zorder=2)
+        if not row["valid"]:
+            # An invalid cell may have no IOPS at all: its cross then stands on the axis.
+            where = 0.0 if pd.isna(y) else y
+            axes.plot(x, where, "x", color="#d55e00", ms=9, mew=1.6, zorder=3, clip_on=False)
+    axes.set_ylim(0, 1.08 * float(cells["iops"].fillna(0).max()) / 1e3 or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("position in the block, in the order measured")
+    axes.set_ylabel("IOPS (thousands)")
+    handles: list[Artist] = [Patch(color="black", label=OUTSIDE)]
+    if cells["aa"].any():
+        handles.append(Patch(fc="white", ec="black", lw=0.8, label="outside (A/A)"))
+    handles += [Patch(color=colours[w], label=f"weight {number(w)}") for w in weights]
+    handles += [
+        Line2D([], [], marker=MARKERS[i % len(MARKERS)], ls="", color="0.5", label=f"iodepth {d}")
+        for i, d in enumerate(depths)
+    ]
+    if not cells["valid"].all():
+        handles.append(Line2D([], [], marker="x", ls="", color="#d55e00", mew=1.6, label="invalid"))
+    figure.legend(handles=handles, loc="outside right upper", handlelength=1.2, handletextpad=0.5)
+    return figure
+
+
+def _aa_weight(table: pd.DataFrame) -> Iterator[tuple[bool, int]]:
+    return zip(table["aa"], table["weight"].fillna(0), strict=True)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""What a page says about a data set: tables to read, and one summary for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from iolab import stats
+from iolab.canvas import drawable, kernels_of
+from iolab.figure_files import caption, save_figure
+from iolab.files import atomic_write
+from iolab.store import Dataset
+
+__all__ = [
+    "aa_check",
+    "headline",
+    "invalid_cells",
+    "overview",
+    "publish",
+    "regime",
+    "summary",
+    "write_summary",
+]
+
+# The timer tick of a kernel with HZ=250: completions of a device on ticks come once in so long.
+TICK_S: Final = 0.004
+# A core that is idle for at least this share of its time is not what limits the control.
+IDLE_SHARE: Final = 0.05
+
+_MEANS = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle")
+_RATIOS = ("iops", "latency_p50_ns", "latency_p99_ns")
+
+
+def overview(cells: pd.DataFrame) -> pd.DataFrame:
+    """Say what is there: a row per kernel with its release, scheduler, conditions and counts."""
+    rows = []
+    for kernel in kernels_of(cells):
+        here = cells[cells["kernel"] == kernel]
+        rows.append(
+            {
+                "kernel": kernel,
+                "release": _listed(here["kernel_release"]),
+                "scheduler": _listed(here["scheduler"]),
+                "clock": _listed(here["clock"]),
+                "iodepths": _listed(here["iodepth"]),
+                "weights": _listed(here["weight"].dropna()),
+                "boots": here["block"].nunique(),
+                "cells": len(here),
+                "invalid": int((~here["valid"]).sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def headline(cells: pd.DataFrame, weight: int, *, level: float = stats.LEVEL) -> pd.DataFrame:
+    """Answer in a few rows: the IOPS ratio and the switches per I/O at `weight` and the largest.
+
+    Weights are chosen before looking at the results, not because their effect is the largest.
+    ``reading`` says on which side of 1 the whole interval lies. Errors: as `stats.ratio_table`.
+    """
+    kept = drawable(cells)
+    ratios = stats.ratio_table(kept, level=level)
+    largest = ratios["weight"].max()
+    chosen = ratios[ratios["weight"].isin([weight, largest]) & ~ratios["aa"]]
+    switches = stats.mean_table(kept, "switches_per_io", level=level)
+    outside = switches[switches["placement"] == "outside"].set_index(list(stats.FACTORS))["mean"]
+    inside = switches.set_index([*stats.FACTORS, "weight"])["mean"]
+    keys = pd.MultiIndex.from_frame(chosen[list(stats.FACTORS)])
+    weighted = pd.MultiIndex.from_frame(chosen[[*stats.FACTORS, "weight"]])
+    columns = [*_varying(chosen), "weight", "ratio", "low", "high", "n"]
+    return (
+        chosen[columns]
+        .assign(
+            switches_outside=outside.reindex(keys).to_numpy(),
+            switches_inside=inside.reindex(weighted).to_numpy(),
+            reading=[_reading(row) for row in chosen.to_dict("records")],
+        )
+        .reset_index(drop=True)
+    )
+
+
+def aa_check(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame:
+    """Compare outside with outside: the ratio of the A/A pairs, which should be 1.
+
+    ``holds`` is whether the interval contains 1 (missing with a single boot). At a level of 95 %,
+    one interval in twenty misses although all is well. The table is empty without valid A/A pairs.
+    Errors: as `stats.ratio_table`.
+    """
+    table = stats.ratio_table(drawable(cells), level=level)
+    table = table[table["aa"]].reset_index(drop=True)
+    holds = ((table["low"] <= 1) & (table["high"] >= 1)).astype("boolean")
+    columns = [*_varying(table), "ratio", "low", "high", "n", "pairs", "p_value"]
+    return table[columns].assign(holds=holds.mask(table["low"].isna()))
+
+
+def regime(cells: pd.DataFrame) -> pd.DataFrame:
+    """Say what limits the control: a row per kernel and condition, from the cells outside.
+
+    ``limit`` is "device" where the core idles for at least 5 % of its time, else "core". With
+    completions on ticks, ``ceiling_iops`` is one full queue per tick of 4 ms (HZ=250) and
+    ``of_ceiling`` the share of it that was reached; NaN where completions are evenly spaced.
+    """
+    outside = drawable(cells)
+    outside = outside[outside["placement"] == "outside"]
+    table = stats.mean_table(outside, "idle").rename(columns={"mean": "idle"})
+    iops = stats.mean_table(outside, "iops")["mean"]
+    ceiling = (table["iodepth"] * table["numjobs"] / TICK_S).where(table["clumping"] == "tick")
+    return table[[*stats.FACTORS, "idle", "n"]].assign(
+        iops=iops,
+        ceiling_iops=ceiling,
+        of_ceiling=iops / ceiling,
+        limit=np.where(table["idle"] >= IDLE_SHARE, "device", "core"),
+    )
+
+
+def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
+    """List the cells a gate has excluded, with the reason."""
+    columns = ["kernel", "block", "position", "placement", "weight", "iodepth", "gate", "cell"]
+    return cells.loc[~cells["valid"], columns].reset_index(drop=True)
+
+
+def publish(name: str, figure: Figure, data: Dataset, folder: Path | str | None = None) -> str:
+    """Return a figure's caption and, given a folder, save the figure and the caption there."""
+    text = caption(name, data.cells, data.absent)
+    if folder is not None:
+        save_figure(figure, Path(folder), name, caption=text)
+    return text
+
+
+def summary(
+    data: Dataset,
+    *,
+    published: Mapping[str, Any] | None = None,
+    family: Sequence[Mapping[str, object]] | None = None,
+    level: float = stats.LEVEL,
+) -> dict[str, Any]:
+    """Return all results of a data set as plain JSON values; what is missing is None, never NaN.
+
+    Keys: pathology, target, clock, level, kernels, absent, published (as given), cells, ratios (by
+    value: rows of `stats.ratio_table`), means (by value: rows of `stats.mean_table`), aa, regime,
+    order, kernel_effects (the ratio of ratios of each kernel against the first). Units are in the
+    names. Errors: as the tables'.
+    """
+    cells = drawable(data.cells)
+    context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
+    ratios = {
+        value: stats.ratio_table(cells, value, family=family, level=level) for value in _RATIOS
+    }
+    first, *others = kernels_of(cells)
+    effects = [
+        stats.kernel_ratio(cells, base=first, other=other, effect=True, level=level)
+        for other in others
+    ]
+    plain: dict[str, Any] = _plain(
+        {
+            **context,
+            "level": level,
+            "kernels": overview(data.cells),
+            "absent": data.absent,
+            "published": None if published is None else dict(published),
+            "cells": {
+                "total": len(data.cells),
+                "valid": len(cells),
+                "invalid": invalid_cells(data.cells),
+            },
+            "ratios": ratios,
+            "means": {value: stats.mean_table(cells, value, level=level) for value in _MEANS},
+            "aa": aa_check(cells, level=level),
+            "regime": regime(cells),
+            "order": stats.order_table(cells, level=level),
+            "kernel_effects": pd.concat(effects, ignore_index=True) if effects else [],
+        }
+    )
+    return plain
+
+
+def write_summary(path: Path | str, results: Mapping[str, Any]) -> None:
+    """Write a summary as JSON, the same text for the same results; whole or not at all."""
+    text = json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    atomic_write(Path(path), text + "\n")
+
+
+def _varying(table: pd.DataFrame) -> list[str]:
+    """Return the factors a reader needs to tell the rows apart."""
+    return [
+        name for name in stats.FACTORS if name in ("kernel", "iodepth") or table[name].nunique() > 1
+    ]
+
+
+def _reading(row: Mapping[Any, Any]) -> str:
+    if math.isnan(row["low"]):
+        return "one boot: no interval"
+    if row["high"] < 1:
+        return "slower inside"
+    return "faster inside" if row["low"] > 1 else "no difference seen"
+
+
+def _listed(values: pd.Series) -> str:
+    return ", ".join(str(value) for value in sorted(values.unique()))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pd.DataFrame):
+        return [_plain(row) for row in value.to_dict(orient="records")]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value

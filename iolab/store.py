@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""The measured data as tables: what a folder of results holds, read and checked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+import pyarrow as pa
+
+from iolab.errors import UserError
+
+__all__ = ["ABSENT_COLUMNS", "CELL_COLUMNS", "LATENCY_COLUMNS", "REFERENCE", "Dataset", "load"]
+
+REFERENCE: Final = Path(__file__).resolve().parents[1] / "data" / "reference"
+
+CELL_COLUMNS: Final = {
+    "cell": "str",
+    "block": "str",
+    "pathology": "str",
+    "kernel": "str",
+    "kernel_release": "str",
+    "scheduler": "str",
+    "target": "str",
+    "clock": "str",
+    "boot": "int64",
+    "position": "int64",
+    "pair": "int64",
+    "role": "str",
+    "aa": "bool",
+    "placement": "str",
+    "weight": "Int64",
+    "iodepth": "int64",
+    "numjobs": "int64",
+    "extents": "str",
+    "clumping": "str",
+    "iops": "float64",
+    "seconds_per_io": "float64",
+    "latency_mean_ns": "float64",
+    "latency_p50_ns": "float64",
+    "latency_p95_ns": "float64",
+    "latency_p99_ns": "float64",
+    "latency_p999_ns": "float64",
+    "fio_cpu": "float64",
+    "kworker_cpu": "float64",
+    "idle": "float64",
+    "switches_per_io": "float64",
+    "fio_voluntary_per_io": "float64",
+    "fio_involuntary_per_io": "float64",
+    "ios": "int64",
+    "runtime_s": "float64",
+    "valid": "bool",
+    "gate": "str",
+}
+LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
+ABSENT_COLUMNS: Final = {"kernel": "str", "reason": "str"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The tidy tables of one folder of results.
+
+    ``cells`` has one row per cell (`CELL_COLUMNS`; units in the names, CPU shares of the measured
+    core 0..1), ``latency`` the completion latency histograms in long form, ``absent`` the kernels
+    that were asked for and cannot run here, with the reason.
+    """
+
+    cells: pd.DataFrame
+    latency: pd.DataFrame
+    absent: pd.DataFrame
+
+
+def load(folder: Path | str | None = None) -> Dataset:
+    """Read the tables of a folder; without one, the reference data of this project.
+
+    Errors: UserError if a file is missing, unreadable, or not a table of ours.
+    """
+    root = REFERENCE if folder is None else Path(folder)
+    paths = [root / name for name in ("cells.parquet", "latency.parquet", "absent.json")]
+    cells = _conform(_parquet(paths[0]), CELL_COLUMNS, paths[0])
+    latency = _conform(_parquet(paths[1]), LATENCY_COLUMNS, paths[1])
+    absent = _conform(_absent(paths[2]), ABSENT_COLUMNS, paths[2])
+    if cells["cell"].duplicated().any():
+        raise UserError(f"{paths[0]}: one cell stands there twice")
+    if not latency["cell"].isin(cells["cell"]).all():
+        raise UserError(f"{paths[1]}: holds cells that cells.parquet does not have")
+    return Dataset(cells, latency, absent)
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of results?") from error
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: not a whole Parquet file") from error
+
+
+def _absent(path: Path) -> pd.DataFrame:
+    try:
+        rows = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of results?") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path}: is no list of kernels and reasons")
+    return pd.DataFrame(rows, columns=None if rows else pd.Index(ABSENT_COLUMNS))
+
+
+def _conform(table: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.DataFrame:
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise UserError(f"{path}: has no column {', '.join(missing)}")
+    try:
+        return table[list(columns)].astype(columns)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: a column holds something else than expected ({error})") from error
