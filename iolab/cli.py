@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""The command line. Its errors are one sentence each; exit code 2 is the user's mistake."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from iolab import pool
+from iolab.errors import IolabError, UserError
+from iolab.sweep import RUNS, Outcome, Request, default_jobs, run_sweep
+
+__all__ = ["main"]
+
+
+_FOLDER = click.Path(path_type=Path)
+
+console = Console(highlight=False)
+
+
+@click.group(help="A laboratory for Linux I/O that is slow because of the scheduler.")
+def app() -> None:
+    """Hold the commands."""
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return "time left: not known yet"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"about {minutes}:{rest:02d} left"
+
+
+class _Teller:
+    """Shows how far a sweep is: a bar on a terminal, now and then a line elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("measuring", total=1, left="")
+        self._last: tuple[int, int] = (-1, -1)
+        self._running = False
+
+    def say(self, line: str) -> None:
+        self._bar.console.print(line, markup=False, soft_wrap=True)
+
+    def tell(self, state: pool.Progress) -> None:
+        if not state.cells:
+            return
+        text = f"{state.pages_done}/{state.pages} blocks, {state.cells_done}/{state.cells} cells"
+        if console.is_terminal:
+            if not self._running:
+                self._bar.start()
+                self._running = True
+            self._bar.update(
+                self._task,
+                completed=state.cells_done,
+                total=state.cells,
+                description=text,
+                left=_left(state.seconds_left),
+            )
+        elif (seen := (state.pages_done, state.cells_done * 10 // state.cells)) != self._last:
+            self._last = seen
+            self.say(f"{text}, {_left(state.seconds_left)}")
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+def _show(outcome: Outcome) -> None:
+    say = console.print
+    say()
+    say(f"[bold]{outcome.pathology}[/bold]")
+    kernels = ", ".join(f"{name} ({source})" for name, source in outcome.kernels.items())
+    say(f"  measured on     {kernels}", soft_wrap=True)
+    for name, reason in outcome.absent.items():
+        say(f"  cannot run here kernel {name}: {reason}", soft_wrap=True)
+    done = outcome.measured + outcome.kept
+    say(f"  blocks          {done} of {outcome.blocks} ({outcome.kept} were in the store)")
+    say(f"  cells           {outcome.cells}, of which {outcome.invalid} are not valid")
+    for name, error in outcome.failed.items():
+        say(f"  failed          {name}: {error}", markup=False, soft_wrap=True)
+    for page in outcome.pages:
+        say(f"  page            {page}", soft_wrap=True)
+    say(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
+    say(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
+
+
+@app.command()
+@click.option("--profile", default="quick", show_default=True, help="smoke, quick or full.")
+@click.option("--pathology", multiple=True, default=["dio_kworker"], help="Again for several.")
+@click.option("--kernel", multiple=True, help="Instead of the profile's; again for several.")
+@click.option("--set", "settings", multiple=True, help="FACTOR=LEVEL[,LEVEL...]; again for more.")
+@click.option("--clock", default="virtual", show_default=True, help="virtual or host.")
+@click.option("--jobs", type=int, help="Virtual machines side by side.")
+@click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
+def sweep(**options: Any) -> None:
+    """Measure what the store lacks, then make tables, pages and figures."""
+    teller = _Teller()
+    request = Request(
+        profile=options["profile"],
+        pathologies=options["pathology"],
+        kernels=options["kernel"],
+        settings=options["settings"],
+        clock=options["clock"],
+        jobs=default_jobs() if options["jobs"] is None else options["jobs"],
+        root=options["root"].resolve(),
+    )
+    try:
+        outcomes = run_sweep(request, teller.say, teller.tell)
+    finally:
+        teller.stop()
+    for outcome in outcomes:
+        _show(outcome)
+    if any(o.failed for o in outcomes):
+        raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
+
+
+@app.group(invoke_without_command=True)
+@click.pass_context
+def kernels(context: click.Context) -> None:
+    """List the kernels: cached, fetchable or out of reach, and what each said of itself."""
+    if context.invoked_subcommand is not None:
+        return
+    from iolab.vm.kernels import list_kernels  # noqa: PLC0415 - asks the archive
+
+    for status in list_kernels():
+        facts = status.facts or {}
+        scheduler = facts.get("scheduler", "scheduler not known before it was booted")
+        parts = [status.release, status.source, scheduler] if not status.reason else [status.reason]
+        line = f"{status.name:6}{status.state:13}" + ", ".join(p for p in parts if p)
+        console.print(line, markup=False, soft_wrap=True)
+
+
+@kernels.command("add")
+@click.argument("name")
+@click.argument("files", type=_FOLDER, nargs=-1, required=True)
+def kernels_add(name: str, files: tuple[Path, ...]) -> None:
+    """Add kernel NAME from its .deb FILES, or from its vmlinuz and its modules directory."""
+    from iolab.vm.kernels import add_kernel  # noqa: PLC0415
+
+    kernel = add_kernel(name, files)
+    console.print(f"kernel {kernel.name} is {kernel.release}", soft_wrap=True)
+
+
+@kernels.command("fetch")
+@click.argument("names", nargs=-1, required=True)
+def kernels_fetch(names: tuple[str, ...]) -> None:
+    """Fetch kernels of the catalogue into the cache."""
+    from iolab.vm.kernels import get_kernel  # noqa: PLC0415
+
+    for name in names:
+        kernel = get_kernel(name, console.print)
+        console.print(f"kernel {name} is {kernel.release} ({kernel.source})", soft_wrap=True)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what can run here, what is missing, and the command that mends it."""
+    from iolab.doctor import examine  # noqa: PLC0415 - fetches and boots
+
+    lacking = []
+    for finding in examine():
+        mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
+        console.print(f"{mark}  {finding.what}: {finding.found}", markup=False, soft_wrap=True)
+        if finding.mend:
+            console.print(f"       mend: {finding.mend}", markup=False, soft_wrap=True)
+        if finding.needed and not finding.good:
+            lacking.append(finding.what)
+    if lacking:
+        raise IolabError(f"a sweep in virtual time cannot run here without: {', '.join(lacking)}")
+    console.print("a sweep in virtual time can run here")
+
+
+@app.command()
+@click.argument("folder", type=_FOLDER)
+@click.option("--canonical", is_flag=True, help="The same bytes for the same measurement.")
+@click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
+def export(folder: Path, canonical: bool, root: Path) -> None:
+    """Write the cells of a sweep's FOLDER to standard output: CSV, or a JSON line each."""
+    from iolab.raw import RawStore  # noqa: PLC0415
+    from iolab.store import load  # noqa: PLC0415
+    from iolab.tidy import canonical_lines  # noqa: PLC0415
+
+    if not canonical:
+        sys.stdout.write(load(folder).cells.to_csv(index=False))
+        return
+    for line in canonical_lines(RawStore(root.resolve()), folder):
+        sys.stdout.write(line + "\n")
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"iolab: {message}", file=sys.stderr)
+    return code
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = app.main(standalone_mode=False) or 0
+    except IolabError as error:
+        code = _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        code = error.exit_code
+    except click.UsageError as error:
+        code = _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted; what was measured is kept, and the next sweep goes on", 130)
+    except OSError as error:
+        code = _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
+    sys.exit(code)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""What can run on this machine, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.errors import IolabError
+from iolab.files import cache_dir
+from iolab.sweep import RUNS, default_jobs
+from iolab.target.vm import kvm_boots
+from iolab.vm.image import ensure_image
+from iolab.vm.kernels import get_kernel, list_kernels
+from iolab.vm.toolbox import ensure_toolbox
+
+__all__ = ["Finding", "examine"]
+
+_NEEDED_BYTES = 3 << 30
+_NEEDED_MEMORY = 2 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: is it there, what was found, and what mends it.
+
+    ``needed`` says whether the default sweep, in virtual time, wants it.
+    """
+
+    what: str
+    good: bool
+    found: str
+    mend: str = ""
+    needed: bool = True
+
+
+def _program(name: str, package: str) -> Finding:
+    path = shutil.which(name)
+    if path:
+        return Finding(name, True, path)
+    return Finding(name, False, "not on PATH", f"as root: apt-get install {package}")
+
+
+def _processor() -> Finding:
+    machine = platform.machine()
+    return Finding(
+        "processor",
+        machine == "x86_64",
+        machine,
+        "" if machine == "x86_64" else "the virtual machines need an x86-64 host",
+    )
+
+
+def _space(folder: Path) -> Finding:
+    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    if not os.access(existing, os.W_OK):
+        return Finding(f"room in {folder}", False, "may not be written", f"chown {existing}")
+    free = shutil.disk_usage(existing).free
+    return Finding(
+        f"room in {folder}",
+        free >= _NEEDED_BYTES,
+        f"{free / 1e9:.1f} GB free",
+        "" if free >= _NEEDED_BYTES else f"free {_NEEDED_BYTES / 1e9:.0f} GB on its disk",
+    )
+
+
+def _memory() -> Finding:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    kib = next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable:"))
+    free = kib << 10
+    return Finding(
+        "memory",
+        free >= _NEEDED_MEMORY,
+        f"{free / 1e9:.1f} GB available: {default_jobs()} virtual machines side by side",
+        "" if free >= _NEEDED_MEMORY else "one virtual machine needs up to 2 GiB",
+    )
+
+
+def _tried(what: str, attempt: Callable[[], str], mend: str, *, needed: bool = True) -> Finding:
+    try:
+        return Finding(what, True, attempt(), needed=needed)
+    except IolabError as error:
+        return Finding(what, False, str(error), mend, needed=needed)
+
+
+def _virtual_time() -> str:
+    toolbox = ensure_toolbox()
+    toolbox.qemu_version()
+    return toolbox.identity().partition(" sha256")[0] + ", counts instructions"
+
+
+def _kvm() -> Finding:
+    try:
+        toolbox = ensure_toolbox()
+        reason = kvm_boots(get_kernel("6.1"), ensure_image(toolbox), toolbox)
+    except IolabError as error:
+        reason = str(error)
+    return Finding(
+        "KVM (for clock=host)",
+        not reason,
+        reason or "a probe machine booted",
+        "" if not reason else "none is needed: clock=host falls back to the software CPU",
+        needed=False,
+    )
+
+
+def examine() -> Iterator[Finding]:
+    """Yield findings one by one; what is not in the cache yet is fetched, as a sweep would."""
+    yield _processor()
+    yield _program("apt-get", "apt")
+    yield _program("dpkg-deb", "dpkg")
+    yield _memory()
+    yield _space(cache_dir())
+    yield _space(RUNS)
+    online = "check the network and the machine's own apt sources"
+    yield _tried("QEMU", _virtual_time, online)
+    yield _tried(
+        "guest image",
+        lambda: f"sha256:{ensure_image(ensure_toolbox()).digest[:16]}",
+        online,
+    )
+    for kernel in list_kernels():
+        yield Finding(
+            f"kernel {kernel.name}",
+            kernel.state != "unreachable",
+            kernel.reason or f"{kernel.state}: {kernel.source}",
+            ""
+            if kernel.state != "unreachable"
+            else f"iolab kernels add {kernel.name} VMLINUZ MODULES, or its .deb files",
+            needed=False,
+        )
+    yield _kvm()
+    for name, package in (("fio", "fio"), ("trace-cmd", "trace-cmd")):
+        found = _program(name, package)
+        yield Finding(f"{name} (for this machine as a target)", *_rest(found), needed=False)
+
+
+def _rest(finding: Finding) -> tuple[bool, str, str]:
+    return finding.good, finding.found, finding.mend

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Measures: plain functions over results and traces."""

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""What one measured run says: fio's report and the kernel's counters as plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from iolab.errors import IolabError
+
+__all__ = ["histogram", "measures"]
+
+_PERCENTILES = {
+    "latency_p50_ns": "50.000000",
+    "latency_p95_ns": "95.000000",
+    "latency_p99_ns": "99.000000",
+    "latency_p999_ns": "99.900000",
+}
+_NOTHING = {
+    **dict.fromkeys(("iops", "seconds_per_io", "latency_mean_ns", *_PERCENTILES), math.nan),
+    **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), math.nan),
+    **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), math.nan),
+    "ios": 0,
+    "runtime_s": 0.0,
+}
+
+
+def _side(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    job = result["fio"]["jobs"][0]
+    return next((job[s] for s in ("write", "read") if job[s]["total_ios"]), job["read"])
+
+
+def _from_fio(result: Mapping[str, Any]) -> dict[str, float | int]:
+    side = _side(result)
+    # Not fio's iops_mean: that averages samples, of which a short run has none.
+    runtime_s = side["runtime"] / 1e3
+    iops = side["total_ios"] / runtime_s
+    latency = side["clat_ns"]
+    percentiles = latency.get("percentile", {})
+    return {
+        "iops": iops,
+        "seconds_per_io": 1 / iops,
+        "latency_mean_ns": latency["mean"],
+        **{name: percentiles.get(key, math.nan) for name, key in _PERCENTILES.items()},
+        "ios": side["total_ios"],
+        "runtime_s": runtime_s,
+    }
+
+
+def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
+    """Return rates over the steady part of the run, between the two samples of the agent."""
+    first, last = result["first"], result["last"]
+    elapsed_ns = last["at_ns"] - first["at_ns"]
+    ios = last["ios"] - first["ios"]
+
+    def gained(name: str, *, job: bool) -> int:
+        total = 0
+        for pid, task in last["tasks"].items():
+            if task["job"] != job or not (job or task["comm"].startswith(f"kworker/{cpu}:")):
+                continue
+            total += task[name] - first["tasks"].get(pid, {}).get(name, 0)
+        return total
+
+    return {
+        "fio_cpu": gained("ran_ns", job=True) / elapsed_ns,
+        "kworker_cpu": gained("ran_ns", job=False) / elapsed_ns,
+        "idle": 1 - (last["cpu"]["running_ns"] - first["cpu"]["running_ns"]) / elapsed_ns,
+        "switches_per_io": (last["context_switches"] - first["context_switches"]) / ios,
+        "fio_voluntary_per_io": gained("voluntary_ctxt_switches", job=True) / ios,
+        "fio_involuntary_per_io": gained("nonvoluntary_ctxt_switches", job=True) / ios,
+    }
+
+
+def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
+    """Return the measures of an agent's cell, with ``valid`` and, if not valid, ``gate``: why.
+
+    Times are in the units of their names; CPU shares are of the core `cpu`, 0..1; switches are
+    those of the whole system for each I/O that the data device completed. A cell that did not run
+    has NaN.
+
+    Errors: IolabError if the result has not the agent's form.
+    """
+    try:
+        gates = list(result.get("gates", []))
+        if result["state"] != "done":
+            gates.append(f"{result['state']}: {result['reason']}")
+            return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
+        if result["last"]["ios"] <= result["first"]["ios"] or not _side(result)["total_ios"]:
+            return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
+        found = {**_from_fio(result), **_from_counters(result, cpu)}
+    except (KeyError, TypeError, IndexError) as error:
+        raise IolabError(f"a cell's result is not the agent's: {error!r}") from error
+    return {**found, "valid": not gates, "gate": "; ".join(gates)}
+
+
+def histogram(result: Mapping[str, Any]) -> list[tuple[float, int]]:
+    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending."""
+    if result["state"] != "done":
+        return []
+    bins = _side(result)["clat_ns"].get("bins", {})
+    return sorted((float(middle), int(count)) for middle, count in bins.items())

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Pages: notebooks executed through papermill, each whole or absent.
+
+``python -m iolab.page NOTEBOOK OUTPUT PARAMETERS.json`` makes one in a process of its own, so that
+several can be made at once and none outlives the sweep that wanted it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import papermill
+from nbconvert import HTMLExporter
+from papermill.exceptions import PapermillExecutionError
+
+from iolab.design import one_of
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write, scratch_dir
+
+__all__ = ["make_page"]
+
+
+def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Path:
+    """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
+
+    Errors: UserError for a missing notebook or an unknown parameter; IolabError with the error of
+    the cell that failed. The notebook as far as it came then stands at ``OUTPUT.failed.ipynb``.
+    """
+    if not notebook.is_file():
+        raise UserError(f"there is no notebook {notebook}")
+    # papermill only warns of a parameter that the notebook does not have (nteract/papermill#667).
+    known = papermill.inspect_notebook(str(notebook))
+    for name in parameters:
+        one_of(f"parameter of {notebook.name}", name, known)
+    failed = output.with_suffix(".failed.ipynb")
+    failed.unlink(missing_ok=True)
+    with scratch_dir(output.parent) as work:
+        made = work / output.name
+        try:
+            papermill.execute_notebook(
+                str(notebook),
+                str(made),
+                # Plain JSON only: papermill cannot write Path or NumPy values (papermill#586).
+                parameters=json.loads(json.dumps(dict(parameters))),
+                kernel_name="python3",
+                cwd=str(notebook.parent),
+                progress_bar=False,
+            )
+        except PapermillExecutionError as error:
+            if made.exists():
+                made.rename(failed)
+            raise IolabError(
+                f"{notebook.name} failed: {error.evalue.strip() or error.ename} (see {failed})"
+            ) from error
+        exporter: Any = HTMLExporter
+        page, _ = exporter(exclude_input=True).from_filename(str(made))
+        atomic_write(output.with_suffix(".html"), page)
+        made.rename(output)
+    return output
+
+
+def main(argv: list[str]) -> int:
+    """Make the page that the arguments name; an error is one line of JSON on stdout."""
+    notebook, output, parameters = argv
+    warnings.simplefilter("ignore")
+    try:
+        make_page(Path(notebook), Path(output), json.loads(Path(parameters).read_text()))
+    except IolabError as error:
+        print(json.dumps({"error": str(error)}))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""The raw results: one immutable folder for each block, named by all that made it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from iolab.errors import IolabError
+from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
+
+__all__ = ["RawStore", "block_key"]
+
+
+def block_key(block: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+    """Return the key (hex) of a block on a target: parameters, kernel, image, QEMU, tools, agent.
+
+    The whole block is in it: what ran before a cell is part of what made the cell's result.
+    """
+    return digest_of({"block": dict(block), "target": dict(target)})
+
+
+class RawStore:
+    """Blocks below ``root/raw``, each written once, whole, and read-only from then on.
+
+    A block's folder holds ``block.json`` (the plan), ``target.json`` (what it ran on),
+    ``facts.json`` (what the kernel said), ``run.json`` (when and how long; the only file that
+    differs between two runs in virtual time), ``console.txt``, and ``cells/ID.json.gz``: the
+    agent's result with its condition and provenance.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._raw = root / "raw"
+
+    def has(self, key: str) -> bool:
+        """Tell whether a block's results are there, whole."""
+        return (self._raw / key).is_dir()
+
+    def folder(self, key: str) -> Path:
+        """Return the folder of a block's results. Errors: IolabError if it is not there."""
+        if not self.has(key):
+            raise IolabError(f"the store {self._raw} has no block {key}")
+        return self._raw / key
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """Give a folder on the store's file system that is removed afterwards."""
+        with scratch_dir(self._raw) as work:
+            yield work
+
+    def put(
+        self,
+        key: str,
+        *,
+        block: Mapping[str, Any],
+        target: Mapping[str, Any],
+        results: Path,
+        run: Mapping[str, Any],
+    ) -> None:
+        """Take the agent's `results` folder in under `key`.
+
+        Errors: IolabError if the results are damaged or of another block, or the disk is full;
+        then nothing is left.
+        """
+        status = json.loads((results / "status.json").read_text())
+        if status["block"] != block["plan"]["block"]:
+            raise IolabError(f"the results are of block {status['block']!r}, not of this one")
+        facts = _checked(results, "facts.json", status["sha256"])
+        with self.workspace() as work:
+            made = work / key
+            for name, value in (
+                ("block.json", block),
+                ("target.json", target),
+                ("facts.json", facts),
+                ("run.json", run),
+            ):
+                atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
+            for cell in block["cells"]:
+                result = _checked(results, f"cells/{cell['id']}.json", status["sha256"])
+                document = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
+                data = gzip.compress(canonical_json(document).encode(), mtime=0)
+                atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
+            console = results / "console.txt"
+            if console.exists():
+                atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
+            if not self.has(key):
+                made.rename(self._raw / key)
+
+    def read(self, key: str, name: str) -> dict[str, Any]:
+        """Return one of a block's JSON files. Errors: IolabError if it is missing or damaged."""
+        path = self.folder(key) / name
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise IolabError(f"{path} is missing or damaged: remove its folder") from error
+        return found
+
+    def cells(self, key: str) -> Iterator[dict[str, Any]]:
+        """Yield the documents of a block's cells in the order in which they were measured.
+
+        Errors: IolabError if a file is missing or damaged.
+        """
+        for cell in self.read(key, "block.json")["cells"]:
+            path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
+            try:
+                yield json.loads(gzip.decompress(path.read_bytes()))
+            except (OSError, EOFError, ValueError) as error:
+                raise IolabError(f"{path} is missing or damaged: remove its folder") from error
+
+    def drop(self, key: str) -> None:
+        """Forget a block, so that it is measured again."""
+        shutil.rmtree(self._raw / key, ignore_errors=True)
+
+
+def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        data = (results / name).read_bytes()
+    except OSError as error:
+        raise IolabError(f"the results lack {name}") from error
+    if hashlib.sha256(data).hexdigest() != digests.get(name):
+        raise IolabError(f"the results hold a damaged {name}")
+    found: dict[str, Any] = json.loads(data)
+    return found
