@@ -245,12 +245,16 @@ def outer_labels(grid: npt.NDArray[Any], x: str, y: str) -> None:
 
 def legend(figure: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend above the panels, unless it would have a single entry."""
-    if len(handles) > 1:
-        names = [str(handle.get_label()) for handle in handles]
-        per_row = 6 if figure.get_figwidth() > COLUMN_IN else 3 if max(map(len, names)) > 8 else 4
-        # As many in each row as in the next, or one less.
-        columns = -(-len(names) // -(-len(names) // per_row))
-        figure.legend(handles, names, loc="outside upper center", ncols=columns)
+    if len(handles) < 2:
+        return
+    names = [str(handle.get_label()) for handle in handles]
+    for per_row in range(min(6, len(names)), 0, -1):
+        rows = -(-len(names) // per_row)
+        columns = [names[start : start + rows] for start in range(0, len(names), rows)]
+        # A handle with its gaps takes half an inch, a letter of 7 points about 0.06.
+        if sum(0.5 + 0.06 * max(map(len, column)) for column in columns) < figure.get_figwidth():
+            break
+    figure.legend(handles, names, loc="outside upper center", ncols=len(columns))
 
 
 def _kernel_look(kernel: str, kernels: Sequence[str]) -> dict[str, Any]:

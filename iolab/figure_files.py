@@ -47,7 +47,7 @@ _SAYS: Final = {
         "IOPS inside the cgroup over IOPS outside it, by iodepth and cpu.weight; A/A compares "
         "outside with outside, a dash was not measured."
     ),
-    "cpu_split_by_weight": "What the measured core did, as shares of its time; means over boots.",
+    "cpu_split_by_weight": "What the measured core did, as shares of its time.",
     "latency_ecdf": (
         "Share of I/Os completed within a time, outside and at each cpu.weight; the histograms of "
         "all valid cells of a condition added up."
@@ -108,8 +108,8 @@ def caption(
     parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(kept["clock"].unique())]
     invalid = int((~cells["valid"]).sum())
     if invalid:
-        fate = "is crossed out" if name == "block_figure" else "left out"
-        parts.append(f"{invalid} of {len(cells)} cells invalid, {fate}.")
+        fate = "crossed out" if name == "block_figure" else "left out"
+        parts.append(f"{invalid} of {len(cells)} cells invalid ({fate}).")
     return " ".join(parts)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "aa_check",
     "headline",
     "invalid_cells",
+    "kernel_effects",
     "overview",
     "publish",
     "regime",
@@ -127,6 +128,21 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
 
 
+def kernel_effects(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame:
+    """Compare each kernel's effect with the oldest one's: `stats.kernel_ratio` of the ratios.
+
+    One table for all kernels, empty with a single one. The A/A pairs are in it as the control of
+    this comparison too.
+    """
+    kept = drawable(cells)
+    first, *others = kernels_of(kept)
+    tables = [
+        stats.kernel_ratio(kept, base=first, other=other, effect=True, level=level)
+        for other in others
+    ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
 def publish(name: str, figure: Figure, data: Dataset, folder: Path | str | None = None) -> str:
     """Return a figure's caption and, given a folder, save the figure and the caption there."""
     text = caption(name, data.cells, data.absent)
@@ -154,11 +170,6 @@ def summary(
     ratios = {
         value: stats.ratio_table(cells, value, family=family, level=level) for value in _RATIOS
     }
-    first, *others = kernels_of(cells)
-    effects = [
-        stats.kernel_ratio(cells, base=first, other=other, effect=True, level=level)
-        for other in others
-    ]
     plain: dict[str, Any] = _plain(
         {
             **context,
@@ -176,7 +187,7 @@ def summary(
             "aa": aa_check(cells, level=level),
             "regime": regime(cells),
             "order": stats.order_table(cells, level=level),
-            "kernel_effects": pd.concat(effects, ignore_index=True) if effects else [],
+            "kernel_effects": kernel_effects(cells, level=level),
         }
     )
     return plain

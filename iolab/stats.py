@@ -59,6 +59,7 @@ _EXACT_BOOTS = 16
 # A spread of logarithms below this is rounding, not spread.
 _ROUNDING = 1e-12
 _OUTLIER_MADS = 3.5
+_WELCH = ["ratio", "low", "high", "n_base", "n_other", "p_value", "level"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,8 @@ def kernel_ratio(
     value itself. Kernels vary between boots, so nothing is paired. Two kernels differ in far more
     than their schedulers: the result says that they differ, not why. Columns: the condition, base,
     other, ratio, low, high, n_base, n_other, p_value (NaN without two boots of each kernel, or
-    without any spread), level. Errors: UserError for a kernel that is not there, or no shared
-    condition.
+    without any spread), level; no row where they share no condition. Errors: UserError for a kernel
+    that is not there; else as `ratio_table` or `mean_table`.
     """
     for kernel in (base, other):
         if not (cells["kernel"] == kernel).any():
@@ -207,10 +208,9 @@ def kernel_ratio(
         if a.size and b.size:
             keys.append(group[condition].iloc[[0]])
             rows.append(_welch(a, b, level))
-    if not rows:
-        raise UserError(f"kernels {base} and {other} share no condition with valid cells")
-    table: pd.DataFrame = pd.concat(keys, ignore_index=True).assign(base=base, other=other)
-    return pd.concat([table, pd.DataFrame(rows)], axis=1)
+    table = pd.concat(keys, ignore_index=True) if keys else boots[condition][:0]
+    results = pd.DataFrame(rows, columns=_WELCH)
+    return pd.concat([table.assign(base=base, other=other), results], axis=1)
 
 
 def mean_table(

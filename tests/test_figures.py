@@ -43,11 +43,25 @@ def small() -> Dataset:
     )
 
 
+def assert_legend_is_on(figure: Figure) -> None:
+    for legend in figure.legends:
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+
+
+def test_a_long_label_breaks_the_legend_and_not_the_paper(small: Dataset) -> None:
+    for length in range(5, 45, 5):
+        reference = figures.Reference(1000, 0.579, "p" * length)
+        assert_legend_is_on(figures.iops_ratio_by_weight(small.cells, reference=reference))
+
+
 @pytest.mark.parametrize("name", DRAW)
 def test_every_figure_fits_a_paper_and_says_its_caption(name: str, data: Dataset) -> None:
     figure = DRAW[name](data)
     assert figure.get_figwidth() == DOUBLE_IN
     assert figure.get_figheight() < 9
+    assert_legend_is_on(figure)
     text = figures.caption(name, data.cells, data.absent)
     assert "Cannot run here: 6.8 (its archive cannot be reached)." in text
     assert "6.1 (6.1.0-made-up, CFS), 6.12 (6.12.0-made-up, EEVDF)" in text
@@ -62,6 +76,7 @@ def test_every_figure_can_be_drawn_from_a_single_pair_of_one_boot(
     figure = DRAW[name](small)
     assert figure.get_figwidth() == (DOUBLE_IN if name == "block_figure" else COLUMN_IN)
     assert figures.caption(name, small.cells)
+    assert_legend_is_on(figure)
 
 
 def test_without_any_valid_treatment_the_control_is_still_drawn(small: Dataset) -> None:
@@ -87,11 +102,11 @@ def test_clocks_are_never_drawn_together(name: str, data: Dataset) -> None:
 
 @pytest.mark.parametrize("name", DRAW)
 def test_saved_bytes_do_not_depend_on_when_or_in_which_session(
-    name: str, data: Dataset, tmp_path: Path
+    name: str, small: Dataset, tmp_path: Path
 ) -> None:
-    first = figures.save_figure(DRAW[name](data), tmp_path / "a", name, caption="c")
+    first = figures.save_figure(DRAW[name](small), tmp_path / "a", name, caption="c")
     with mpl.rc_context({"font.size": 20, "axes.grid": False, "svg.hashsalt": None}):
-        second = figures.save_figure(DRAW[name](data), tmp_path / "b", name, caption="c")
+        second = figures.save_figure(DRAW[name](small), tmp_path / "b", name, caption="c")
     assert [p.suffix for p in first] == [".png", ".svg", ".pdf", ".txt"]
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()

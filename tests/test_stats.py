@@ -230,14 +230,11 @@ def test_kernels_without_spread_or_boots_claim_no_p_value() -> None:
     assert single[["low", "high", "p_value"]].isna().all(axis=None)
     with pytest.raises(UserError, match="not in these data"):
         stats.kernel_ratio(cells, base="6.1", other="7.2")
-    with pytest.raises(UserError, match="share no condition"):
-        stats.kernel_ratio(
-            cells[(cells["kernel"] == "6.1") ^ (cells["placement"] == "inside")].assign(
-                iodepth=lambda c: c["iodepth"] + (c["kernel"] == "6.1")
-            ),
-            base="6.1",
-            other="6.12",
-        )
+    apart = cells.assign(iodepth=cells["iodepth"] + (cells["kernel"] == "6.1"))
+    for effect in (True, False):
+        none = stats.kernel_ratio(apart, base="6.1", other="6.12", effect=effect)
+        assert none.empty
+        assert list(none.columns[-7:-5]) == ["ratio", "low"]
 
 
 def test_means_are_of_boots_not_of_cells() -> None:

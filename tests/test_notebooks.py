@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+from nbformat import NotebookNode
+
+from iolab.store import Dataset
+from tests import synthetic
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+
+# Stands in for the machine: the page's own work begins where measuring ends.
+FAKE_RUNNER = """
+import sys, types
+from pathlib import Path
+
+def run_block(plan_path: Path, store_root: Path):
+    from iolab.store import load
+    cells = load(plan_path.parent).cells
+    cells = cells[cells["block"] == "6.1-1"]
+    console = f"measured into {store_root.name}"
+    return types.SimpleNamespace(cells=cells, facts={"qemu": "made up"}, console_tail=console)
+
+sys.modules["iolab.runner"] = types.SimpleNamespace(run_block=run_block)
+"""
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return synthetic.dataset(boots=2)
+
+
+@pytest.fixture(scope="module")
+def folder(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write(data, tmp_path_factory.mktemp("data"))
+
+
+def execute(name: str, work: Path, **parameters: Any) -> NotebookNode:
+    page: NotebookNode = papermill.execute_notebook(
+        NOTEBOOKS / f"{name}.ipynb",
+        work / f"{name}.ipynb",
+        parameters=parameters,
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(work),
+    )
+    return page
+
+
+def shown(page: NotebookNode) -> str:
+    outputs = [output for cell in page.cells for output in cell.get("outputs", [])]
+    errors = [output for output in outputs if output.get("name") == "stderr"]
+    # The progress bar is all that may stand there: no warning, no log.
+    assert all("measuring" in text or not text.strip() for text in (e["text"] for e in errors))
+    return json.dumps(outputs)
+
+
+def test_all_pages_are_here() -> None:
+    assert NAMES == ["00_start_here", "block", "dio_kworker"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_are_stored_clean_and_say_what_each_cell_does(name: str) -> None:
+    text = (NOTEBOOKS / f"{name}.ipynb").read_text()
+    page = nbformat.from_dict(json.loads(text))  # type: ignore[no-untyped-call]
+    nbformat.validate(page)
+    assert page.metadata.kernelspec.name == "python3"
+    assert len({cell.id for cell in page.cells}) == len(page.cells)
+    tagged = [cell for cell in page.cells if "parameters" in cell.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    for before, cell in zip(page.cells, page.cells[1:], strict=False):
+        if cell.cell_type == "code":
+            assert before.cell_type == "markdown"
+            assert not cell.outputs
+            assert cell.execution_count is None
+
+
+def test_the_first_page_gives_the_answer(folder: Path, tmp_path: Path) -> None:
+    text = shown(execute("00_start_here", tmp_path, data=str(folder)))
+    assert "slower inside" in text
+    assert "its archive cannot be reached" in text
+    assert text.count('"image/png"') == 1
+
+
+def test_the_pathologys_page_shows_and_writes_everything(folder: Path, tmp_path: Path) -> None:
+    page = execute(
+        "dio_kworker",
+        tmp_path,
+        data=str(folder),
+        figures_folder=str(tmp_path / "figures"),
+        results_file=str(tmp_path / "results.json"),
+        family=[{"kernel": "6.1", "iodepth": 192, "weight": 10000}],
+    )
+    text = shown(page)
+    assert "the ramp was not honoured" in text
+    assert text.count('"image/png"') == 5
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"iops_ratio_by_weight.png", "latency_ecdf.svg", "iops_heatmap.pdf"} <= names
+    assert len(names) == 5 * 4
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["published"]["iops_ratio"] == 0.579
+    assert sum(row["p_holm"] is not None for row in results["ratios"]["iops"]) == 1
+
+
+def test_a_blocks_page_shows_the_first_block_without_a_plan(folder: Path, tmp_path: Path) -> None:
+    text = shown(execute("block", tmp_path, data=str(folder)))
+    assert "6.1-0" in text
+    assert "the ramp was not honoured" in text
+    assert "nothing was measured by this page" in text
+    assert text.count('"image/png"') == 1
+
+
+def test_a_blocks_page_measures_its_plan(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FAKE_RUNNER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    plan = folder / "plan.json"
+    plan.write_text("{}")
+    text = shown(execute("block", tmp_path, plan=str(plan), results=str(tmp_path / "kept")))
+    assert "6.1-1" in text
+    assert "made up" in text
+    assert "measured into kept" in text
