@@ -26,6 +26,7 @@ __all__ = ["Archive", "Package", "PrivateApt", "Suite", "mirror_of", "said"]
 Archive = Literal["debian", "ubuntu"]
 
 _LISTS_AGE_S = 24 * 3600.0
+_RETRY_AFTER_S = 60.0
 _UPDATE_S = 600.0
 _DOWNLOAD_S = 3600.0
 _KEYRINGS = Path("/usr/share/keyrings")
@@ -66,7 +67,7 @@ APT::Get::List-Cleanup "false";
 APT::Update::Error-Mode "any";
 """
 
-_failed: dict[str, str] = {}  # suites whose lists could not be fetched in this process, and why
+_failed: dict[str, tuple[float, str]] = {}  # by suite: when its lists could not be fetched, and why
 
 
 @dataclass(frozen=True)
@@ -198,20 +199,16 @@ class PrivateApt:
         for suite in self.suites:
             marker = self._marker(suite)
             with locked(self._lock):
-                if marker.exists() and (
-                    time.time() - marker.stat().st_mtime < _LISTS_AGE_S or marker.name in _failed
-                ):
-                    continue
-                if marker.name not in _failed:
+                if self._is_due(marker):
                     progress(f"fetching the package lists of {suite}")
                     try:
                         self._run([suite], ["apt-get", "-qq", "update"], _UPDATE_S)
                         atomic_write(marker, "")
                     except CommandError as error:
-                        _failed[marker.name] = said(error)
+                        _failed[marker.name] = (time.monotonic(), said(error))
             if not marker.exists():
                 raise CannotRunError(
-                    f"{suite} cannot be reached ({_failed[marker.name]}) and no list of it is "
+                    f"{suite} cannot be reached ({_failed[marker.name][1]}) and no list of it is "
                     "cached; check the network and this machine's apt sources, then try again"
                 )
 
@@ -356,6 +353,14 @@ class PrivateApt:
                 f"apt-get install {suite.archive}-archive-keyring"
             )
         return keyring
+
+    @staticmethod
+    def _is_due(marker: Path) -> bool:
+        if marker.exists() and time.time() - marker.stat().st_mtime < _LISTS_AGE_S:
+            return False
+        # An archive that did not answer is not asked again at once: each time costs its timeout.
+        failed = _failed.get(marker.name)
+        return failed is None or time.monotonic() - failed[0] > _RETRY_AFTER_S
 
     def _marker(self, suite: Suite) -> Path:
         name = digest_of([mirror_of(suite.archive), suite.name])[:16]

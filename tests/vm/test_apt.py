@@ -126,6 +126,18 @@ def test_no_archive_and_an_empty_cache_is_one_sentence(
         private_apt(keyring, "trixie").refresh()
 
 
+def test_an_archive_that_came_back_is_asked_again(
+    repository: Repository, keyring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CannotRunError):
+        private_apt(keyring).refresh()
+    repository.publish("bookworm", [])
+    with pytest.raises(CannotRunError):
+        private_apt(keyring).refresh()
+    monkeypatch.setattr(apt, "_RETRY_AFTER_S", -1.0)
+    private_apt(keyring).refresh()
+
+
 def test_lists_are_used_when_the_archive_went_away(
     repository: Repository, keyring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
