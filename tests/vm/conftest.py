@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from iolab.vm import apt
+from iolab.vm import apt, mirror
 from iolab.vm.toolbox import Toolbox
 
 
@@ -101,7 +101,7 @@ def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("APT_CONFIG", str(configuration))
     monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
     monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
-    apt._configured_sources.cache_clear()
+    mirror._configured_sources.cache_clear()
     monkeypatch.setattr(apt, "_failed", {})
     return made
 

@@ -9,7 +9,8 @@ import pytest
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.vm import apt
-from iolab.vm.apt import PrivateApt, Suite, mirror_of
+from iolab.vm.apt import PrivateApt, Suite
+from iolab.vm.mirror import mirror_of
 from tests.vm.conftest import Repository, child_environment, make_deb
 
 BOOKWORM = Suite("debian", "bookworm")
