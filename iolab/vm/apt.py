@@ -15,27 +15,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, digest_file, digest_of, locked
 from iolab.process import CommandError, Result, run
+from iolab.vm.mirror import Archive, mirror_of, said
 
-__all__ = ["Archive", "Package", "PrivateApt", "Suite", "mirror_of", "said"]
-
-Archive = Literal["debian", "ubuntu"]
+__all__ = ["Package", "PrivateApt", "Suite"]
 
 _LISTS_AGE_S = 24 * 3600.0
+_RETRY_AFTER_S = 60.0
 _UPDATE_S = 600.0
 _DOWNLOAD_S = 3600.0
 _KEYRINGS = Path("/usr/share/keyrings")
-# Release names that only the archive itself uses; derivatives and vendors are told apart by URI.
-_RELEASES: dict[Archive, re.Pattern[str]] = {
-    "debian": re.compile(
-        r"(bullseye|bookworm|trixie|forky|duke|sid|(old){0,2}stable|testing|unstable)(-backports)?"
-    ),
-    "ubuntu": re.compile(r"noble(-updates)?"),
-}
 _CONFIGURATION = """\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -66,7 +58,7 @@ APT::Get::List-Cleanup "false";
 APT::Update::Error-Mode "any";
 """
 
-_failed: dict[str, str] = {}  # suites whose lists could not be fetched in this process, and why
+_failed: dict[str, tuple[float, str]] = {}  # by suite: when its lists could not be fetched, and why
 
 
 @dataclass(frozen=True)
@@ -102,61 +94,6 @@ class _Download:
         return (
             path.is_file() and path.stat().st_size == self.size and digest_file(path) == self.sha256
         )
-
-
-def said(error: CommandError) -> str:
-    """Return what apt itself gave as the reason, on one line."""
-    for line in error.output.splitlines():
-        if match := re.match(r"[EW]: *(.+)", line):
-            return match[1].rstrip(" .")
-    return error.reason
-
-
-@functools.lru_cache
-def _configured_sources() -> tuple[tuple[str, str], ...]:
-    # Without ReleaseInfo=0 apt names only sources whose lists are there: none on a fresh machine.
-    try:
-        listing = run(
-            [
-                "apt-get",
-                "indextargets",
-                "-oAPT::Get::IndexTargets::ReleaseInfo=0",
-                "--format=$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
-                "Created-By: Packages",
-            ],
-            timeout_s=60,
-        )
-    except CommandError as error:
-        raise CannotRunError(
-            f"apt cannot be asked for this machine's package mirror ({said(error)}): kernels and "
-            "the guest image come from Debian's packages, so run iolab on Debian"
-        ) from error
-    rows = [line.split("|") for line in listing.stdout.splitlines()]
-    return tuple((row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main")
-
-
-def mirror_of(archive: Archive) -> str:
-    """Return the URI from which this machine's apt gets `archive`.
-
-    ``IOLAB_MIRROR_DEBIAN`` and ``IOLAB_MIRROR_UBUNTU`` name another one.
-    Errors: CannotRunError if apt knows no source of it.
-    """
-    variable = f"IOLAB_MIRROR_{archive.upper()}"
-    if chosen := os.environ.get(variable):
-        return chosen.rstrip("/") + "/"
-    found = [
-        uri
-        for uri, release in _configured_sources()
-        if _RELEASES[archive].fullmatch(release) and not uri.startswith("cdrom:")
-    ]
-    # A vendor's repository may borrow the release's name; mirrors end in the archive's name.
-    found.sort(key=lambda uri: not uri.rstrip("/").endswith(archive))
-    if not found:
-        raise CannotRunError(
-            f"no apt source of this machine carries {archive.capitalize()}"
-            f"{' noble' if archive == 'ubuntu' else ''}; name a mirror in {variable}"
-        )
-    return found[0]
 
 
 def _compare(first: str, second: str) -> int:
@@ -198,20 +135,16 @@ class PrivateApt:
         for suite in self.suites:
             marker = self._marker(suite)
             with locked(self._lock):
-                if marker.exists() and (
-                    time.time() - marker.stat().st_mtime < _LISTS_AGE_S or marker.name in _failed
-                ):
-                    continue
-                if marker.name not in _failed:
+                if self._is_due(marker):
                     progress(f"fetching the package lists of {suite}")
                     try:
                         self._run([suite], ["apt-get", "-qq", "update"], _UPDATE_S)
                         atomic_write(marker, "")
                     except CommandError as error:
-                        _failed[marker.name] = said(error)
+                        _failed[marker.name] = (time.monotonic(), said(error))
             if not marker.exists():
                 raise CannotRunError(
-                    f"{suite} cannot be reached ({_failed[marker.name]}) and no list of it is "
+                    f"{suite} cannot be reached ({_failed[marker.name][1]}) and no list of it is "
                     "cached; check the network and this machine's apt sources, then try again"
                 )
 
@@ -324,7 +257,7 @@ class PrivateApt:
 
     def _configure(self, suites: Sequence[Suite]) -> Path:
         text = "\n".join(self._stanza(suite, "Targets: Packages\n") for suite in suites)
-        state = self._base / digest_of(text)[:16]
+        state = self._base / digest_of([text, _CONFIGURATION])[:16]
         configuration = state / "apt.conf"
         if not configuration.exists():
             for folder in ("parts", "cache", "log"):
@@ -356,6 +289,14 @@ class PrivateApt:
                 f"apt-get install {suite.archive}-archive-keyring"
             )
         return keyring
+
+    @staticmethod
+    def _is_due(marker: Path) -> bool:
+        if marker.exists() and time.time() - marker.stat().st_mtime < _LISTS_AGE_S:
+            return False
+        # An archive that did not answer is not asked again at once: each time costs its timeout.
+        failed = _failed.get(marker.name)
+        return failed is None or time.monotonic() - failed[0] > _RETRY_AFTER_S
 
     def _marker(self, suite: Suite) -> Path:
         name = digest_of([mirror_of(suite.archive), suite.name])[:16]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from iolab.errors import CannotRunError
 from iolab.files import cache_dir
-from iolab.vm.apt import Archive, Package, PrivateApt, Suite, mirror_of
+from iolab.vm.apt import Package, PrivateApt, Suite
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
+from iolab.vm.mirror import Archive, mirror_of
 
 __all__ = ["CATALOGUE", "Source", "download_kernel", "find_kernel"]
 

@@ -20,11 +20,12 @@ from urllib.parse import unquote
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab.process import CommandError, run
-from iolab.vm.apt import PrivateApt, Suite, said
+from iolab.vm.apt import PrivateApt, Suite
 from iolab.vm.cached import make_folder
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.elf import closure
 from iolab.vm.kernels import Kernel
+from iolab.vm.mirror import said
 from iolab.vm.toolbox import Toolbox
 
 __all__ = ["Image", "ensure_image", "modules_archive"]

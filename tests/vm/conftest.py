@@ -8,13 +8,14 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from iolab.vm import apt
+from iolab.vm import apt, mirror
 from iolab.vm.toolbox import Toolbox
 
 
@@ -100,7 +101,7 @@ def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("APT_CONFIG", str(configuration))
     monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
     monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
-    apt._configured_sources.cache_clear()
+    mirror._configured_sources.cache_clear()
     monkeypatch.setattr(apt, "_failed", {})
     return made
 
@@ -154,3 +155,31 @@ def toolbox(tmp_path: Path) -> FakeToolbox:
 def child_environment() -> dict[str, str]:
     """The environment for another process of this test's."""
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+class Member(NamedTuple):
+    """One member of an archive, as a reader sees it."""
+
+    name: str
+    inode: int
+    mode: int
+    device: tuple[int, int]
+    data: bytes
+
+
+def read_cpio(archive: bytes) -> Iterator[Member]:
+    """Read a newc archive, by its specification and by nothing of the writer's."""
+    at = 0
+    while True:
+        assert archive[at : at + 6] == b"070701"
+        numbers = [int(archive[at + 6 + 8 * n : at + 14 + 8 * n], 16) for n in range(13)]
+        inode, mode, uid, gid, _, mtime, size, _, _, major, minor, name_size, _ = numbers
+        name = archive[at + 110 : at + 110 + name_size - 1].decode()
+        assert archive[at + 110 + name_size - 1] == 0
+        assert (uid, gid, mtime) == (0, 0, 0)
+        data_at = (at + 110 + name_size + 3) & ~3
+        if name == "TRAILER!!!":
+            assert not archive[data_at:].strip(b"\0")
+            return
+        yield Member(name, inode, mode, (major, minor), archive[data_at : data_at + size])
+        at = (data_at + size + 3) & ~3

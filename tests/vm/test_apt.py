@@ -9,7 +9,8 @@ import pytest
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.vm import apt
-from iolab.vm.apt import PrivateApt, Suite, mirror_of
+from iolab.vm.apt import PrivateApt, Suite
+from iolab.vm.mirror import mirror_of
 from tests.vm.conftest import Repository, child_environment, make_deb
 
 BOOKWORM = Suite("debian", "bookworm")
@@ -124,6 +125,18 @@ def test_no_archive_and_an_empty_cache_is_one_sentence(
         CannotRunError, match=r"^Debian trixie cannot be reached \(.*\) and no list"
     ):
         private_apt(keyring, "trixie").refresh()
+
+
+def test_an_archive_that_came_back_is_asked_again(
+    repository: Repository, keyring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CannotRunError):
+        private_apt(keyring).refresh()
+    repository.publish("bookworm", [])
+    with pytest.raises(CannotRunError):
+        private_apt(keyring).refresh()
+    monkeypatch.setattr(apt, "_RETRY_AFTER_S", -1.0)
+    private_apt(keyring).refresh()
 
 
 def test_lists_are_used_when_the_archive_went_away(

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iolab.vm.cached import make_folder
+from tests.vm.conftest import child_environment
+
+
+def test_a_failed_attempt_leaves_nothing_and_the_old_folder_whole(tmp_path: Path) -> None:
+    final = tmp_path / "thing"
+
+    def fill(folder: Path) -> None:
+        (folder / "file").write_text("old")
+
+    def fail(folder: Path) -> None:
+        (folder / "file").write_text("half")
+        raise RuntimeError("broke")
+
+    make_folder(final, fill)
+    with pytest.raises(RuntimeError, match="broke"):
+        make_folder(final, fail, good=lambda _: False)
+    assert (final / "file").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"thing", ".thing.lock"}
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    (tmp_path / ".thing.making" / ".work.1" / "new").mkdir(parents=True)
+    make_folder(tmp_path / "thing", lambda folder: (folder / "file").touch())
+    assert {path.name for path in tmp_path.iterdir()} == {"thing", ".thing.lock"}
+
+
+def test_of_two_processes_one_makes_it_and_the_other_waits(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from iolab.vm.cached import make_folder\n"
+        "def make(folder):\n    print('made'); time.sleep(0.5); (folder / 'file').touch()\n"
+        "assert (make_folder(Path(sys.argv[1]), make) / 'file').exists()\n"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path / "thing")]
+    both = [
+        subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE) for _ in range(2)
+    ]
+    told = [process.communicate(timeout=60)[0] for process in both]
+    assert sorted(told) == [b"", b"made\n"]
+    assert [process.returncode for process in both] == [0, 0]

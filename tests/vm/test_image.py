@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iolab.vm.image import ensure_image, modules_archive
+from iolab.vm.kernels import Kernel
+from iolab.vm.toolbox import ensure_toolbox
+from tests.vm.conftest import read_cpio
+
+
+def test_the_modules_archive_is_made_once_and_holds_the_modules(
+    cache: Path, tmp_path: Path
+) -> None:
+    modules = tmp_path / "lib" / "modules" / "6.6.6"
+    (modules / "kernel" / "fs").mkdir(parents=True)
+    (modules / "kernel" / "fs" / "xfs.ko").write_bytes(b"xfs")
+    (modules / "modules.dep").write_bytes(b"dep")
+    kernel = Kernel("x", "6.6.6", tmp_path / "vmlinuz", None, modules, "1" * 64, "for a test")
+    path = modules_archive(kernel)
+    files = {m.name: m.data for m in read_cpio(path.read_bytes()) if stat.S_ISREG(m.mode)}
+    assert files == {
+        "lib/modules/6.6.6/kernel/fs/xfs.ko": b"xfs",
+        "lib/modules/6.6.6/modules.dep": b"dep",
+    }
+    made = path.stat().st_mtime_ns
+    assert modules_archive(kernel).stat().st_mtime_ns == made
+
+
+@pytest.mark.network
+def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path: Path) -> None:
+    image = ensure_image(ensure_toolbox())
+    found = {member.name: member for member in read_cpio(image.path.read_bytes())}
+    for program in ("bin/busybox", "bin/dd", "sbin/mkfs.xfs", "usr/bin/fio", "usr/bin/trace-cmd"):
+        assert found[program].mode == stat.S_IFREG | 0o755
+    links = {name: found[name].data for name in ("bin/sh", "sbin/modprobe", "usr/bin/python3")}
+    assert links == {
+        "bin/sh": b"busybox",
+        "sbin/modprobe": b"/bin/kmod",
+        "usr/bin/python3": b"python3.11",
+    }
+    assert found["dev/console"].device == (5, 1)
+    assert {"fio", "trace-cmd", "xfsprogs"} <= image.packages.keys()
+    compiled = found["usr/lib/python3.11/json/__init__.pyc"].data
+    assert b"/usr/lib/python3.11/json/__init__.py" in compiled
+    assert str(image.path.parent.parent).encode() not in image.path.read_bytes()
+
+    busybox = tmp_path / "busybox"
+    busybox.write_bytes(found["bin/busybox"].data)
+    busybox.chmod(0o755)
+    with image.path.open("rb") as stream:
+        listed = subprocess.run(
+            [busybox, "cpio", "-t"], stdin=stream, check=True, capture_output=True, text=True
+        ).stdout
+    assert listed.split() == list(found)
+
+
+@pytest.mark.network
+def test_the_same_recipe_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolbox = ensure_toolbox()
+    expected = ensure_image(toolbox)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    again = ensure_image(toolbox)
+    assert again.path != expected.path
+    assert (again.digest, again.packages) == (expected.digest, expected.packages)

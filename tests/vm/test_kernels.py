@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import lzma
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import CannotRunError, UserError
+from iolab.vm import catalogue, kernels
+from iolab.vm.catalogue import CATALOGUE
+from iolab.vm.kernels import add_kernel, get_kernel, list_kernels, remember_kernel_facts
+from tests.vm.conftest import FakeToolbox, Repository, make_deb, module, vmlinuz
+
+RELEASE = "6.1.0-50-amd64"
+
+
+def kernel_files(release: str = RELEASE, base: str = "lib/modules") -> dict[str, bytes]:
+    """The files of a kernel's package, in the classic packaging."""
+    folder = f"{base}/{release}/kernel"
+    return {
+        f"boot/vmlinuz-{release}": vmlinuz(release),
+        f"boot/config-{release}": b"CONFIG_HZ=250\n",
+        f"{folder}/drivers/block/null_blk/null_blk.ko": module("configfs"),
+        f"{folder}/fs/configfs/configfs.ko.xz": lzma.compress(module()),
+        f"{folder}/fs/xfs/xfs.ko.zst": module("libcrc32c"),
+        f"{folder}/sound/snd.ko": module(),
+        f"{base}/{release}/modules.order": b"kernel/fs/xfs/xfs.ko\n",
+    }
+
+
+@pytest.fixture(autouse=True)
+def _offline(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "ensure_toolbox", lambda _: toolbox)
+
+
+def test_a_classic_package_becomes_a_small_kernel(tmp_path: Path, cache: Path) -> None:
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files())
+    kernel = add_kernel("mine", [deb])
+    assert (kernel.name, kernel.release, kernel.source) == ("mine", RELEASE, "given by the user")
+    assert kernel.vmlinuz.read_bytes() == vmlinuz(RELEASE)
+    assert kernel.config is not None
+    assert kernel.config.read_bytes() == b"CONFIG_HZ=250\n"
+    kept = {path.relative_to(kernel.modules).as_posix() for path in kernel.modules.rglob("*.*")}
+    assert kept == {
+        "kernel/drivers/block/null_blk/null_blk.ko",
+        "kernel/fs/configfs/configfs.ko",  # what null_blk needs, decompressed
+        "kernel/fs/xfs/xfs.ko",
+        "modules.dep",
+        "modules.order",
+    }
+    assert (kernel.modules / "kernel/fs/configfs/configfs.ko").read_bytes() == module()
+    assert re.fullmatch(r"[0-9a-f]{64}", kernel.identity)
+    assert get_kernel("mine") == kernel
+    leftovers = {path.name for path in (cache / "kernels").iterdir()}
+    assert leftovers == {"mine", ".mine.lock"}
+
+
+def test_the_split_packaging_becomes_the_same(tmp_path: Path) -> None:
+    release = "7.2.12+deb13-amd64"
+    base = f"usr/lib/modules/{release}"
+    files = kernel_files(release, "usr/lib/modules")
+    debs = [
+        make_deb(tmp_path, f"linux-image-{release}", {}),
+        make_deb(tmp_path, f"linux-binary-{release}", {f"{base}/vmlinuz": vmlinuz(release)}),
+        make_deb(tmp_path, f"linux-base-{release}", {f"{base}/config": b"CONFIG_HZ=1000\n"}),
+        make_deb(
+            tmp_path,
+            f"linux-modules-{release}",
+            {name: data for name, data in files.items() if name.startswith("usr")},
+        ),
+    ]
+    kernel = add_kernel("new", debs)
+    assert kernel.release == release
+    assert kernel.config is not None
+    assert kernel.config.read_bytes() == b"CONFIG_HZ=1000\n"
+    assert (kernel.modules / "kernel/fs/xfs/xfs.ko").is_file()
+
+
+def test_a_kernel_and_its_modules_directory(tmp_path: Path) -> None:
+    for name, data in kernel_files().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    image, modules = tmp_path / "boot" / f"vmlinuz-{RELEASE}", tmp_path / "lib/modules" / RELEASE
+    kernel = add_kernel("built", [image, modules])
+    assert kernel.release == RELEASE
+    assert kernel.config is not None
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files())
+    assert add_kernel("packaged", [deb]).identity == kernel.identity
+
+
+def _truncated(folder: Path) -> list[Path]:
+    deb = make_deb(folder, f"linux-image-{RELEASE}", kernel_files())
+    deb.write_bytes(deb.read_bytes()[:-4000])
+    return [deb]
+
+
+def _empty_deb(folder: Path) -> list[Path]:
+    (folder / "x.deb").touch()
+    return [folder / "x.deb"]
+
+
+def _package(name: str, files: Mapping[str, bytes], architecture: str = "amd64") -> object:
+    return lambda folder: [make_deb(folder, name, files, architecture=architecture)]
+
+
+def _without(part: str) -> dict[str, bytes]:
+    return {name: data for name, data in kernel_files().items() if part not in name}
+
+
+def _mixed(folder: Path) -> list[Path]:
+    (folder / "vmlinuz").write_bytes(vmlinuz("6.6.6"))
+    (folder / RELEASE).mkdir()
+    return [folder / "vmlinuz", folder / RELEASE]
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (_truncated, r"\.deb is not a whole Debian package: it is truncated"),
+        (_empty_deb, r"\.deb is not a whole Debian package: it is truncated"),
+        (_package("hello", {"usr/bin/hello": b""}), r"the packages contain no kernel \(vmlinuz\)"),
+        (_package("linux", kernel_files(), "arm64"), r"is for arm64: the virtual .* are amd64"),
+        (_package("linux", _without("modules")), rf"no modules for {RELEASE}: give the linux-mod"),
+        (
+            _package("linux", kernel_files() | {f"boot/vmlinuz-{RELEASE}": b"\x7fELF"}),
+            r"is not a Linux kernel for x86: it has no boot header",
+        ),
+        (
+            _package("linux", kernel_files() | {"boot/vmlinuz-6.6.6": vmlinuz("6.6.6")}),
+            r"the packages contain 2 kernels: give those of exactly one",
+        ),
+        (_mixed, rf"is 6\.6\.6, but the modules are for {RELEASE}"),
+        (lambda folder: [folder / "none"], r"^no such file: "),
+        (lambda folder: [folder], r"^give the kernel's \.deb files, or one vmlinuz and"),
+        (lambda _: [], r"^give the kernel's \.deb files, or one vmlinuz and"),
+    ],
+)
+def test_what_is_no_kernel_is_the_users_mistake(
+    tmp_path: Path,
+    cache: Path,
+    files: object,
+    sentence: str,
+) -> None:
+    assert callable(files)
+    given = files(tmp_path)
+    with pytest.raises(UserError, match=sentence) as caught:
+        add_kernel("mine", given)
+    assert "\n" not in str(caught.value)
+    assert not (cache / "kernels" / "mine").exists()
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65])
+def test_a_name_that_is_no_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is no name for a kernel"):
+        add_kernel(name, [tmp_path])
+    with pytest.raises(UserError, match="unknown kernel"):
+        get_kernel(name)
+
+
+def test_an_unknown_kernel_names_the_known_and_the_nearest() -> None:
+    known = r"known are 5\.10, 6\.1, 6\.8, 6\.12, 7\.2"
+    with pytest.raises(UserError, match=rf"^unknown kernel '6\.13': {known}; did you mean 6\.1"):
+        get_kernel("6.13")
+
+
+def test_a_damaged_kernel_is_not_used(tmp_path: Path) -> None:
+    kernel = add_kernel("mine", [make_deb(tmp_path, "linux", kernel_files())])
+    whole = kernel.vmlinuz.read_bytes()
+    kernel.vmlinuz.write_bytes(whole[:-1] + b"x")
+    with pytest.raises(UserError, match="mine is damaged in the cache: add it again"):
+        get_kernel("mine")
+    kernel.vmlinuz.write_bytes(whole)
+    assert get_kernel("mine") == kernel
+    (kernel.modules / "modules.dep").write_text("")
+    with pytest.raises(UserError, match="damaged"):
+        get_kernel("mine")
+
+
+def test_a_kernel_replaces_one_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    old = add_kernel("mine", [make_deb(tmp_path / "a", "linux", kernel_files())])
+    new = add_kernel("mine", [make_deb(tmp_path, "linux", kernel_files("6.6.6"))])
+    assert new.release == "6.6.6"
+    assert new.identity != old.identity
+    assert get_kernel("mine") == new
+
+
+def test_what_a_kernel_said_is_remembered_until_it_is_replaced(tmp_path: Path) -> None:
+    kernel = add_kernel("mine", [make_deb(tmp_path, "linux", kernel_files())])
+    remember_kernel_facts(kernel, {"scheduler": "EEVDF"})
+    assert get_kernel("mine") == kernel
+
+    def facts() -> object:
+        return next(status.facts for status in kernels_listed() if status.name == "mine")
+
+    def kernels_listed() -> list[kernels.KernelStatus]:
+        return [kernels._status("mine", lambda _: None)]
+
+    assert facts() == {"scheduler": "EEVDF"}
+    (tmp_path / "b").mkdir()
+    add_kernel("mine", [make_deb(tmp_path / "b", "linux", kernel_files("6.6.6"))])
+    assert facts() is None
+
+
+def test_a_catalogued_kernel_is_fetched_once(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _trust(monkeypatch, tmp_path)
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
+    repository.publish("bookworm", [deb])
+    said: list[str] = []
+    kernel = get_kernel("6.1", said.append)
+    assert kernel.source == f"linux-image-{RELEASE} 6.1.176-1"
+    assert said == [
+        "fetching the package lists of Debian bookworm",
+        f"downloading linux-image-{RELEASE} 6.1.176-1",
+        f"unpacking linux-image-{RELEASE}",
+    ]
+    repository.folder.rename(tmp_path / "gone")
+    assert get_kernel("6.1", pytest.fail) == kernel
+
+
+def test_the_parts_of_a_split_kernel_are_fetched_too(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _trust(monkeypatch, tmp_path)
+    release, version = "7.2.12+deb13-amd64", "7.2.12-1~bpo13+1"
+    files = kernel_files(release, "usr/lib/modules")
+    parts = {
+        "binary": {f"usr/lib/modules/{release}/vmlinuz": vmlinuz(release)},
+        "modules": {name: data for name, data in files.items() if name.startswith("usr")},
+        "base": {},
+    }
+    depends = ", ".join(f"linux-{part}-{release} (= {version})" for part in parts)
+    debs = [
+        make_deb(tmp_path, f"linux-{part}-{release}", data, version=version)
+        for part, data in parts.items()
+    ]
+    debs.append(
+        make_deb(
+            tmp_path,
+            f"linux-image-{release}",
+            {},
+            version=version,
+            depends=f"dracut | initramfs-tools, {depends}",
+        )
+    )
+    repository.publish("trixie-backports", debs)
+    kernel = get_kernel("7.2")
+    assert (kernel.release, kernel.source) == (release, f"linux-image-{release} {version}")
+
+
+def test_the_list_says_where_each_kernel_stands(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _trust(monkeypatch, tmp_path)
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
+    repository.publish("bookworm", [deb])
+    repository.publish("bullseye", [])
+    add_kernel("mine", [deb])
+    listed = {status.name: status for status in list_kernels()}
+    assert list(listed) == [*CATALOGUE, "mine"]
+    assert (listed["6.1"].state, listed["6.1"].release) == ("fetchable", RELEASE)
+    assert (listed["mine"].state, listed["mine"].release) == ("cached", RELEASE)
+    assert listed["5.10"].state == "unreachable"
+    assert "Debian bullseye carries no such kernel" in listed["5.10"].reason
+    assert "Debian bookworm-backports cannot be reached" in listed["6.12"].reason
+    assert listed["6.8"].reason == (
+        "6.8 cannot be fetched here: no apt source of this machine carries Ubuntu noble; name a "
+        "mirror in IOLAB_MIRROR_UBUNTU, or give the packages with "
+        "`iolab kernels add 6.8 FILE.deb ...`"
+    )
+    with pytest.raises(CannotRunError, match=r"^6\.8 cannot be fetched here: "):
+        get_kernel("6.8")
+
+
+def test_ubuntus_modules_are_fetched_with_its_kernel(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _trust(monkeypatch, tmp_path)
+    monkeypatch.setattr(catalogue, "_ubuntu_keyring", lambda: tmp_path / "keyring.gpg")
+    monkeypatch.setenv("IOLAB_MIRROR_UBUNTU", f"file:{repository.folder}")
+    release = "6.8.0-31-generic"
+    files = kernel_files(release)
+    extra = {name: data for name, data in files.items() if "null_blk" in name}
+    image = {name: data for name, data in files.items() if "vmlinuz" in name}
+    rest = {name: data for name, data in files.items() if name not in extra | image}
+    debs = [
+        make_deb(tmp_path, f"linux-{part}-{release}", data, version="6.8.0-31.31")
+        for part, data in (("image-unsigned", image), ("modules", rest), ("modules-extra", extra))
+    ]
+    repository.publish("noble", debs)
+    kernel = get_kernel("6.8")
+    assert kernel.release == release
+    assert (kernel.modules / "kernel/drivers/block/null_blk/null_blk.ko").is_file()
+
+
+def test_two_processes_fetch_a_kernel_once(
+    repository: Repository, tmp_path: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.vm.conftest import child_environment
+
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
+    repository.publish("bookworm", [deb])
+    program = (
+        "import sys; from pathlib import Path; from iolab.vm import apt, kernels\n"
+        "from tests.vm.conftest import FakeToolbox\n"
+        "apt._KEYRINGS = Path(sys.argv[1])\n"
+        "kernels.ensure_toolbox = lambda _: FakeToolbox(Path(sys.argv[2]))\n"
+        "kernels.get_kernel('6.1', print)\n"
+    )
+    _trust(monkeypatch, tmp_path)
+    argv = [sys.executable, "-c", program, str(tmp_path / "keyrings"), str(toolbox.root)]
+    both = [
+        subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE) for _ in range(2)
+    ]
+    told = b"".join(process.communicate(timeout=120)[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert told.count(b"downloading") == 1
+
+
+def _trust(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keyrings = tmp_path / "keyrings"
+    keyrings.mkdir()
+    for archive in ("debian", "ubuntu"):
+        (keyrings / f"{archive}-archive-keyring.gpg").touch()
+    monkeypatch.setattr("iolab.vm.apt._KEYRINGS", keyrings)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("5.10", "linux-image-5.10.0-32-amd64"),
+        ("6.1", "linux-image-6.1.0-50-amd64"),
+        ("6.8", "linux-image-unsigned-6.8.0-31-generic"),
+        ("6.12", "linux-image-6.12.90+deb12.1-amd64"),
+        ("6.12", "linux-image-6.12.107+deb13-amd64"),
+        ("7.2", "linux-image-7.2.12+deb13-amd64"),
+    ],
+)
+def test_the_catalogue_takes_stock_kernels_and_no_flavours(name: str, package: str) -> None:
+    pattern = CATALOGUE[name].pattern
+    assert re.fullmatch(pattern, package)
+    for flavour in ("-cloud-amd64", "-rt-amd64", "-amd64-dbg", "-amd64-unsigned"):
+        assert not re.fullmatch(pattern, package.replace("-amd64", flavour).replace("ic", "ic-64k"))
