@@ -97,7 +97,8 @@ class Pathology:
     ``treatment`` is the factor whose levels are each compared with the control, in which that
     factor is None. ``boot_factors`` are fixed for a whole boot. ``cell`` returns the agent's
     devices, file system, job and cpu.weight for a condition; ``machine`` the virtual machine and
-    the block's part of the agent's plan for a level of the boot factors.
+    the block's part of the agent's plan for a level of the boot factors. ``claims`` are the
+    conditions declared before measuring: the family that p-values are corrected for.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Pathology:
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
     boot_factors: tuple[str, ...]
+    claims: tuple[Condition, ...]
     cell: Callable[[Condition, Profile, random.Random], dict[str, Any]]
     machine: Callable[[Condition], dict[str, Any]]
     describe: Callable[[Condition], dict[str, Any]] = field(default=dict)

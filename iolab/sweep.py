@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from iolab.design import Pathology, Profile, blocks_of, one_of, override
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, canonical_json, locked
 from iolab.pathology import get_pathology
 from iolab.pool import Page, Teller, make_pages
 from iolab.raw import RawStore, block_key
+from iolab.store import Dataset
 from iolab.target.vm import VmTarget, prepare
 from iolab.tidy import write_tables
 
@@ -134,15 +137,27 @@ def _measure(
     outcome.measured = sum(store.has(k) for k in missing)
 
 
+def _family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
+    """Return the declared claims that this sweep measured; None where it measured none of them."""
+    cells = data.cells
+    measured = [
+        dict(claim)
+        for claim in pathology.claims
+        if (cells[list(claim)] == pd.Series(claim)).all(axis=1).any()
+    ]
+    return measured or None
+
+
 def _write_up(
-    pathology: Pathology, outcome: Outcome, say: Callable[[str], None], jobs: int
+    pathology: Pathology, outcome: Outcome, data: Dataset, say: Callable[[str], None], jobs: int
 ) -> None:
     say("making the pages and figures")
     folder = outcome.folder
     parameters = {
         "data": str(folder),
-        "figures": str(folder / "figures"),
-        "results": str(folder / "results.json"),
+        "figures_folder": str(folder / "figures"),
+        "results_file": str(folder / "results.json"),
+        "family": _family(pathology, data),
     }
     pages = [
         Page(
@@ -196,7 +211,7 @@ def _sweep_one(
         data = write_tables(store, keys, outcome.absent, outcome.folder)
         outcome.cells = len(data.cells)
         outcome.invalid = int((~data.cells["valid"]).sum())
-        _write_up(pathology, outcome, say, request.jobs)
+        _write_up(pathology, outcome, data, say, request.jobs)
     return outcome
 
 
