@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab.errors import CannotRunError
+from iolab.errors import CannotRunError, IolabError
 from iolab.files import cache_dir
 from iolab.vm.apt import Package, PrivateApt, Suite
 from iolab.vm.cached import make_folder
@@ -57,7 +57,7 @@ def _ubuntu_keyring() -> Path:
     """Return the keys that sign Ubuntu's archive, from Debian's package of them."""
 
     def make(folder: Path) -> None:
-        (deb,) = PrivateApt([Suite("debian", "bookworm")]).download(["ubuntu-keyring"], folder)
+        (deb,) = PrivateApt([Suite("debian", "trixie")]).download(["ubuntu-keyring"], folder)
         unpack(deb, folder)
         deb.unlink()
 
@@ -73,7 +73,7 @@ def find_kernel(
     Errors: CannotRunError if no suite that should carry it can be reached.
     """
     source = CATALOGUE[name]
-    problem: CannotRunError | None = None
+    problem: IolabError | None = None
     try:
         mirror_of(source.archive)
         keyring = _ubuntu_keyring() if source.archive == "ubuntu" else None
@@ -87,7 +87,7 @@ def find_kernel(
             if package := apt.newest(source.pattern):
                 return apt, package
             problem = problem or CannotRunError(f"{apt.suites[0]} carries no such kernel")
-    except CannotRunError as error:
+    except IolabError as error:
         problem = error
     raise CannotRunError(
         f"{name} cannot be fetched here: {problem}, or give the packages with "

@@ -34,7 +34,7 @@ def kernel_files(release: str = RELEASE, base: str = "lib/modules") -> dict[str,
 
 
 @pytest.fixture(autouse=True)
-def _offline(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "ensure_toolbox", lambda _: toolbox)
 
 
@@ -348,3 +348,8 @@ def test_the_catalogue_takes_stock_kernels_and_no_flavours(name: str, package: s
     assert re.fullmatch(pattern, package)
     for flavour in ("-cloud-amd64", "-rt-amd64", "-amd64-dbg", "-amd64-unsigned"):
         assert not re.fullmatch(pattern, package.replace("-amd64", flavour).replace("ic", "ic-64k"))
+
+
+@pytest.mark.network
+def test_the_keys_of_ubuntus_archive_come_from_debian() -> None:
+    assert catalogue._ubuntu_keyring().is_file()
