@@ -8,6 +8,7 @@ import io
 import os
 import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 from iolab.errors import IolabError
@@ -44,7 +45,8 @@ def unpack_channel(path: Path, into: Path) -> None:
     the folder, a link or a device among them is refused.
     """
     with path.open("rb") as stream:
-        magic, length, digest = _HEADER.unpack(stream.read(_HEADER.size))
+        # A file cut short reads as zeros: there is no magic in it.
+        magic, length, digest = _HEADER.unpack(stream.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
         if magic != _MAGIC:
             raise ChannelError("the guest left no results")
         if length > CHANNEL_BYTES - _HEADER.size:
@@ -58,5 +60,5 @@ def unpack_channel(path: Path, into: Path) -> None:
                 if not (member.isfile() or member.isdir()):
                     raise ChannelError(f"the guest's results hold {member.name!r}, no plain file")
             archive.extractall(into, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ChannelError(f"the guest's results are damaged: {error}") from error
