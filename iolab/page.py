@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import papermill
+from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
+from nbformat.reader import NotJSONError
 from papermill.exceptions import PapermillExecutionError
 
 from iolab.design import one_of
@@ -34,7 +36,10 @@ def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Pa
     if not notebook.is_file():
         raise UserError(f"there is no notebook {notebook}")
     # papermill only warns of a parameter that the notebook does not have (nteract/papermill#667).
-    known = papermill.inspect_notebook(str(notebook))
+    try:
+        known = papermill.inspect_notebook(str(notebook))
+    except (ValueError, NotJSONError) as error:
+        raise UserError(f"{notebook} is no notebook: {error}") from error
     for name in parameters:
         one_of(f"parameter of {notebook.name}", name, known)
     failed = output.with_suffix(".failed.ipynb")
@@ -57,6 +62,10 @@ def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Pa
             raise IolabError(
                 f"{notebook.name} failed: {error.evalue.strip() or error.ename} (see {failed})"
             ) from error
+        except DeadKernelError as error:
+            if made.exists():
+                made.rename(failed)
+            raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
         exporter: Any = HTMLExporter
         page, _ = exporter(exclude_input=True).from_filename(str(made))
         atomic_write(output.with_suffix(".html"), page)
