@@ -16,7 +16,7 @@ from iolab.target.shipping import agent_archive, agent_digest
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image, ensure_image, modules_archive
-from iolab.vm.kernels import Kernel, get_kernel, remember_kernel_facts
+from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
 from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, last_words
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
@@ -193,6 +193,7 @@ def prepare(
     """
     if clock not in ("virtual", "host"):
         raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
+    check_name(kernel)
     toolbox = ensure_toolbox(progress)
     toolbox.qemu_version()
     found = get_kernel(kernel, progress)

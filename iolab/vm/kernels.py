@@ -35,6 +35,7 @@ __all__ = [
     "Kernel",
     "KernelStatus",
     "add_kernel",
+    "check_name",
     "get_kernel",
     "list_kernels",
     "remember_kernel_facts",
@@ -174,11 +175,8 @@ def _install_unpacked(folder: Path, root: Path, source: str, toolbox: Toolbox) -
     _install(folder, images[0], modules, config=config, source=source, toolbox=toolbox)
 
 
-def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> Kernel:
-    """Return a kernel of the catalogue, fetched if need be, or one that was added.
-
-    Errors: UserError for an unknown name; CannotRunError if its archive cannot be reached.
-    """
+def check_name(name: str) -> None:
+    """Ask whether a kernel has this name, without fetching anything. Errors: UserError if none."""
     if _NAME.fullmatch(name) is None or name not in _known():
         near = difflib.get_close_matches(name, _known(), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -186,6 +184,14 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
             f"unknown kernel {name!r}: known are {', '.join(_known())}{hint} "
             "(`iolab kernels add NAME FILE...` adds one)"
         )
+
+
+def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> Kernel:
+    """Return a kernel of the catalogue, fetched if need be, or one that was added.
+
+    Errors: UserError for an unknown name; CannotRunError if its archive cannot be reached.
+    """
+    check_name(name)
     if (kernel := _cached(name)) is not None:
         return kernel
     if name not in CATALOGUE:

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import UserError
+from iolab.raw import RawStore, block_key
+from iolab.runner import read_block, run_block
+from iolab.tidy import write_tables
+from tests import synthetic
+from tests.processes import child_environment
+from tests.results import TARGET, block, write_results
+
+
+class Told:
+    """What the command line said and returned."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code = done.returncode
+        self.out = done.stdout
+        self.error = done.stderr
+
+    def one_line(self) -> str:
+        """Return the only line on standard error."""
+        lines = self.error.splitlines()
+        assert len(lines) == 1, self.error
+        assert lines[0].startswith("iolab: ")
+        return lines[0].removeprefix("iolab: ")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def iolab(*arguments: object, **environment: str) -> Told:
+    argv = [sys.executable, "-c", "from iolab.cli import main; main()", *map(str, arguments)]
+    return Told(
+        subprocess.run(
+            argv,
+            env=child_environment(**environment),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    )
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> dict[str, str]:
+    """An empty cache, and mirrors that are not there."""
+    return {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "IOLAB_MIRROR_DEBIAN": "file:/nonexistent/debian",
+        "IOLAB_MIRROR_UBUNTU": "file:/nonexistent/ubuntu",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--profile", "quik"], "unknown profile 'quik'; did you mean quick?"),
+        (["--pathology", "dio"], "unknown pathology 'dio'"),
+        (["--set", "wieght=100"], "unknown factor 'wieght'; did you mean weight?"),
+        (["--set", "weight=0"], "weight must be 1-10000, not '0'"),
+        (["--set", "weight=20000"], "weight must be 1-10000, not '20000'"),
+        (["--set", "weight"], "--set wants FACTOR=LEVEL"),
+        (["--jobs", "0"], "--jobs must be at least 1, not 0"),
+        (["--jobs", "many"], "'many' is not a valid integer"),
+        (["--no-such-option"], "--no-such-option"),
+        (["--clock", "sundial"], "unknown clock 'sundial'"),
+        (["--kernel", "2.4"], "unknown kernel '2.4'"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence_and_needs_no_network(
+    root: Path, alone: dict[str, str], arguments: list[str], sentence: str
+) -> None:
+    told = iolab("sweep", "--root", root, *arguments, **alone)
+    assert sentence in told.one_line()
+    assert told.code == 2
+    assert not root.exists()
+
+
+def test_no_network_and_an_empty_cache_is_one_sentence(root: Path, alone: dict[str, str]) -> None:
+    told = iolab("sweep", "--profile", "smoke", "--root", root, **alone)
+    assert told.code == 3
+    assert told.one_line() == "none of the kernels asked for can run here"
+    assert "cannot run here: QEMU cannot be fetched" in told.out
+    assert not list(root.rglob("*.parquet"))
+
+
+def test_the_doctor_names_what_is_missing(alone: dict[str, str]) -> None:
+    told = iolab("doctor", **alone)
+    assert told.code == 1
+    assert "cannot run here without: " in told.one_line()
+    assert "QEMU" in told.one_line()
+    assert "guest image" in told.one_line()
+    assert "NO   QEMU: " in told.out
+    assert "mend: check the network" in told.out
+
+
+def _qemu(folder: Path, text: str, mode: int = 0o755) -> str:
+    path = folder / "qemu"
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize(
+    ("text", "mode", "sentence"),
+    [
+        ("", 0o644, "IOLAB_QEMU names no program that can be run"),
+        ("#!/bin/sh\necho QEMU emulator version 7.2.0\n", 0o755, "is QEMU 7.2.0: before 10.0"),
+        ("#!/bin/sh\necho another tool 1.0\n", 0o755, "is not a QEMU system emulator"),
+        ("#!/bin/sh\nexit 5\n", 0o755, "cannot be run: "),
+        ("no interpreter\n", 0o755, "cannot be run: "),
+    ],
+)
+def test_a_qemu_of_the_users_that_will_not_do(
+    root: Path, tmp_path: Path, text: str, mode: int, sentence: str
+) -> None:
+    own = _qemu(tmp_path, text, mode)
+    told = iolab("sweep", "--kernel", "6.1", "--root", root, IOLAB_QEMU=own)
+    assert sentence in told.one_line()
+    assert own in told.one_line()
+    assert told.code == 2
+
+
+def test_export_of_what_is_no_sweep_is_one_sentence(tmp_path: Path) -> None:
+    told = iolab("export", tmp_path, "--root", tmp_path)
+    assert (told.code, "no such file; is this a folder of results?" in told.one_line()) == (2, True)
+    told = iolab("export", "--canonical", tmp_path, "--root", tmp_path)
+    assert (told.code, "holds no finished sweep" in told.one_line()) == (1, True)
+
+
+def test_export_writes_every_cell(tmp_path: Path, root: Path) -> None:
+    store = RawStore(root)
+    made = block()
+    key = block_key(made, TARGET)
+    results = write_results(tmp_path / "results", made)
+    store.put(key, block=made, target=TARGET, results=results, run={})
+    write_tables(store, [key], {}, root / "sweep")
+    told = iolab("export", root / "sweep", "--root", root)
+    assert (told.code, told.error, len(told.out.splitlines())) == (0, "", 5)
+    told = iolab("export", "--canonical", root / "sweep", "--root", root)
+    assert (told.code, told.error, len(told.out.splitlines())) == (0, "", 4)
+    assert all(json.loads(line)["iops"] == 3000 for line in told.out.splitlines())
+
+
+def test_export_into_a_closed_pipe_leaves_no_traceback(tmp_path: Path) -> None:
+    folder = synthetic.write(synthetic.dataset(boots=20), tmp_path / "data")
+    argv = [sys.executable, "-c", "from iolab.cli import main; main()", "export", str(folder)]
+    with subprocess.Popen(
+        argv, env=child_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read().decode()
+    assert "Traceback" not in error
+    assert "Exception ignored" not in error
+
+
+def test_a_kernel_that_is_none_is_one_sentence(tmp_path: Path, alone: dict[str, str]) -> None:
+    (tmp_path / "x.deb").write_bytes(b"!<arch>\ncut")
+    for arguments in (["a b", "x"], ["mine", tmp_path / "absent"], ["mine", tmp_path / "x.deb"]):
+        told = iolab("kernels", "add", *arguments, **alone)
+        assert told.one_line()
+        assert told.code in (2, 3)
+
+
+def test_help_and_nothing_at_all_are_no_errors() -> None:
+    assert iolab("--help").code == 0
+    told = iolab()
+    assert told.code == 2
+    assert "sweep" in told.error
+    assert "Traceback" not in told.error
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "{}", '{"format": "iolab-block/9"}'])
+def test_a_foreign_plan_is_a_users_mistake(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    for use in (read_block, lambda plan: run_block(plan, tmp_path / "store")):
+        with pytest.raises(UserError, match=str(path)):
+            use(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
+    with pytest.raises(UserError, match="holds no block"):
+        read_block(tmp_path / "absent")
