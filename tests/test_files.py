@@ -37,7 +37,7 @@ _JSON = st.recursive(
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """Mount a disk of a few KiB; the test is skipped where that is not allowed."""
     folder.mkdir()
-    argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder]
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")

@@ -15,6 +15,7 @@ import pytest
 from iolab.agent.journal import Journal, restore
 from iolab.agent.settings import SettingError, change, read
 from iolab.errors import IolabError
+from iolab.process import kill_group, start
 from tests.processes import child_environment
 from tests.test_files import small_disk
 
@@ -208,3 +209,40 @@ def test_all_is_put_back_after_a_kill_at_any_moment(tmp_path: Path) -> None:
             assert (tmp_path / f"setting{name}").read_text() == f"before {name}"
     # Had no kill come in between, nothing would have been tested.
     assert found_open > _KILLS // 10
+
+
+def test_what_lies_below_a_mount_in_use_stays_until_it_is_free(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        image = tmp_path / "image"
+        image.touch()
+        journal = Journal(tmp_path / "journal")
+        journal.note("unlink", str(image))
+        journal.note("umount", str(disk))
+        journal.close()
+        with (disk / "file").open("w"):
+            (failure,) = restore(tmp_path / "journal")
+        assert failure.startswith(f"cannot undo umount {disk}: ")
+        assert image.exists()
+        assert restore(tmp_path / "journal") == []
+        assert not image.exists()
+        subprocess.run(["mount", "-t", "tmpfs", "none", disk], check=True)
+
+
+def test_what_uses_the_agents_own_mount_is_ended(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        (tmp_path / "disk2").mkdir()
+        (disk / "file").touch()
+        with (disk / "file").open() as stream:
+            users = [start(["sleep", "1000"], cwd=disk), start(["sleep", "1000"], stdin=stream)]
+        stranger = start(["sleep", "1000"], cwd=tmp_path / "disk2")
+        journal = Journal(tmp_path / "journal")
+        journal.note("umount", str(disk), "users")
+        journal.close()
+        try:
+            assert restore(tmp_path / "journal") == []
+            assert [user.wait(60) for user in users] == [-signal.SIGKILL] * 2
+            assert stranger.poll() is None
+        finally:
+            for process in (*users, stranger):
+                kill_group(process)
+        subprocess.run(["mount", "-t", "tmpfs", "none", disk], check=True)
