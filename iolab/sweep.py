@@ -22,11 +22,20 @@ from iolab.store import Dataset
 from iolab.target.vm import VmTarget, prepare
 from iolab.tidy import write_tables
 
-__all__ = ["NOTEBOOKS", "RUNS", "Outcome", "Request", "default_jobs", "run_sweep"]
+__all__ = [
+    "CHECKOUT",
+    "NOTEBOOKS",
+    "RUNS",
+    "Outcome",
+    "Request",
+    "default_jobs",
+    "family",
+    "run_sweep",
+]
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = _CHECKOUT / "notebooks"
-RUNS = _CHECKOUT / "data" / "runs"
+CHECKOUT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = CHECKOUT / "notebooks"
+RUNS = CHECKOUT / "data" / "runs"
 _VM_BYTES = 2 << 30
 
 
@@ -137,7 +146,7 @@ def _measure(
     outcome.measured = sum(store.has(k) for k in missing)
 
 
-def _family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
+def family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
     """Return the declared claims that this sweep measured; None where it measured none of them."""
     cells = data.cells
     measured = [
@@ -157,7 +166,7 @@ def _write_up(
         "data": str(folder),
         "figures_folder": str(folder / "figures"),
         "results_file": str(folder / "results.json"),
-        "family": _family(pathology, data),
+        "family": family(pathology, data),
     }
     pages = [
         Page(
