@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from iolab.design import Pathology, Profile, blocks_of, one_of, override
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.errors import CannotRunError, UserError
 from iolab.files import atomic_write, canonical_json, locked
 from iolab.pathology import get_pathology
 from iolab.pool import Page, Teller, make_pages
@@ -254,6 +254,5 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
         path = outcome.folder / "results.json"
         if path.exists():
             joined[outcome.pathology] = json.loads(path.read_text())
-    if not joined:
-        raise IolabError("nothing was measured")
-    atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
+    if joined:
+        atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
