@@ -106,6 +106,15 @@ def figures(session: nox.Session) -> None:
 
 
 @nox.session
+def paper(session: nox.Session) -> None:
+    """Write paper/iolab.pdf from what `figures` drew: nox -s figures paper."""
+    install(session, "paper")
+    session.run(
+        *("python", "-c", "import typst; typst.compile('paper/iolab.typ', 'paper/iolab.pdf')"),
+    )
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Print how fast things are, as ratios measured side by side in one run."""
     install(session, "dev")

@@ -99,7 +99,7 @@ def _targets(
                 }
             except CannotRunError as error:
                 absent[kernel] = str(error)
-                say(f"kernel {kernel} cannot run here: {error}")
+                say(str(error))
                 continue
             break
     return found, absent
