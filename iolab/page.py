@@ -17,6 +17,7 @@ from typing import Any
 import papermill
 from nbconvert import HTMLExporter
 from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
 
 from iolab.design import one_of
 from iolab.errors import IolabError, UserError
@@ -50,6 +51,9 @@ def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Pa
                 kernel_name="python3",
                 cwd=str(notebook.parent),
                 progress_bar=False,
+                # Sockets of this user instead of ports: nobody else can listen, and two pages that
+                # start at once cannot be given the same port (papermill#511).
+                config=Config(AsyncKernelManager={"transport": "ipc"}),
             )
         except PapermillExecutionError as error:
             if made.exists():

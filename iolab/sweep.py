@@ -212,7 +212,8 @@ def _sweep_one(
             blocks[block_key(block, identity)] = block
     outcome.blocks = len(blocks)
     store = RawStore(request.root)
-    with locked(request.root / ".sweep.lock"):
+    waiting = f"another sweep is at work in {request.root}: waiting for its end"
+    with locked(request.root / ".sweep.lock", lambda: say(waiting)):
         _measure(request, store, blocks, outcome, say=say, tell=tell)
         keys = [k for k in blocks if store.has(k)]
         if not keys:
