@@ -21,6 +21,8 @@ from iolab.raw import RawStore, block_key
 from iolab.store import Dataset
 from iolab.target.vm import VmTarget, prepare
 from iolab.tidy import write_tables
+from iolab.vm.image import ensure_image
+from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
     "CHECKOUT",
@@ -83,6 +85,8 @@ def _targets(
     request: Request, pathology: Pathology, profile: Profile, say: Callable[[str], None]
 ) -> tuple[dict[str, dict[str, VmTarget]], dict[str, str]]:
     """Return, for each kernel that runs here, a target for each machine; and the absent ones."""
+    # What every kernel needs comes first: if it cannot be had, that is said once.
+    ensure_image(ensure_toolbox(say), say)
     wanted = [(k,) for k in request.kernels] or profile.kernels
     found: dict[str, dict[str, VmTarget]] = {}
     absent: dict[str, str] = {}
@@ -202,7 +206,7 @@ def _sweep_one(
     outcome = Outcome(pathology.name, request.root / pathology.name / label)
     targets, outcome.absent = _targets(request, pathology, profile, say)
     if not targets:
-        raise CannotRunError("none of the kernels asked for can run here")
+        raise CannotRunError(f"no kernel can run here: {'; '.join(outcome.absent.values())}")
     blocks: dict[str, dict[str, Any]] = {}
     for kernel, machines in targets.items():
         outcome.kernels[kernel] = next(iter(machines.values())).kernel.source
