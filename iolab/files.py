@@ -55,9 +55,11 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
         os.chmod(temporary, mode)  # noqa: PTH101 - a name from mkstemp
         os.replace(temporary, path)  # noqa: PTH105
     except OSError as error:
+        raise IolabError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        # Also after Ctrl-C; once renamed, it is not there any more.
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise IolabError(f"cannot write {path}: {error.strerror}") from error
 
 
 @contextmanager

@@ -27,6 +27,7 @@ Argument = Union[str, "os.PathLike[str]"]
 Stream = Union[int, IO[Any], None]
 
 _PR_SET_PDEATHSIG = 1
+_LAST_WORDS_S = 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -97,9 +98,12 @@ def start(
             preexec_fn=lambda: _in_child(parent, cgroup, memory_limit),  # noqa: PLW1509
         )
     except FileNotFoundError as error:
-        raise CommandError(command, "no such program") from error
+        missing = f"no folder {cwd}" if cwd is not None and not cwd.is_dir() else "no such program"
+        raise CommandError(command, missing) from error
     except PermissionError as error:
         raise CommandError(command, "may not be executed") from error
+    except OSError as error:
+        raise CommandError(command, error.strerror or str(error)) from error
     except subprocess.SubprocessError as error:
         raise CommandError(command, "may not join its cgroup or limit its memory") from error
 
@@ -114,6 +118,13 @@ def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> Non
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def run(
@@ -144,7 +155,11 @@ def run(
         out, err = process.communicate(stdin.encode(), timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         kill_group(process)
-        out, err = process.communicate()
+        try:
+            out, err = process.communicate(timeout=_LAST_WORDS_S)
+        except subprocess.TimeoutExpired as still_open:
+            # A program that left the group holds the output: what came until now is enough.
+            out, err = still_open.stdout or b"", still_open.stderr or b""
         text = (out + err).decode(errors="replace")
         raise CommandError(command, f"no end after {timeout_s:g} s", text) from error
     except BaseException:
@@ -162,6 +177,6 @@ def run(
     )
     if check and process.returncode != 0:
         code = process.returncode
-        reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        reason = f"killed by {_signal_name(-code)}" if code < 0 else f"exit {code}"
         raise CommandError(command, reason, result.stderr or result.stdout)
     return result

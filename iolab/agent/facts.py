@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.process import run
+from iolab.errors import CannotRunError
+from iolab.process import CommandError, run
 
 __all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of"]
 
@@ -70,7 +71,14 @@ def _tunables() -> dict[str, str]:
 
 
 def collect() -> dict[str, Any]:
-    """Return the kernel, its scheduler with tunables, the processor and the tools' versions."""
+    """Return the kernel, its scheduler with tunables, the processor and the tools' versions.
+
+    Errors: CannotRunError if there is no fio that runs.
+    """
+    try:
+        fio_version = run(["fio", "--version"], timeout_s=60).stdout.strip()
+    except CommandError as error:
+        raise CannotRunError(f"fio cannot be run on the measured machine: {error}") from error
     name = os.uname()
     notes = b""
     with suppress(OSError):
@@ -93,5 +101,5 @@ def collect() -> dict[str, Any]:
         ),
         "cpus": os.cpu_count(),
         "cpu_model": model[0] if model else None,
-        "fio_version": run(["fio", "--version"], timeout_s=60).stdout.strip(),
+        "fio_version": fio_version,
     }

@@ -95,9 +95,16 @@ def parse_report(text: str) -> dict[str, Any]:
         report, _ = json.JSONDecoder().raw_decode(text[start:])
     except ValueError as error:
         raise FioError(f"fio's JSON report is damaged: {error}") from error
-    if not isinstance(report, dict) or not report.get("fio version") or not report.get("jobs"):
+    try:
+        whole = bool(report["fio version"])
+        for side in ("read", "write"):
+            numbers = report["jobs"][0][side]
+            whole &= all(isinstance(numbers[n], int) for n in ("total_ios", "runtime"))
+    except (KeyError, IndexError, TypeError):
+        whole = False
+    if not whole:
         raise FioError("the JSON is no report of fio with a job in it")
-    return report
+    return dict(report)
 
 
 def report_gates(report: dict[str, Any], job: Job) -> list[str]:

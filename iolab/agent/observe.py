@@ -49,8 +49,8 @@ def _completed_ios(device: str) -> int:
 
 
 def _task(pid: str, *, job: int) -> dict[str, Any] | None:
-    # The comm may hold spaces and parentheses: the fields start after the last one.
-    head, _, tail = (_PROC / pid / "stat").read_text().rpartition(")")
+    # The comm may hold any bytes, parentheses too: the fields start after the last one.
+    head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
     comm = head.partition("(")[2]
     # fio's jobs leave its process group (setsid) but stay its children.
     is_job = job in (int(pid), int(tail.split()[1]))
@@ -58,7 +58,7 @@ def _task(pid: str, *, job: int) -> dict[str, Any] | None:
         return None
     ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
     found = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
-    for line in (_PROC / pid / "status").read_text().splitlines():
+    for line in (_PROC / pid / "status").read_text(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
             found[name] = int(value)

@@ -142,10 +142,33 @@ def _check_numbers(thing: Any, where: str, bounds: dict[str, tuple[int, int]]) -
         _check(_is_int(value, low, high), f"{where}: {name} must be {low}-{high}, not {value!r}")
 
 
+def _check_flags(thing: Any, where: str, *names: str) -> None:
+    for name in names:
+        value = getattr(thing, name)
+        _check(isinstance(value, bool), f"{where}: {name} must be true or false, not {value!r}")
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))
+
+
+def _is_one_of(value: Any, known: set[str]) -> bool:
+    return isinstance(value, str) and value in known
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    _check(isinstance(value, list), f"{where} must be a list, not {value!r}")
+    return list(value)
+
+
 def _check_device(device: Device, where: str) -> None:
-    _check(bool(_NAME.fullmatch(str(device.name))), f"{where}: {device.name!r} is no device name")
-    _check(device.kind in _KINDS, f"{where}: unknown device kind {device.kind!r}")
-    _check(device.scheduler in _SCHEDULERS, f"{where}: unknown scheduler {device.scheduler!r}")
+    _check(_is_name(device.name), f"{where}: {device.name!r} is no device name")
+    _check(_is_one_of(device.kind, _KINDS), f"{where}: unknown device kind {device.kind!r}")
+    _check(
+        _is_one_of(device.scheduler, _SCHEDULERS),
+        f"{where}: unknown scheduler {device.scheduler!r}",
+    )
+    _check_flags(device, where, "memory_backed")
     _check_numbers(
         device,
         where,
@@ -159,8 +182,9 @@ def _check_device(device: Device, where: str) -> None:
 
 
 def _check_job(job: Job, where: str) -> None:
-    _check(job.engine in _ENGINES, f"{where}: unknown ioengine {job.engine!r}")
-    _check(job.rw in _RW, f"{where}: unknown rw {job.rw!r}")
+    _check(_is_one_of(job.engine, _ENGINES), f"{where}: unknown ioengine {job.engine!r}")
+    _check(_is_one_of(job.rw, _RW), f"{where}: unknown rw {job.rw!r}")
+    _check_flags(job, where, "overwrite", "direct")
     _check_numbers(
         job,
         where,
@@ -182,18 +206,24 @@ def _check_job(job: Job, where: str) -> None:
 
 def _parse_cell(raw: Any, where: str) -> Cell:
     _check(isinstance(raw, dict), f"{where} is not an object")
-    devices = [_build(Device, d, f"{where} device") for d in raw.get("devices") or []]
+    devices = [
+        _build(Device, d, f"{where} device") for d in _list(raw.get("devices"), f"{where}: devices")
+    ]
     filesystem = _build(FileSystem, raw.get("filesystem"), f"{where} filesystem")
     job = _build(Job, raw.get("job"), f"{where} job")
     cell = _build(Cell, {**raw, "devices": devices, "filesystem": filesystem, "job": job}, where)
-    _check(bool(_NAME.fullmatch(str(cell.id))), f"{where}: id {cell.id!r} is no name")
+    _check(_is_name(cell.id), f"{where}: id {cell.id!r} is no name")
     for device in devices:
         _check_device(device, where)
     names = [d.name for d in devices]
     _check(len(set(names)) == len(names), f"{where}: two devices have one name")
-    _check(filesystem.kind in _FILE_SYSTEMS, f"{where}: unknown file system {filesystem.kind!r}")
-    for name in (filesystem.device, filesystem.realtime_device):
-        _check(name is None or name in names, f"{where}: no device {name!r}")
+    kind, realtime = filesystem.kind, filesystem.realtime_device
+    _check(_is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
+    _check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
+    if realtime is not None:
+        _check(realtime in names, f"{where}: no device {realtime!r}")
+        _check(kind == "xfs", f"{where}: only xfs has a realtime_device")
+        _check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
     _check_job(job, where)
     _check(
         cell.weight is None or _is_int(cell.weight, 1, 10000),
@@ -210,15 +240,16 @@ def parse_plan(raw: Any) -> Plan:
     _check(isinstance(raw, dict), "not an object")
     found = raw.get("format")
     _check(found == FORMAT, f"its format is {found!r}, this agent reads {FORMAT!r}")
-    cells = [_parse_cell(c, f"cell {n}") for n, c in enumerate(raw.get("cells") or [])]
+    cells = [_parse_cell(c, f"cell {n}") for n, c in enumerate(_list(raw.get("cells"), "cells"))]
     _check(bool(cells), "it has no cells")
     _check(len({c.id for c in cells}) == len(cells), "two cells have one id")
     rest = {k: v for k, v in raw.items() if k != "format"}
     plan = _build(Plan, {**rest, "cells": cells}, "the block")
-    _check(bool(_NAME.fullmatch(str(plan.block))), f"block {plan.block!r} is no name")
+    _check(_is_name(plan.block), f"block {plan.block!r} is no name")
     _check(_is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
-    unknown = sorted(set(plan.modules) - _MODULES)
-    _check(not unknown, f"unknown modules: {', '.join(unknown)}")
+    _check_flags(plan, "the block", "coalesced_timers")
+    unknown = [m for m in _list(plan.modules, "modules") if not _is_one_of(m, _MODULES)]
+    _check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
     return plan
 
 
@@ -231,6 +262,6 @@ def load_plan(path: Path) -> Plan:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read the plan {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"the plan {path} is no JSON: {error}") from error
     return parse_plan(raw)

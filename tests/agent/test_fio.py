@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.agent.fio import (
+    FioError,
+    fio_argv,
+    lay_out,
+    parse_report,
+    report_gates,
+    strange_files,
+)
+from iolab.agent.plan import Job
+from iolab.measure.run import histogram, measures
+from iolab.process import run
+from tests import plans
+
+_SIDE = {"total_ios": 100, "runtime": 250}
+_REPORT = {"fio version": "fio-3.33", "jobs": [{"error": 0, "write": _SIDE, "read": _SIDE}]}
+
+
+def _job(**different: Any) -> Job:
+    return Job(**plans.job(**different))
+
+
+def _with(**different: Any) -> dict[str, Any]:
+    return {**_REPORT, "jobs": [{**_REPORT["jobs"][0], **different}]}  # type: ignore[dict-item]
+
+
+def test_each_job_has_its_own_file_and_every_option_is_known(tmp_path: Path) -> None:
+    argv = fio_argv(_job(numjobs=3), tmp_path, tmp_path / "report", cpu=5)
+    assert argv[0] == "fio"
+    assert [a for a in argv if a.startswith("--filename")] == [
+        f"--filename={tmp_path}/iolab.{n}" for n in range(3)
+    ]
+    options = {re.match(r"--([a-z_-]+)=", a).group(1) for a in argv[1:]}  # type: ignore[union-attr]
+    assert not {o for o in options if "exec" in o or "cgroup" in o or "trigger" in o}
+    assert {"--cpus_allowed=5", "--randseed=7", "--runtime=250ms", "--ramp_time=50ms"} <= set(argv)
+
+
+def test_text_before_the_report_is_passed_over() -> None:
+    text = "fio: this platform has a note\nnote: nothing\n" + json.dumps(_REPORT) + "\ntrailing {"
+    assert parse_report(text) == _REPORT
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "nothing at all"),
+        ("fio: engine libaio not loadable\n", "engine libaio not loadable"),
+        (json.dumps(_REPORT)[:-20], "damaged"),
+        ('{"fio version": ', "damaged"),
+        ('{"name": "another tool"}', "no report of fio"),
+        ('{"fio version": "fio-3.33"}', "no report of fio"),
+        ('{"fio version": "fio-3.33", "jobs": []}', "no report of fio"),
+        ('{"fio version": "fio-3.33", "jobs": [5]}', "no report of fio"),
+        ('{"fio version": "fio-3.33", "jobs": {"a": 1}}', "no report of fio"),
+        ('{"fio version": "fio-3.33", "jobs": [{"mixed": {}}]}', "no report of fio"),
+        ('{"fio version": "fio-3.33", "jobs": [{"read": {}, "write": {}}]}', "no report of fio"),
+    ],
+)
+def test_what_is_no_report_is_said(text: str, reason: str) -> None:
+    with pytest.raises(FioError, match=reason):
+        parse_report(text)
+
+
+def test_gates_tell_why_a_report_does_not_count() -> None:
+    job = _job()
+    assert report_gates(_REPORT, job) == []
+    assert report_gates(_with(error=5), job) == ["fio reports error 5"]
+    assert report_gates(_with(write={"total_ios": 0, "runtime": 250}), job) == ["fio did no I/O"]
+    # The other direction does not count for this one.
+    assert report_gates(_with(read={"total_ios": 0, "runtime": 0}), job) == []
+    assert report_gates(_with(write={"total_ios": 1, "runtime": 300}), job) == [
+        "fio ran 300 ms instead of 250 ms"
+    ]
+    assert report_gates(_with(write={"total_ios": 1, "runtime": 270}), job) == []
+    assert report_gates(_with(read={"total_ios": 0, "runtime": 250}), _job(rw="randread")) == [
+        "fio did no I/O"
+    ]
+
+
+def _on_disk(folder: Path, job: Job) -> None:
+    try:
+        lay_out(job, folder)
+    except OSError as error:
+        pytest.skip(f"{folder} cannot hold files for direct I/O: {error}")
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_extents_are_as_the_job_wants_them(tmp_path: Path, overwrite: bool) -> None:
+    if shutil.which("filefrag") is None:
+        pytest.skip("no filefrag on this machine")
+    _on_disk(tmp_path, _job(numjobs=2, size_mib=20, overwrite=overwrite))
+    for name in ("iolab.0", "iolab.1"):
+        path = tmp_path / name
+        assert path.stat().st_size == 20 << 20
+        told = run(["filefrag", "-v", path], timeout_s=60, check=False)
+        if told.returncode:
+            pytest.skip(f"no FIEMAP on {tmp_path}: {told.stderr}")
+        rows = re.findall(r"^ +\d+: +\d+\.\. +\d+:.*$", told.stdout, re.MULTILINE)
+        blocks = [int(x) for row in rows for x in re.findall(r": +(\d+): ", row)]
+        assert sum(blocks) * 4096 == 20 << 20
+        assert all(("unwritten" in row) is not overwrite for row in rows)
+
+
+def test_files_are_never_reused_and_strange_ones_are_seen(tmp_path: Path) -> None:
+    _on_disk(tmp_path, _job(numjobs=2, size_mib=1))
+    assert strange_files(_job(numjobs=2), tmp_path) == []
+    assert strange_files(_job(), tmp_path) == ["iolab.1"]
+    with pytest.raises(FileExistsError):
+        lay_out(_job(), tmp_path)
+
+
+@pytest.mark.parametrize("rw", ["randwrite", "read"])
+def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
+    if shutil.which("fio") is None:
+        pytest.skip("no fio on this machine")
+    job = _job(engine="psync", rw=rw, numjobs=2, size_mib=4, iodepth=1, batch=1, runtime_ms=400)
+    _on_disk(tmp_path, job)
+    report = tmp_path / "report.json"
+    cpu = min(os.sched_getaffinity(0))
+    run(fio_argv(job, tmp_path, report, cpu=cpu), timeout_s=120, cwd=tmp_path)
+    parsed = parse_report(report.read_text())
+    assert report_gates(parsed, job) == []
+    report.unlink()
+    assert strange_files(job, tmp_path) == []
+    assert parsed["global options"]["randseed"] == "7"
+    side = parsed["jobs"][0]["read" if rw == "read" else "write"]
+    counters = {"context_switches": 0, "tasks": {}, "cpu": {"running_ns": 0}}
+    found = measures(
+        {
+            "state": "done",
+            "fio": parsed,
+            "first": {**counters, "at_ns": 0, "ios": 0},
+            "last": {**counters, "at_ns": 10**9, "ios": 1},
+        },
+        cpu=0,
+    )
+    assert found["valid"]
+    # Against fio's own arithmetic: bytes a second, and its own IOPS.
+    assert found["iops"] * 4096 == pytest.approx(side["bw_bytes"], rel=0.01)
+    assert found["iops"] == pytest.approx(side["iops"], rel=0.01)
+    assert found["latency_p50_ns"] <= found["latency_p99_ns"] <= found["latency_p999_ns"]
+    bins = histogram({"state": "done", "fio": parsed})
+    assert sum(count for _, count in bins) == found["ios"] == side["total_ios"]
+    mean = sum(middle * count for middle, count in bins) / found["ios"]
+    assert mean == pytest.approx(found["latency_mean_ns"], rel=0.05)
+    told = subprocess.run(["fio", "--version"], check=True, capture_output=True, text=True)
+    assert parsed["fio version"] == told.stdout.strip()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+# What `sample` counts is tested in a virtual machine (tests/target/test_vm.py), where the work is
+# known; here: what it makes of this machine's own programs.
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from iolab.agent.observe import _task, sample
+from iolab.errors import CannotRunError
+from iolab.process import kill_group, start
+from tests.processes import wait_until
+
+_NAMED = "import ctypes, time; ctypes.CDLL(None).prctl(15, {!r}, 0, 0, 0); print(flush=True); "
+_NAMED += "time.sleep(1000)"
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[[list[str]], subprocess.Popen[bytes]]]:
+    """Start a program that tells a line; it ends with the test."""
+    started = []
+
+    def begin(argv: list[str]) -> subprocess.Popen[bytes]:
+        started.append(start(argv, stdout=subprocess.PIPE))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        kill_group(process)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip().decode()
+
+
+def test_a_job_and_its_child_are_told_from_others(
+    program: Callable[[list[str]], subprocess.Popen[bytes]],
+) -> None:
+    job = program(["sh", "-c", "while :; do :; done & echo $!; wait"])
+    child = _line(job)
+    mine, its = _task(str(job.pid), job=job.pid), _task(child, job=job.pid)
+    assert mine is not None
+    assert its is not None
+    assert (mine["comm"], mine["job"], its["comm"], its["job"]) == ("sh", True, "sh", True)
+    assert _task(str(os.getpid()), job=job.pid) is None
+    assert _task(child, job=os.getpid()) is None
+    before = its["ran_ns"]
+
+    def ran() -> bool:
+        later = _task(child, job=job.pid)
+        assert later is not None
+        assert all(later[k] >= v for k, v in its.items() if k not in ("comm", "job"))
+        return bool(later["ran_ns"] > before + 50_000_000)
+
+    wait_until(ran)
+
+
+@pytest.mark.parametrize("name", [b"a) R 1 (b", b"\xff\xfe", b"kworker/0:1"])
+def test_any_name_can_be_read(
+    program: Callable[[list[str]], subprocess.Popen[bytes]], name: bytes
+) -> None:
+    process = program([sys.executable, "-c", _NAMED.format(name)])
+    _line(process)
+    found = _task(str(process.pid), job=os.getpid())
+    assert found is not None
+    assert found["comm"] == name.decode(errors="replace")
+    assert {"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"} <= found.keys()
+
+
+def test_a_whole_sample_of_this_machine() -> None:
+    disk = sorted(p.name for p in Path("/sys/block").iterdir())[0]
+    if not Path("/proc/schedstat").exists():
+        with pytest.raises(CannotRunError, match=r"no /proc/schedstat"):
+            sample(cpu=0, device=disk, job=os.getpid())
+        return
+    first = sample(cpu=0, device=disk, job=os.getpid())
+    last = sample(cpu=0, device=disk, job=os.getpid())
+    assert last["at_ns"] > first["at_ns"]
+    assert last["context_switches"] >= first["context_switches"]
+    assert last["ios"] >= first["ios"]
+    assert last["tasks"][str(os.getpid())]["job"]
+    with pytest.raises(CannotRunError, match="no line for cpu4095"):
+        sample(cpu=4095, device=disk, job=os.getpid())

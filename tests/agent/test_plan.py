@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iolab.agent.plan import FORMAT, load_plan, parse_plan
+from iolab.design import blocks_of
+from iolab.errors import UserError
+from iolab.pathology import PATHOLOGIES
+from tests.plans import job, null_blk_cell, plan
+
+_WRONG: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    10**30,
+    "",
+    "x",
+    "../x",
+    "a/b",
+    [],
+    ["x"],
+    {},
+    {"x": 1},
+]
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in entries:
+            yield from _places(inner, (*at, key))
+
+
+def _changed(raw: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    made = copy.deepcopy(raw)
+    holder: Any = made
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = value
+    return made
+
+
+_OPTIONAL = {"modules", "coalesced_timers", "weight", "realtime_device", "memory_backed", "irqmode"}
+_OPTIONAL |= {"completion_ns", "queue_depth", "direct", "start_delay_us"}
+_PLACES = list(_places(plan()))
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
+    pathology = PATHOLOGIES[name]
+    for profile in pathology.profiles.values():
+        for block in blocks_of(pathology, profile, kernel="6.1", clock="virtual"):
+            # As it travels: through JSON.
+            raw = json.loads(json.dumps(block["plan"]))
+            parsed = asdict(parse_plan(raw))
+            assert {k: v for k, v in parsed.items() if k != "cells"} == {
+                k: v for k, v in raw.items() if k not in ("cells", "format")
+            }
+            for made, asked in zip(parsed["cells"], raw["cells"], strict=True):
+                assert made["job"] == {"direct": True, **asked["job"]}
+                assert (made["id"], made["weight"]) == (asked["id"], asked["weight"])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        (("format",), "iolab-plan/2", "iolab-plan/2"),
+        (("block",), "a b", "block 'a b'"),
+        (("block",), 5, "block 5"),
+        (("cpu",), -1, "cpu"),
+        (("cpu",), True, "cpu"),
+        (("cells",), [], "no cells"),
+        (("cells",), 5, "cells"),
+        (("cells", 0), 5, "cell 0"),
+        (("modules",), ["evil"], "evil"),
+        (("modules",), 5, "modules"),
+        (("modules",), [["xfs"]], "modules"),
+        (("coalesced_timers",), "yes", "coalesced_timers"),
+        (("shell",), "true", "shell"),
+        (("cells", 1, "id"), "../../etc", "id"),
+        (("cells", 1, "id"), 7, "id"),
+        (("cells", 1, "id"), "outside", "one id"),
+        (("cells", 1, "weight"), 0, "weight"),
+        (("cells", 1, "weight"), 10001, "weight"),
+        (("cells", 1, "weight"), "100", "weight"),
+        (("cells", 1, "devices"), True, "devices"),
+        (("cells", 1, "devices", 0, "name"), "a/b", "device name"),
+        (("cells", 1, "devices", 0, "name"), "data", "one name"),
+        (("cells", 1, "devices", 0, "name"), 5, "device name"),
+        (("cells", 1, "devices", 0, "kind"), "nvme", "kind"),
+        (("cells", 1, "devices", 0, "kind"), ["loop"], "kind"),
+        (("cells", 1, "devices", 0, "size_mib"), 15, "size_mib"),
+        (("cells", 1, "devices", 0, "irqmode"), 3, "irqmode"),
+        (("cells", 1, "devices", 0, "completion_ns"), -1, "completion_ns"),
+        (("cells", 1, "devices", 0, "queue_depth"), 0, "queue_depth"),
+        (("cells", 1, "devices", 0, "scheduler"), "cfq", "scheduler"),
+        (("cells", 1, "devices", 0, "memory_backed"), "no", "memory_backed"),
+        (("cells", 1, "filesystem", "kind"), "btrfs", "file system"),
+        (("cells", 1, "filesystem", "kind"), {}, "file system"),
+        (("cells", 1, "filesystem", "kind"), "ext4", "realtime_device"),
+        (("cells", 1, "filesystem", "device"), "/dev/sda", "/dev/sda"),
+        (("cells", 1, "filesystem", "device"), "data", "realtime_device"),
+        (("cells", 1, "filesystem", "realtime_device"), "other", "other"),
+        (("cells", 1, "job", "engine"), "exec", "ioengine"),
+        (("cells", 1, "job", "rw"), "trim", "rw"),
+        (("cells", 1, "job", "block_size"), 511, "block_size"),
+        (("cells", 1, "job", "iodepth"), 0, "iodepth"),
+        (("cells", 1, "job", "numjobs"), 513, "numjobs"),
+        (("cells", 1, "job", "batch"), 0, "batch"),
+        (("cells", 1, "job", "size_mib"), 0, "size_mib"),
+        (("cells", 1, "job", "overwrite"), 1, "overwrite"),
+        (("cells", 1, "job", "direct"), None, "direct"),
+        (("cells", 1, "job", "ramp_ms"), 250, "runtime_ms must exceed ramp_ms"),
+        (("cells", 1, "job", "runtime_ms"), 0, "runtime_ms"),
+        (("cells", 1, "job", "seed"), 0, "seed"),
+        (("cells", 1, "job", "start_delay_us"), 0.5, "start_delay_us"),
+        (("cells", 1, "job", "exec_prerun"), "true", "exec_prerun"),
+    ],
+)
+def test_a_wrong_field_is_named(place: tuple[Any, ...], value: Any, named: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_plan(_changed(plan(), place, value))
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.sampled_from(_PLACES), st.sampled_from(_WRONG) | _JSON)
+def test_any_change_is_the_same_plan_or_a_users_mistake(place: tuple[Any, ...], value: Any) -> None:
+    raw = _changed(plan(), place, value)
+    try:
+        parsed = parse_plan(raw)
+    except UserError:
+        return
+    # What was accepted is what was asked for, in its own type, and can be asked for again.
+    again = json.loads(json.dumps({"format": FORMAT, **asdict(parsed)}))
+    assert parse_plan(again) == parsed
+    asked: Any = raw
+    made: Any = again
+    for key in place:
+        asked, made = asked[key], made[key]
+    assert made == asked or (not asked and not made)
+    assert not (isinstance(asked, str) and "/" in asked and key != "format")
+
+
+@given(st.sampled_from([p for p in _PLACES if not isinstance(p[-1], int)]), st.text())
+def test_a_removed_or_renamed_field_is_a_users_mistake(place: tuple[Any, ...], name: str) -> None:
+    raw = plan()
+    holder: Any = raw
+    for key in place[:-1]:
+        holder = holder[key]
+    value = holder.pop(place[-1])
+    if place[-1] in _OPTIONAL:
+        parse_plan(raw)
+    else:
+        with pytest.raises(UserError, match=str(place[-1])):
+            parse_plan(raw)
+    if name not in holder and name != place[-1]:
+        holder[name] = value
+        with pytest.raises(UserError):
+            parse_plan(raw)
+
+
+@given(_JSON)
+def test_no_plan_at_all_is_a_users_mistake(raw: Any) -> None:
+    with pytest.raises(UserError):
+        parse_plan(raw)
+
+
+def test_no_text_of_a_plan_reaches_a_command_line_unlisted() -> None:
+    # Every text that is accepted is a name without a slash, or one of a short list.
+    for place in _PLACES:
+        for text in ("/bin/sh", "../x", "-o", "a b", "$(x)", "a\nb"):
+            with pytest.raises(UserError):
+                parse_plan(_changed(plan(), place, text))
+
+
+def test_a_plan_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan(null_blk_cell("only", job=job(numjobs=3)))))
+    assert load_plan(path).cells[0].job.numjobs == 3
+    for text, reason in (
+        (b"{", "is no JSON"),
+        (b"\xff", "is no JSON"),
+        (b"[" * 99999, "is no JSON"),
+    ):
+        path.write_bytes(text)
+        with pytest.raises(UserError, match=reason):
+            load_plan(path)
+    with pytest.raises(UserError, match="cannot read the plan"):
+        load_plan(tmp_path / "absent")

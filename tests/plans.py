@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Plans for the agent, short enough to run in a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["job", "null_blk_cell", "plan"]
+
+
+def job(**different: Any) -> dict[str, Any]:
+    """Return a job of a tenth of a second."""
+    return {
+        "engine": "libaio",
+        "rw": "randwrite",
+        "block_size": 4096,
+        "iodepth": 32,
+        "numjobs": 1,
+        "batch": 32,
+        "size_mib": 16,
+        "overwrite": True,
+        "ramp_ms": 50,
+        "runtime_ms": 250,
+        "seed": 7,
+        "direct": True,
+        "start_delay_us": 100,
+        **different,
+    }
+
+
+def null_blk_cell(name: str, weight: int | None = None, **different: Any) -> dict[str, Any]:
+    """Return a cell as the pathology has them: XFS, its data on a device that stores nothing."""
+    return {
+        "id": name,
+        "devices": [
+            {"name": "meta", "kind": "null_blk", "size_mib": 512},
+            {
+                "name": "data",
+                "kind": "null_blk",
+                "size_mib": 512,
+                "memory_backed": False,
+                "irqmode": 2,
+                "completion_ns": 10_000,
+                "queue_depth": 1024,
+            },
+        ],
+        "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
+        "weight": weight,
+        "job": job(),
+        **different,
+    }
+
+
+def plan(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
+    """Return a block of cells on core 0."""
+    return {
+        "format": "iolab-plan/1",
+        "block": "test-block",
+        "cpu": 0,
+        "cells": list(cells) or [null_blk_cell("outside"), null_blk_cell("inside", 1000)],
+        "modules": ["null_blk", "crc32c", "xfs"],
+        "coalesced_timers": True,
+        **different,
+    }

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Other processes in tests: are they alive, and waiting for what must come."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["alive", "child_environment", "wait_until"]
+
+_PATIENCE_S = 60.0
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; one that only waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    """Wait for something that must come; how long it takes does not matter."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"waited {_PATIENCE_S:.0f} s in vain"
+        time.sleep(0.01)
+
+
+def child_environment(**different: str) -> dict[str, str]:
+    """Return the environment for a Python of this test's own, which finds iolab and tests."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **different}

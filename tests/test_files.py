@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iolab.errors import IolabError
+from iolab.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    locked,
+    scratch_dir,
+)
+from tests.processes import child_environment
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner),
+    max_leaves=10,
+)
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a disk of a few KiB; the test is skipped where that is not allowed."""
+    folder.mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder]
+    mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "file"
+    atomic_write(path, "ä", mode=0o444)
+    assert path.read_bytes() == "ä".encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    atomic_write(path, b"\0")
+    assert path.read_bytes() == b"\0"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        atomic_write(disk / "file", "old")
+        with pytest.raises(IolabError, match="No space left") as caught:
+            atomic_write(disk / "file", b"x" * (128 << 10))
+        assert str(disk / "file") in str(caught.value)
+        assert [p.name for p in disk.iterdir()] == ["file"]
+        assert (disk / "file").read_text() == "old"
+
+
+def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(IolabError, match=r"cannot write .*/file/below: (Not a directory|File exi)"):
+        atomic_write(tmp_path / "file" / "below", "")
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IolabError, match="Is a directory"):
+        atomic_write(tmp_path / "taken", "")
+    assert {p.name for p in tmp_path.iterdir()} == {"file", "taken"}
+
+
+def test_ctrl_c_while_writing_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        atomic_write(tmp_path / "file", "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scratch_folder_is_gone_unless_it_was_renamed(tmp_path: Path) -> None:
+    with scratch_dir(tmp_path / "a") as work:
+        (work / "file").touch()
+    assert not work.exists()
+    with scratch_dir(tmp_path / "a") as work:
+        work.rename(tmp_path / "kept")
+    assert (tmp_path / "kept").is_dir()
+    assert list((tmp_path / "a").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(IolabError, match="cannot work in"), scratch_dir(tmp_path / "file" / "x"):
+        pass
+
+
+def test_a_lock_excludes_other_processes(tmp_path: Path) -> None:
+    # Each adds one to a number many times, reading and writing in two steps.
+    program = (
+        "import sys; from pathlib import Path; from iolab.files import locked\n"
+        "path = Path(sys.argv[1])\n"
+        "for _ in range(200):\n"
+        "    with locked(path.with_suffix('.lock')):\n"
+        "        path.write_text(str(int(path.read_text()) + 1))\n"
+    )
+    path = tmp_path / "number"
+    path.write_text("0")
+    argv = [sys.executable, "-c", program, str(path)]
+    processes = [subprocess.Popen(argv, env=child_environment()) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert path.read_text() == "600"
+
+
+def test_a_lock_ends_with_an_error_and_with_its_holder(tmp_path: Path) -> None:
+    program = "import os; from pathlib import Path; from iolab.files import locked\n"
+    program += f"with locked(Path({str(tmp_path / 'lock')!r})):\n    os.kill(os.getpid(), 9)\n"
+    subprocess.run([sys.executable, "-c", program], env=child_environment(), check=False)
+    with pytest.raises(RuntimeError), locked(tmp_path / "lock"):
+        raise RuntimeError
+    with locked(tmp_path / "lock"):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(IolabError, match="cannot lock"), locked(tmp_path / "file" / "lock"):
+        pass
+
+
+@given(st.dictionaries(st.text("abc"), _JSON))
+def test_the_digest_does_not_depend_on_the_order_of_keys(value: dict[str, Any]) -> None:
+    turned = dict(reversed(value.items()))
+    assert canonical_json(turned) == canonical_json(value)
+    assert digest_of(turned) == digest_of(value)
+    assert digest_of({**value, "new": 1}) != digest_of(value)
+
+
+def test_digests_are_those_of_other_tools(tmp_path: Path) -> None:
+    value = {"b": [1, None, True], "a": "ä"}
+    (tmp_path / "file").write_text('{"a":"ä","b":[1,null,true]}')
+    assert canonical_json(value) == (tmp_path / "file").read_text()
+    told = subprocess.run(["sha256sum", tmp_path / "file"], check=True, capture_output=True)
+    assert digest_of(value) == digest_file(tmp_path / "file") == told.stdout.decode().split()[0]
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical_json({"a": float("nan")})
+
+
+def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_dir() == Path("/somewhere/iolab")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", "/home/user")
+    assert cache_dir() == Path("/home/user/.cache/iolab")
