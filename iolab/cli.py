@@ -93,8 +93,9 @@ def _show(outcome: Outcome) -> None:
         say(f"  failed          {name}: {error}", markup=False, soft_wrap=True)
     for page in outcome.pages:
         say(f"  page            {page}", soft_wrap=True)
-    say(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
-    say(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
+    if outcome.cells:
+        say(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
+        say(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
 
 
 @app.command()
