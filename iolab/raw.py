@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,10 +70,10 @@ class RawStore:
         Errors: IolabError if the results are damaged or of another block, or the disk is full;
         then nothing is left.
         """
-        status = json.loads((results / "status.json").read_text())
-        if status["block"] != block["plan"]["block"]:
-            raise IolabError(f"the results are of block {status['block']!r}, not of this one")
-        facts = _checked(results, "facts.json", status["sha256"])
+        found, digests = _status(results)
+        if found != block["plan"]["block"]:
+            raise IolabError(f"the results are of block {found!r}, not of this one")
+        facts = _checked(results, "facts.json", digests)
         with self.workspace() as work:
             made = work / key
             for name, value in (
@@ -83,15 +84,19 @@ class RawStore:
             ):
                 atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
             for cell in block["cells"]:
-                result = _checked(results, f"cells/{cell['id']}.json", status["sha256"])
+                result = _checked(results, f"cells/{cell['id']}.json", digests)
                 document = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
                 data = gzip.compress(canonical_json(document).encode(), mtime=0)
                 atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
             console = results / "console.txt"
             if console.exists():
                 atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
-            if not self.has(key):
+            try:
                 made.rename(self._raw / key)
+            except OSError:
+                # It is there already: what was stored first stays.
+                if not self.has(key):
+                    raise
 
     def read(self, key: str, name: str) -> dict[str, Any]:
         """Return one of a block's JSON files. Errors: IolabError if it is missing or damaged."""
@@ -111,12 +116,23 @@ class RawStore:
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
             try:
                 yield json.loads(gzip.decompress(path.read_bytes()))
-            except (OSError, EOFError, ValueError) as error:
+            except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged: remove its folder") from error
 
     def drop(self, key: str) -> None:
         """Forget a block, so that it is measured again."""
         shutil.rmtree(self._raw / key, ignore_errors=True)
+
+
+def _status(results: Path) -> tuple[str, dict[str, str]]:
+    """Return the name of the block that the agent finished, and the digests of its files."""
+    try:
+        status = json.loads((results / "status.json").read_text())
+        return str(status["block"]), dict(status["sha256"])
+    except OSError as error:
+        raise IolabError("the results lack status.json: the block was not finished") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise IolabError("the results hold a damaged status.json") from error
 
 
 def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ __all__ = ["job", "null_blk_cell", "plan"]
 
 
 def job(**different: Any) -> dict[str, Any]:
-    """Return a job of a tenth of a second."""
+    """Return a job of half a second; fio needs the first tenth to start it."""
     return {
         "engine": "libaio",
         "rw": "randwrite",
@@ -19,8 +19,8 @@ def job(**different: Any) -> dict[str, Any]:
         "batch": 32,
         "size_mib": 16,
         "overwrite": True,
-        "ramp_ms": 50,
-        "runtime_ms": 250,
+        "ramp_ms": 200,
+        "runtime_ms": 300,
         "seed": 7,
         "direct": True,
         "start_delay_us": 100,

@@ -39,13 +39,17 @@ def _write_json(path: Path, value: Any) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _reports(cell: Cell) -> tuple[Path, Path]:
+    """Return the files for fio's report and for what else it says."""
+    return _RUN / f"fio-{cell.id}.json", _RUN / f"fio-{cell.id}.err"
+
+
 def _measure(
     cell: Cell, folder: Path, device: Path, group: Path | None, cpu: int
 ) -> dict[str, Any]:
     """Run the job, sample around its steady part, and return report, samples and gates."""
     job = cell.job
-    report = _RUN / f"fio-{cell.id}.json"
-    errors = _RUN / f"fio-{cell.id}.err"
+    report, errors = _reports(cell)
     if job.start_delay_us:
         time.sleep(job.start_delay_us / 1e6)
     with errors.open("wb") as stream:
@@ -76,12 +80,12 @@ def _measure(
         raise IolabError(f"fio ended with {fio.returncode}: {said[-500:]}")
     parsed = parse_report(report.read_text(errors="replace"))
     gates = report_gates(parsed, job)
-    if not any(t["job"] for t in last["tasks"].values()):
+    # fio itself is there long before it has started its job.
+    jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in (first, last)]
+    if not all(jobs):
         gates.append("the job was not running when it was sampled")
     if astray := strange_files(job, folder):
         gates.append(f"fio made files of its own: {', '.join(astray)}")
-    report.unlink()
-    errors.unlink()
     return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
 
 
@@ -98,6 +102,8 @@ def _run_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
         group = None
         if cell.weight is not None:
             group = make_cgroup(journal, "iolab", weight=cell.weight)
+        for path in _reports(cell):
+            journal.note("unlink", str(path))
         result["measuring_from_ns"] = time.monotonic_ns()
         result.update(_measure(cell, folder, data, group, plan.cpu))
         result["measuring_until_ns"] = time.monotonic_ns()

@@ -69,6 +69,8 @@ def _null_blk(journal: Journal, device: Device) -> Path:
 
 
 def _scsi_debug(journal: Journal, device: Device) -> Path:
+    # The driver of SCSI disks: nothing loads it where no udev runs.
+    load_module(journal, "sd_mod")
     before = {p.name for p in _SYS_BLOCK.glob("sd*")}
     load_module(
         journal, "scsi_debug", f"dev_size_mb={device.size_mib}", f"ndelay={device.completion_ns}"

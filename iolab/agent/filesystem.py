@@ -34,5 +34,5 @@ def make_filesystem(
         run([*argv, node], timeout_s=300)
     journal.note("rmdir", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
-    journal.note("umount", str(folder))
+    journal.note("umount", str(folder), "users")
     run(["mount", "-t", filesystem.kind, *options, node, folder], timeout_s=60)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable
@@ -18,6 +19,9 @@ from iolab.errors import IolabError
 from iolab.process import run
 
 __all__ = ["Journal", "restore"]
+
+_TRIES = 100
+_TRY_AGAIN_S = 0.05
 
 
 class Journal:
@@ -33,9 +37,11 @@ class Journal:
 
     def note(self, undo: str, path: str, value: str = "") -> None:
         """Write down how to undo the change that comes next; ``undo`` is a kind of `restore`."""
-        line = json.dumps({"undo": undo, "path": path, "value": value}) + "\n"
+        line = (json.dumps({"undo": undo, "path": path, "value": value}) + "\n").encode()
         try:
-            os.write(self._handle, line.encode())
+            # A disk that is nearly full takes a part of the line, and no error is raised.
+            while line:
+                line = line[os.write(self._handle, line) :]
             os.fsync(self._handle)
         except OSError as error:
             raise IolabError(f"cannot write the journal {self.path}: {error.strerror}") from error
@@ -50,10 +56,37 @@ def _write(path: Path, value: str) -> None:
         path.write_text(value)
 
 
+def _users(folder: Path) -> list[int]:
+    """Return the processes that have something open below `folder`."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        with suppress(OSError):
+            links = [process / "cwd", *(process / "fd").iterdir()]
+            for link in links:
+                with suppress(OSError):
+                    target = str(link.readlink())
+                    if target == str(folder) or target.startswith(f"{folder}/"):
+                        found.append(int(process.name))
+                        break
+    return found
+
+
 def _umount(path: Path, value: str) -> None:
     mounts = Path("/proc/self/mounts").read_text(errors="replace")
-    if any(line.split()[1] == str(path) for line in mounts.splitlines()):
-        run(["umount", path], timeout_s=60)
+    if not any(line.split()[1] == str(path) for line in mounts.splitlines()):
+        return
+    # fio's jobs outlive a fio that was killed: they have sessions of their own.
+    for _ in range(_TRIES if value == "users" else 0):
+        users = _users(path)
+        if not users:
+            break
+        for pid in users:
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        time.sleep(_TRY_AGAIN_S)
+    run(["umount", path], timeout_s=60)
 
 
 def _rmdir(path: Path, value: str) -> None:
@@ -62,11 +95,18 @@ def _rmdir(path: Path, value: str) -> None:
 
 
 def _cgroup(path: Path, value: str) -> None:
-    if path.is_dir():
-        for pid in (path / "cgroup.procs").read_text().split():
+    if not path.is_dir():
+        return
+    # A killed process stays in its cgroup until it has ended.
+    for _ in range(_TRIES):
+        pids = (path / "cgroup.procs").read_text().split()
+        if not pids:
+            break
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(int(pid), 9)
-        path.rmdir()
+        time.sleep(_TRY_AGAIN_S)
+    path.rmdir()
 
 
 def _null_blk(path: Path, value: str) -> None:
@@ -104,6 +144,10 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
 }
 
 
+# A disk that is taken from under a mounted file system makes the kernel complain for ever.
+_BELOW_A_MOUNT = {"loop", "module", "null_blk", "rmdir", "unlink"}
+
+
 def _entries(path: Path) -> list[tuple[str, Path, str]]:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     entries = []
@@ -131,11 +175,15 @@ def restore(path: Path) -> list[str]:
     if not path.exists():
         return []
     failures = []
+    mounted = False
     for undo, where, value in reversed(_entries(path)):
+        if mounted and undo in _BELOW_A_MOUNT:
+            continue
         try:
             _UNDO[undo](where, value)
         except (OSError, IolabError) as error:
             failures.append(f"cannot undo {undo} {where}: {error}")
+            mounted |= undo == "umount"
     if not failures:
         path.unlink()
     return failures

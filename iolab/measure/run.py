@@ -86,7 +86,9 @@ def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
         if result["state"] != "done":
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
-        if result["last"]["ios"] <= result["first"]["ios"] or not _side(result)["total_ios"]:
+        side = _side(result)
+        done = result["last"]["ios"] - result["first"]["ios"]
+        if done <= 0 or not side["total_ios"] or not side["runtime"]:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
         found = {**_from_fio(result), **_from_counters(result, cpu)}
     except (KeyError, TypeError, IndexError) as error:

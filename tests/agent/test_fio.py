@@ -24,7 +24,7 @@ from iolab.measure.run import histogram, measures
 from iolab.process import run
 from tests import plans
 
-_SIDE = {"total_ios": 100, "runtime": 250}
+_SIDE = {"total_ios": 100, "runtime": 300}
 _REPORT = {"fio version": "fio-3.33", "jobs": [{"error": 0, "write": _SIDE, "read": _SIDE}]}
 
 
@@ -44,7 +44,7 @@ def test_each_job_has_its_own_file_and_every_option_is_known(tmp_path: Path) -> 
     ]
     options = {re.match(r"--([a-z_-]+)=", a).group(1) for a in argv[1:]}  # type: ignore[union-attr]
     assert not {o for o in options if "exec" in o or "cgroup" in o or "trigger" in o}
-    assert {"--cpus_allowed=5", "--randseed=7", "--runtime=250ms", "--ramp_time=50ms"} <= set(argv)
+    assert {"--cpus_allowed=5", "--randseed=7", "--runtime=300ms", "--ramp_time=200ms"} <= set(argv)
 
 
 def test_text_before_the_report_is_passed_over() -> None:
@@ -77,14 +77,14 @@ def test_gates_tell_why_a_report_does_not_count() -> None:
     job = _job()
     assert report_gates(_REPORT, job) == []
     assert report_gates(_with(error=5), job) == ["fio reports error 5"]
-    assert report_gates(_with(write={"total_ios": 0, "runtime": 250}), job) == ["fio did no I/O"]
+    assert report_gates(_with(write={"total_ios": 0, "runtime": 300}), job) == ["fio did no I/O"]
     # The other direction does not count for this one.
     assert report_gates(_with(read={"total_ios": 0, "runtime": 0}), job) == []
-    assert report_gates(_with(write={"total_ios": 1, "runtime": 300}), job) == [
-        "fio ran 300 ms instead of 250 ms"
+    assert report_gates(_with(write={"total_ios": 1, "runtime": 350}), job) == [
+        "fio ran 350 ms instead of 300 ms"
     ]
-    assert report_gates(_with(write={"total_ios": 1, "runtime": 270}), job) == []
-    assert report_gates(_with(read={"total_ios": 0, "runtime": 250}), _job(rw="randread")) == [
+    assert report_gates(_with(write={"total_ios": 1, "runtime": 320}), job) == []
+    assert report_gates(_with(read={"total_ios": 0, "runtime": 300}), _job(rw="randread")) == [
         "fio did no I/O"
     ]
 

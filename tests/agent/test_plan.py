@@ -129,7 +129,7 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("cells", 1, "job", "size_mib"), 0, "size_mib"),
         (("cells", 1, "job", "overwrite"), 1, "overwrite"),
         (("cells", 1, "job", "direct"), None, "direct"),
-        (("cells", 1, "job", "ramp_ms"), 250, "runtime_ms must exceed ramp_ms"),
+        (("cells", 1, "job", "ramp_ms"), 300, "runtime_ms must exceed ramp_ms"),
         (("cells", 1, "job", "runtime_ms"), 0, "runtime_ms"),
         (("cells", 1, "job", "seed"), 0, "seed"),
         (("cells", 1, "job", "start_delay_us"), 0.5, "start_delay_us"),

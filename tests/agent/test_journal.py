@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from iolab.agent.journal import Journal, restore
+from iolab.agent.settings import SettingError, change, read
+from iolab.errors import IolabError
+from tests.processes import child_environment
+from tests.test_files import small_disk
+
+_KILLS = 200
+# Changes settings and puts them back, over and over, until it is killed.
+_CHANGER = """
+import random, sys
+from pathlib import Path
+from iolab.agent.journal import Journal, restore
+from iolab.agent.settings import change
+folder = Path(sys.argv[1])
+chance = random.Random(int(sys.argv[2]))
+settings = sorted(folder.glob("setting*"))
+print("ready", flush=True)
+while True:
+    journal = Journal(folder / "journal")
+    for n in range(8):
+        change(journal, chance.choice(settings), str(chance.randrange(100)))
+    journal.close()
+    assert restore(folder / "journal") == []
+"""
+
+
+def test_changes_are_undone_last_first(tmp_path: Path) -> None:
+    path, other = tmp_path / "setting", tmp_path / "other"
+    path.write_text("1\n")
+    other.write_text("a [b] c\n")
+    journal = Journal(tmp_path / "journal")
+    change(journal, path, "2")
+    change(journal, path, "3")
+    change(journal, path, "3")
+    journal.note("write", str(other), read(other))
+    other.write_text("c")
+    journal.close()
+    lines = [json.loads(x) for x in (tmp_path / "journal").read_text().splitlines()]
+    assert lines == [
+        {"undo": "write", "path": str(path), "value": "1"},
+        {"undo": "write", "path": str(path), "value": "2"},
+        {"undo": "write", "path": str(other), "value": "b"},
+    ]
+    assert restore(tmp_path / "journal") == []
+    assert (path.read_text(), other.read_text()) == ("1", "b")
+    assert not (tmp_path / "journal").exists()
+    assert restore(tmp_path / "journal") == []
+
+
+def test_what_was_made_is_removed_last_first_and_twice_is_harmless(tmp_path: Path) -> None:
+    outer, inner, file = tmp_path / "outer", tmp_path / "outer" / "inner", tmp_path / "file"
+    for _ in range(2):
+        journal = Journal(tmp_path / "journal")
+        journal.note("rmdir", str(outer))
+        journal.note("rmdir", str(inner))
+        journal.note("unlink", str(file))
+        journal.note("write", str(tmp_path / "absent"), "1")
+        journal.note("umount", str(outer))
+        journal.note("null_blk", str(outer / "absent"))
+        journal.note("cgroup", str(outer / "absent"))
+        journal.note("loop", "/dev/loop-absent")
+        journal.note("module", str(outer / "absent"), "absent")
+        journal.close()
+        if not outer.exists():
+            inner.mkdir(parents=True)
+            file.touch()
+        assert restore(tmp_path / "journal") == []
+        assert list(tmp_path.iterdir()) == []
+
+
+def _three_lines(folder: Path) -> tuple[Path, list[Path]]:
+    settings = [folder / f"setting{n}" for n in range(3)]
+    journal = Journal(folder / "journal")
+    for path in settings:
+        path.write_text("old")
+        change(journal, path, "new")
+    journal.close()
+    return folder / "journal", settings
+
+
+def test_a_last_line_cut_anywhere_is_of_a_change_never_made(tmp_path: Path) -> None:
+    journal, settings = _three_lines(tmp_path)
+    whole = journal.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for end in range(last + 1, len(whole) - 1):
+        journal.write_bytes(whole[:end])
+        for path in settings:
+            path.write_text("new")
+        assert restore(journal) == []
+        assert [p.read_text() for p in settings] == ["old", "old", "new"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{",
+        "",
+        "[]",
+        "5",
+        '{"undo": "write"}',
+        '{"undo": [], "path": "", "value": ""}',
+        '{"undo": "shell", "path": "/bin/true", "value": ""}',
+        '{"undo":"rmdir","path":1,"value":1}',
+    ],
+)
+def test_a_damaged_middle_line_is_refused_and_nothing_undone(tmp_path: Path, damage: str) -> None:
+    journal, settings = _three_lines(tmp_path)
+    lines = journal.read_text().splitlines()
+    lines[1] = damage
+    journal.write_text("\n".join(lines) + "\n")
+    with pytest.raises(IolabError, match=r"line 2 is damaged; nothing was undone"):
+        restore(journal)
+    assert [p.read_text() for p in settings] == ["new"] * 3
+    assert journal.exists()
+
+
+def test_an_undo_that_fails_keeps_the_journal_for_the_next_time(tmp_path: Path) -> None:
+    journal, settings = _three_lines(tmp_path)
+    settings[1].unlink()
+    settings[1].mkdir()
+    (failure,) = restore(journal)
+    assert failure.startswith(f"cannot undo write {settings[1]}: ")
+    assert (settings[0].read_text(), settings[2].read_text()) == ("old", "old")
+    settings[1].rmdir()
+    settings[1].write_text("new")
+    assert restore(journal) == []
+    assert settings[1].read_text() == "old"
+    assert not journal.exists()
+
+
+def test_a_full_disk_stops_before_the_change(tmp_path: Path) -> None:
+    path = tmp_path / "setting"
+    path.write_text("0")
+    # One page: at some note the disk takes only a part of the line.
+    with small_disk(tmp_path / "disk", "4k") as disk:
+        journal = Journal(disk / "journal")
+        written = 0
+        refused = ""
+        while not refused and written < 1000:
+            try:
+                change(journal, path, str(written + 1))
+                written += 1
+            except IolabError as error:
+                refused = str(error)
+        journal.close()
+        assert 10 < written < 1000
+        assert re.fullmatch(r"cannot write the journal .*: No space left on device", refused)
+        assert read(path) == str(written)
+        # Every change that was made is in it, so all are undone.
+        lines = (disk / "journal").read_text().splitlines()
+        assert sum(line.endswith("}") for line in lines) == written
+        assert restore(disk / "journal") == []
+    assert read(path) == "0"
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(SettingError, match="cannot read"):
+        change(journal, tmp_path / "absent", "1")
+    # /proc/self/comm keeps 15 characters, as the kernel keeps what it likes of a value.
+    with pytest.raises(SettingError, match=r"reads abcdefghijklmno after abcdefghijklmnopqr"):
+        change(journal, Path("/proc/self/comm"), "abcdefghijklmnopqr")
+    with pytest.raises(SettingError, match=r"cannot write nonsense to .*: Invalid argument"):
+        change(journal, Path("/proc/self/oom_score_adj"), "nonsense")
+    journal.close()
+    assert restore(tmp_path / "journal") == []
+    assert read(Path("/proc/self/comm")) != "abcdefghijklmno"
+
+
+def test_a_journal_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(IolabError, match="cannot open the journal"):
+        Journal(tmp_path / "file" / "journal")
+
+
+def test_all_is_put_back_after_a_kill_at_any_moment(tmp_path: Path) -> None:
+    for name in range(5):
+        (tmp_path / f"setting{name}").write_text(f"before {name}")
+    chance = random.Random(1)  # noqa: S311
+    found_open = 0
+    for kill in range(_KILLS):
+        with subprocess.Popen(
+            [sys.executable, "-S", "-c", _CHANGER, str(tmp_path), str(kill)],
+            env=child_environment(),
+            stdout=subprocess.PIPE,
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0, 0.01))
+            child.send_signal(signal.SIGKILL)
+        found_open += (tmp_path / "journal").exists()
+        assert restore(tmp_path / "journal") == []
+        for name in range(5):
+            assert (tmp_path / f"setting{name}").read_text() == f"before {name}"
+    # Had no kill come in between, nothing would have been tested.
+    assert found_open > _KILLS // 10

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iolab.agent.plan import parse_plan
+from iolab.design import Choice, Number, Pathology, Profile, blocks_of, one_of, override
+from iolab.errors import UserError
+from iolab.files import canonical_json
+from iolab.pathology import PATHOLOGIES, get_pathology
+
+_ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
+_IDS = [f"{p.name}-{name}" for p, name in _ALL]
+
+
+def _blocks(pathology: Pathology, profile: str, **different: Any) -> list[dict[str, Any]]:
+    options = {"kernel": "6.1", "clock": "virtual", **different}
+    return blocks_of(pathology, pathology.profiles[profile], **options)
+
+
+def _factors(pathology: Pathology, cell: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(cell["condition"][name] for name in pathology.factors)
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_every_treatment_has_its_own_control_beside_it(pathology: Pathology, profile: str) -> None:
+    for block in _blocks(pathology, profile):
+        cells = block["cells"]
+        assert [c["position"] for c in cells] == list(range(len(cells)))
+        assert [c["id"] for c in cells] == [c["id"] for c in block["plan"]["cells"]]
+        for number, pair in itertools.groupby(cells, key=lambda c: c["pair"]):
+            first, second = pair
+            assert abs(first["position"] - second["position"]) == 1
+            assert {first["role"], second["role"]} == {"control", "treatment"}
+            control = first if first["role"] == "control" else second
+            treated = second if control is first else first
+            assert control["condition"][pathology.treatment] is None
+            assert (treated["condition"][pathology.treatment] is None) is treated["aa"]
+            assert first["aa"] is second["aa"]
+            for name in set(pathology.factors) - {pathology.treatment}:
+                assert control["condition"][name] == treated["condition"][name], number
+        assert sorted({c["pair"] for c in cells}) == list(range(len(cells) // 2))
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_every_condition_of_the_grids_is_there_once_in_each_boot(
+    pathology: Pathology, profile: str
+) -> None:
+    chosen = pathology.profiles[profile]
+    wanted = {
+        levels
+        for grid in chosen.grids
+        for levels in itertools.product(*(grid[name] for name in pathology.factors))
+    }
+    at = list(pathology.factors).index(pathology.treatment)
+    controls = {(*levels[:at], None, *levels[at + 1 :]) for levels in wanted}
+    blocks = _blocks(pathology, profile)
+    for boot in range(chosen.boots):
+        cells = [c for b in blocks if b["boot"] == boot for c in b["cells"]]
+        treated = [_factors(pathology, c) for c in cells if c["role"] == "treatment"]
+        assert sorted(treated, key=str) == sorted([*wanted, *controls], key=str)
+        pairs = [_factors(pathology, c) for c in cells if c["aa"]]
+        assert sorted(pairs, key=str) == sorted([*controls, *controls], key=str)
+    assert {b["boot"] for b in blocks} == set(range(chosen.boots))
+    for block in blocks:
+        levels = {tuple(c["condition"][n] for n in pathology.boot_factors) for c in block["cells"]}
+        assert len(levels) == 1
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_what_the_cells_are_asked_is_what_they_stand_for(
+    pathology: Pathology, profile: str
+) -> None:
+    for block in _blocks(pathology, profile):
+        parse_plan(block["plan"])
+        for cell, asked in zip(block["cells"], block["plan"]["cells"], strict=True):
+            condition = cell["condition"]
+            assert asked["weight"] == condition["weight"]
+            assert (condition["placement"] == "outside") is (asked["weight"] is None)
+            assert asked["job"]["iodepth"] == condition["iodepth"]
+            assert asked["job"]["numjobs"] == condition["numjobs"]
+            assert asked["job"]["overwrite"] is (condition["extents"] == "overwrite")
+            assert block["plan"]["coalesced_timers"] is (condition["clumping"] == "tick")
+            files = asked["job"]["numjobs"] * asked["job"]["size_mib"]
+            data = next(d for d in asked["devices"] if d["name"] == "data")
+            assert files < data["size_mib"]
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_the_same_inputs_give_the_same_bytes(pathology: Pathology, profile: str) -> None:
+    random.seed()
+    first = canonical_json(_blocks(pathology, profile))
+    random.seed()
+    assert canonical_json(_blocks(pathology, profile)) == first
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_boots_differ_and_kernels_share_them(pathology: Pathology, profile: str) -> None:
+    blocks = _blocks(pathology, profile)
+    seeds = [c["job"]["seed"] for b in blocks for c in b["plan"]["cells"]]
+    assert len(set(seeds)) == len(seeds)
+    names = [b["plan"]["block"] for b in blocks]
+    assert len(set(names)) == len(names)
+    by_level: dict[str, set[str]] = {}
+    for block in blocks:
+        level = canonical_json([block["cells"][0]["condition"][n] for n in pathology.boot_factors])
+        order = canonical_json([[c["role"], c["condition"]] for c in block["cells"]])
+        by_level.setdefault(level, set()).add(order)
+    # A boot of few cells may have the order of another one, by chance.
+    assert all(len(orders) > 1 for orders in by_level.values())
+    other = _blocks(pathology, profile, kernel="6.12")
+    for mine, its in zip(blocks, other, strict=True):
+        assert mine["cells"] == its["cells"]
+        assert mine["plan"]["cells"] == its["plan"]["cells"]
+        assert mine["plan"]["block"] != its["plan"]["block"]
+
+
+def test_roles_and_pairs_are_in_random_order() -> None:
+    pathology = get_pathology("dio_kworker")
+    profile = replace(pathology.profiles["quick"], boots=200)
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    first = [c["role"] == "control" for b in blocks for c in b["cells"][::2]]
+    # 2000 coins: ten standard deviations on each side.
+    assert abs(sum(first) - len(first) / 2) < 5 * len(first) ** 0.5
+    opening = {canonical_json(b["cells"][0]["condition"] | {"weight": 0}) for b in blocks}
+    assert len(opening) > 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(1, 10000), min_size=1, max_size=4, unique=True),
+    st.lists(st.integers(1, 1024), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(["tick", "even"]), min_size=1, unique=True),
+)
+def test_levels_of_the_user_replace_the_profiles(
+    weights: list[int], depths: list[int], clumping: list[str]
+) -> None:
+    pathology = get_pathology("dio_kworker")
+    profile = override(
+        pathology,
+        pathology.profiles["smoke"],
+        [
+            "weight=outside," + ",".join(map(str, weights)),
+            "iodepth=" + ", ".join(map(str, depths)),
+            "clumping=" + ",".join(clumping),
+        ],
+    )
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    assert len(blocks) == profile.boots * len(clumping)
+    for block in blocks:
+        assert len(block["cells"]) == 2 * (len(weights) * len(depths) + len(depths))
+    assert (profile.boots, profile.ramp_ms) == (2, pathology.profiles["smoke"].ramp_ms)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("wieght=100", r"unknown factor 'wieght'; did you mean weight\?"),
+        ("weight=0", r"weight must be 1-10000, not '0'"),
+        ("weight=20000", r"weight must be 1-10000, not '20000'"),
+        ("weight=abc", r"weight must be 1-10000, not 'abc'"),
+        ("weight=-5", r"weight must be 1-10000, not '-5'"),
+        ("weight=1e3", r"weight must be 1-10000, not '1e3'"),
+        ("weight=100,", r"weight must be 1-10000, not ''"),
+        ("weight=", r"weight must be 1-10000, not ''"),
+        ("weight=outside", r"--set weight needs a level to compare with the control"),
+        ("weight", r"--set wants FACTOR=LEVEL\[,LEVEL...\], not 'weight'"),
+        ("iodepth=outside", r"iodepth must be 1-1024, not 'outside'"),
+        ("iodepth=99999999999999999999", r"iodepth must be 1-1024"),
+        (
+            "extents=overwritten",
+            r"unknown level of extents 'overwritten'; did you mean overwrite\?",
+        ),
+        ("=5", r"unknown factor ''"),
+    ],
+)
+def test_a_level_that_cannot_be_meant_is_one_sentence(setting: str, sentence: str) -> None:
+    pathology = get_pathology("dio_kworker")
+    with pytest.raises(UserError, match=sentence) as caught:
+        override(pathology, pathology.profiles["smoke"], [setting])
+    assert "\n" not in str(caught.value)
+
+
+def test_names_are_looked_up() -> None:
+    assert one_of("thing", "a", ["b", "a"]) == "a"
+    with pytest.raises(UserError, match=r"unknown thing 'x' \(known: a, b\)"):
+        one_of("thing", "x", ["b", "a"])
+    with pytest.raises(UserError, match=r"did you mean dio_kworker\?"):
+        get_pathology("dio-kworker")
+    assert Number(1, 5).parse("n", "5") == 5
+    assert Choice(("a",)).parse("c", "a") == "a"
+
+
+@pytest.mark.parametrize("pathology", PATHOLOGIES.values(), ids=PATHOLOGIES)
+def test_claims_are_among_what_the_profiles_measure(pathology: Pathology) -> None:
+    def measured(profile: Profile, claim: dict[str, Any]) -> bool:
+        kernels = {k for alternatives in profile.kernels for k in alternatives}
+        return claim["kernel"] in kernels and any(
+            all(claim[name] in grid[name] for name in claim if name != "kernel")
+            for grid in profile.grids
+        )
+
+    for claim in pathology.claims:
+        for name in ("quick", "full"):
+            assert measured(pathology.profiles[name], dict(claim))
