@@ -85,7 +85,7 @@ def _show(outcome: Outcome) -> None:
     kernels = ", ".join(f"{name} ({source})" for name, source in outcome.kernels.items())
     say(f"  measured on     {kernels}", soft_wrap=True)
     for name, reason in outcome.absent.items():
-        say(f"  cannot run here kernel {name}: {reason}", soft_wrap=True)
+        say(f"  cannot run here {name}: {reason}", markup=False, soft_wrap=True)
     done = outcome.measured + outcome.kept
     say(f"  blocks          {done} of {outcome.blocks} ({outcome.kept} were in the store)")
     say(f"  cells           {outcome.cells}, of which {outcome.invalid} are not valid")
@@ -93,8 +93,9 @@ def _show(outcome: Outcome) -> None:
         say(f"  failed          {name}: {error}", markup=False, soft_wrap=True)
     for page in outcome.pages:
         say(f"  page            {page}", soft_wrap=True)
-    say(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
-    say(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
+    if outcome.cells:
+        say(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
+        say(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
 
 
 @app.command()

@@ -103,8 +103,7 @@ def caption(
         parts.append(_sample(name, cells, level))
     parts.append(_kernels(kept))
     if absent is not None and not absent.empty:
-        reasons = [f"{row['kernel']} ({row['reason']})" for row in absent.to_dict("records")]
-        parts.append(f"Cannot run here: {'; '.join(reasons)}.")
+        parts.append(f"Cannot run here: {', '.join(absent['kernel'])}.")
     parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(kept["clock"].unique())]
     invalid = int((~cells["valid"]).sum())
     if invalid:

@@ -7,9 +7,11 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ __all__ = [
     "locked",
     "scratch_dir",
 ]
+
+_SCRATCH = ".work."
+_NEWBORN_S = 60.0
 
 
 def cache_dir() -> Path:
@@ -59,26 +64,60 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
 
 @contextmanager
 def scratch_dir(parent: Path) -> Iterator[Path]:
-    """Give a new folder inside `parent` that is gone afterwards, unless it was renamed away."""
+    """Give a new folder inside `parent` that is gone afterwards, unless it was renamed away.
+
+    What a killed process left there in the same way is removed, too.
+
+    Errors: IolabError if the folder cannot be made.
+    """
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        work = tempfile.TemporaryDirectory(dir=parent, prefix=".work.", ignore_cleanup_errors=True)
+        _remove_abandoned(parent)
+        name = tempfile.mkdtemp(dir=parent, prefix=_SCRATCH)
+        handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise IolabError(f"cannot work in {parent}: {error.strerror}") from error
-    with work as name:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield Path(name)
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+        os.close(handle)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for folder in parent.glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            # A newborn folder is not locked yet for a moment.
+            if time.time() - folder.stat().st_mtime < _NEWBORN_S:
+                continue
+            handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(handle)
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (created if missing) among all processes that ask for it."""
+def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold an exclusive lock on `path` (created if missing) among all processes that ask for it.
+
+    `on_wait` is called once if another process holds it.
+
+    Errors: IolabError if the file cannot be made.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise IolabError(f"cannot lock {path}: {error.strerror}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

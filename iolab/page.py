@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 from nbformat.reader import NotJSONError
 from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
 
 from iolab.design import one_of
 from iolab.errors import IolabError, UserError
@@ -44,7 +46,11 @@ def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Pa
         one_of(f"parameter of {notebook.name}", name, known)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    with scratch_dir(output.parent) as work:
+    # A socket's path may have 107 characters at most: not below the output.
+    with (
+        scratch_dir(output.parent) as work,
+        tempfile.TemporaryDirectory(prefix="iolab-") as sockets,
+    ):
         made = work / output.name
         try:
             papermill.execute_notebook(
@@ -55,6 +61,9 @@ def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Pa
                 kernel_name="python3",
                 cwd=str(notebook.parent),
                 progress_bar=False,
+                # Sockets of this user instead of ports: nobody else can listen, and two pages that
+                # start at once cannot be given the same port (papermill#511).
+                config=Config(AsyncKernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
             )
         except PapermillExecutionError as error:
             if made.exists():

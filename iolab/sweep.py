@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from iolab.design import Pathology, Profile, blocks_of, one_of, override
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.errors import CannotRunError, UserError
 from iolab.files import atomic_write, canonical_json, locked
 from iolab.pathology import get_pathology
 from iolab.pool import Page, Teller, make_pages
@@ -21,12 +21,23 @@ from iolab.raw import RawStore, block_key
 from iolab.store import Dataset
 from iolab.target.vm import VmTarget, prepare
 from iolab.tidy import write_tables
+from iolab.vm.image import ensure_image
+from iolab.vm.toolbox import ensure_toolbox
 
-__all__ = ["NOTEBOOKS", "RUNS", "Outcome", "Request", "default_jobs", "run_sweep"]
+__all__ = [
+    "CHECKOUT",
+    "NOTEBOOKS",
+    "RUNS",
+    "Outcome",
+    "Request",
+    "default_jobs",
+    "family",
+    "run_sweep",
+]
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = _CHECKOUT / "notebooks"
-RUNS = _CHECKOUT / "data" / "runs"
+CHECKOUT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = CHECKOUT / "notebooks"
+RUNS = CHECKOUT / "data" / "runs"
 _VM_BYTES = 2 << 30
 
 
@@ -74,6 +85,8 @@ def _targets(
     request: Request, pathology: Pathology, profile: Profile, say: Callable[[str], None]
 ) -> tuple[dict[str, dict[str, VmTarget]], dict[str, str]]:
     """Return, for each kernel that runs here, a target for each machine; and the absent ones."""
+    # What every kernel needs comes first: if it cannot be had, that is said once.
+    ensure_image(ensure_toolbox(say), say)
     wanted = [(k,) for k in request.kernels] or profile.kernels
     found: dict[str, dict[str, VmTarget]] = {}
     absent: dict[str, str] = {}
@@ -90,7 +103,7 @@ def _targets(
                 }
             except CannotRunError as error:
                 absent[kernel] = str(error)
-                say(f"kernel {kernel} cannot run here: {error}")
+                say(str(error))
                 continue
             break
     return found, absent
@@ -137,7 +150,7 @@ def _measure(
     outcome.measured = sum(store.has(k) for k in missing)
 
 
-def _family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
+def family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
     """Return the declared claims that this sweep measured; None where it measured none of them."""
     cells = data.cells
     measured = [
@@ -157,7 +170,7 @@ def _write_up(
         "data": str(folder),
         "figures_folder": str(folder / "figures"),
         "results_file": str(folder / "results.json"),
-        "family": _family(pathology, data),
+        "family": family(pathology, data),
     }
     pages = [
         Page(
@@ -193,7 +206,7 @@ def _sweep_one(
     outcome = Outcome(pathology.name, request.root / pathology.name / label)
     targets, outcome.absent = _targets(request, pathology, profile, say)
     if not targets:
-        raise CannotRunError("none of the kernels asked for can run here")
+        raise CannotRunError(f"no kernel can run here: {'; '.join(outcome.absent.values())}")
     blocks: dict[str, dict[str, Any]] = {}
     for kernel, machines in targets.items():
         outcome.kernels[kernel] = next(iter(machines.values())).kernel.source
@@ -203,7 +216,8 @@ def _sweep_one(
             blocks[block_key(block, identity)] = block
     outcome.blocks = len(blocks)
     store = RawStore(request.root)
-    with locked(request.root / ".sweep.lock"):
+    waiting = f"another sweep is at work in {request.root}: waiting for its end"
+    with locked(request.root / ".sweep.lock", lambda: say(waiting)):
         _measure(request, store, blocks, outcome, say=say, tell=tell)
         keys = [k for k in blocks if store.has(k)]
         if not keys:
@@ -245,6 +259,5 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
         path = outcome.folder / "results.json"
         if path.exists():
             joined[outcome.pathology] = json.loads(path.read_text())
-    if not joined:
-        raise IolabError("nothing was measured")
-    atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
+    if joined:
+        atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")

@@ -16,21 +16,6 @@ from tests import synthetic
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 
-# Stands in for the machine: the page's own work begins where measuring ends.
-FAKE_RUNNER = """
-import sys, types
-from pathlib import Path
-
-def run_block(plan_path: Path, store_root: Path):
-    from iolab.store import load
-    cells = load(plan_path.parent).cells
-    cells = cells[cells["block"] == "6.1-1"]
-    console = f"measured into {store_root.name}"
-    return types.SimpleNamespace(cells=cells, facts={"qemu": "made up"}, console_tail=console)
-
-sys.modules["iolab.runner"] = types.SimpleNamespace(run_block=run_block)
-"""
-
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
@@ -115,16 +100,3 @@ def test_a_blocks_page_shows_the_first_block_without_a_plan(folder: Path, tmp_pa
     assert "the ramp was not honoured" in text
     assert "nothing was measured by this page" in text
     assert text.count('"image/png"') == 1
-
-
-def test_a_blocks_page_measures_its_plan(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(FAKE_RUNNER)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    plan = folder / "plan.json"
-    plan.write_text("{}")
-    text = shown(execute("block", tmp_path, plan=str(plan), results=str(tmp_path / "kept")))
-    assert "6.1-1" in text
-    assert "made up" in text
-    assert "measured into kept" in text

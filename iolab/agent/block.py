@@ -148,6 +148,7 @@ def run_block(plan: Plan, out: Path) -> None:
                 )
             )
         digests["facts.json"] = _write_json(out / "facts.json", facts)
+        print(f"iolab: block {plan.block} begins", flush=True)
         for number, cell in enumerate(plan.cells, 1):
             result = _run_cell(plan, cell)
             name = f"cells/{cell.id}.json"

@@ -175,7 +175,8 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
             )
             reason = "" if (work / "console.txt").stat().st_size else "the guest said nothing"
         except GuestError as error:
-            reason = str(error).splitlines()[0]
+            # Without the console: the reason is one line.
+            reason = str(error).splitlines()[0].removesuffix("; its last lines:")
     atomic_write(memory, json.dumps({"host": host, "reason": reason}))
     return reason
 

@@ -105,7 +105,12 @@ def test_no_results_and_damaged_ones_are_told_apart(channel: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"no archive", gzip.compress(b"no tar"), _tar(_member("a"), data=b"x" * 999)[:-20]],
+    [
+        b"",
+        b"no archive",
+        gzip.compress(b"no tar"),
+        _tar(_member("a"), data=b"x" * 999)[:-20],
+    ],
     ids=["empty", "text", "no tar", "truncated"],
 )
 def test_what_is_no_archive_is_refused(channel: Path, tmp_path: Path, payload: bytes) -> None:
@@ -119,6 +124,7 @@ def test_what_is_no_archive_is_refused(channel: Path, tmp_path: Path, payload: b
     [
         _member("../outside"),
         _member("cells/../../outside"),
+        _member("/outside"),
         _member("link", tarfile.SYMTYPE, "/etc/passwd"),
         _member("link", tarfile.SYMTYPE, "inside"),
         _member("link", tarfile.LNKTYPE, "../outside"),
@@ -133,13 +139,7 @@ def test_members_that_are_no_plain_files_inside_are_refused(
 ) -> None:
     into = tmp_path / "into"
     _hand_over(channel, _tar(member, data=b"text"))
-    with pytest.raises(ChannelError, match=r"no plain file|damaged"):
+    with pytest.raises(ChannelError, match="which is refused"):
         unpack_channel(channel, into)
     assert {p.name for p in tmp_path.iterdir()} <= {"channel", "into"}
     assert not into.exists() or not list(into.iterdir())
-
-
-def test_an_absolute_name_lands_inside(channel: Path, tmp_path: Path) -> None:
-    _hand_over(channel, _tar(_member(f"{tmp_path}/outside"), data=b"text"))
-    unpack_channel(channel, tmp_path / "into")
-    assert not (tmp_path / "outside").exists()

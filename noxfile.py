@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""What can be done with this project: ``nox --list``."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.default_venv_backend = "uv|venv"
+
+UV = "uv==0.13.8"
+ENVIRONMENT = "environment.yml"
+
+
+def machine_index(session: nox.Session) -> dict[str, str]:
+    """Return pip's own index and certificates in uv's words, so that a mirror serves both."""
+    listing = session.run(
+        *(sys.executable, "-m", "pip", "config", "list"),
+        silent=True,
+        external=True,
+        success_codes=range(256),
+    )
+    words = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "cert": "SSL_CERT_FILE",
+    }
+    found = {}
+    for line in str(listing or "").splitlines():
+        name, _, value = line.partition("=")
+        key = words.get(name.rpartition(".")[2])
+        if key and key not in os.environ and value[:1] in ("'", '"'):
+            found[key] = str(ast.literal_eval(value))
+    return found
+
+
+def install(session: nox.Session, *groups: str) -> None:
+    """Install what uv.lock pins, checked by its hashes, through the machine's own index."""
+    env = {**machine_index(session), "VIRTUAL_ENV": session.virtualenv.location}
+    if session.venv_backend != "uv":
+        session.install(UV)
+    with tempfile.TemporaryDirectory() as folder:
+        pins = str(Path(folder) / "pins.txt")
+        chosen = [f"--group={group}" for group in groups] or ["--no-default-groups"]
+        session.run(
+            *("uv", "export", "--quiet", "--frozen", "--no-emit-project", *chosen, "-o", pins),
+            env=env,
+            external=True,
+            silent=True,
+        )
+        uv = ("uv", "pip", "install", "--quiet")
+        session.run(*uv, "--require-hashes", "-r", pins, env=env, external=True)
+        session.run(*uv, "--no-deps", "--editable", ".", env=env, external=True)
+
+
+@nox.session
+def sweep(session: nox.Session) -> None:
+    """Measure: nox -s sweep [-- --profile smoke|quick|full --pathology P --kernel K --jobs N]."""
+    install(session)
+    session.run("iolab", "sweep", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests; those that boot virtual machines fetch a kernel once."""
+    install(session, "dev")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check the style, the types, the notebooks and that environment.yml is up to date."""
+    install(session, "dev")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    notebooks = [str(p) for p in sorted(Path("notebooks").glob("*.ipynb"))]
+    session.run("nbstripout", "--verify", *notebooks)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / ENVIRONMENT
+        write_environment(session, made)
+        if made.read_text() != Path(ENVIRONMENT).read_text():
+            session.error(f"{ENVIRONMENT} is not what pyproject.toml says: nox -s environment")
+
+
+@nox.session
+def lab(session: nox.Session) -> None:
+    """Open JupyterLab on the notebooks."""
+    install(session)
+    session.run("jupyter", "lab", "--notebook-dir=.", "notebooks/00_start_here.ipynb")
+
+
+@nox.session
+def figures(session: nox.Session) -> None:
+    """Draw the figures of the write-up anew: nox -s figures [-- FOLDER OF A SWEEP]."""
+    install(session)
+    session.run("python", "-m", "iolab.write_up", *session.posargs)
+
+
+@nox.session
+def paper(session: nox.Session) -> None:
+    """Write paper/iolab.pdf from what `figures` drew: nox -s figures paper."""
+    install(session, "paper")
+    session.run(
+        *("python", "-c", "import typst; typst.compile('paper/iolab.typ', 'paper/iolab.pdf')"),
+    )
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Print how fast things are, as ratios measured side by side in one run."""
+    install(session, "dev")
+    for script in sorted(Path("tests/bench").glob("bench_*.py")):
+        session.run("python", str(script), *session.posargs)
+
+
+@nox.session
+def environment(session: nox.Session) -> None:
+    """Write environment.yml, for conda, from pyproject.toml."""
+    install(session, "dev")
+    write_environment(session, Path(ENVIRONMENT))
+
+
+def write_environment(session: nox.Session, path: Path) -> None:
+    """Write the conda environment; fio, trace-cmd and QEMU are the system's or iolab's own."""
+    session.run(
+        *("pyproject2conda", "yaml", "--name", "iolab", "--channel", "conda-forge"),
+        *("--python-include", "infer", "--pip-dep=-e .", "--custom-command", "nox -s environment"),
+        *("-w", "force", "-o", str(path)),
+        silent=True,
+    )
