@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+"""trace.dat files of trace-cmd as typed columns."""
+
+from iolab.trace.cursor import TraceError
+from iolab.trace.decode import read
+from iolab.trace.trace import MissingEventError, Trace, TraceInfo
+
+__all__ = ["MissingEventError", "Trace", "TraceError", "TraceInfo", "read"]
