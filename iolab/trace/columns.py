@@ -14,19 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iolab.trace.formats import (
-    BYTES,
     BYTES_DYNAMIC,
     BYTES_RELATIVE,
     BYTES_TAIL,
     INTEGER,
     INTEGER_UNALIGNED,
-    TEXT,
-    TEXT_DYNAMIC,
-    TEXT_RELATIVE,
-    TEXT_TAIL,
 )
 from iolab.trace.pages import read_record
-from iolab.trace.strings import FULL, StringTable, gather, intern
+from iolab.trace.strings import ABSENT, ANY_SHORT, FULL, SHORT, StringTable, find, gather, intern
 
 __all__ = [
     "BUFFER",
@@ -48,9 +43,10 @@ TIME, CPU, BUFFER = 20, 21, 22
 DONE, WIDE = 0, -2
 _LOCATION = 10
 
-_BLOCK = 4096
+_BLOCK = 16384
 _NARROW_CODES = 1 << 15
 
+_LAST = (1 << 63) - 1
 _LOW = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)
 
@@ -162,127 +158,217 @@ def decode(
     `strings.FULL`, `WIDE` (more categories than narrow codes can tell apart), or -10 - offset of a
     field whose location lies outside its record.
     """
-    if state.pending[0] < 0:
-        state.pending[0] = 0
-        for s in range(pages.cpu.size):
-            state.page[s] = pages.start[s] - 1
-            state.left[s] = 0
-            if _advance(words, pages, head, type_at, slots, begin, end, state, s):
-                _push(state, s)
+    written, group_start, pending = state.written, state.group_start, state.pending
     while True:
-        if state.pending[1] == 0:
-            _fill(words, pages, head, type_at, slots, begin, end, state)
-            if state.pending[1] == 0:
+        if pending[1] == 0:
+            _fill(
+                words,
+                pages.at,
+                pages.first,
+                pages.end,
+                pages.wanted,
+                pages.start,
+                head,
+                type_at,
+                slots,
+                begin,
+                end,
+                state.page,
+                state.left,
+                state.next,
+                state.stop,
+                state.time,
+                state.data,
+                state.length,
+                state.slot,
+                state.heap,
+                pending,
+                state.block_time,
+                state.block_data,
+                state.block_length,
+                state.block_slot,
+                state.block_source,
+            )
+            if pending[1] == 0:
                 return DONE
             _group(state)
-        status = _copy(words, halves, raw, pages, fields, memory, strings, state)
+        _copy_integers(
+            words,
+            halves,
+            raw,
+            memory.b8,
+            memory.b16,
+            memory.b32,
+            memory.b64,
+            fields.start,
+            fields.kind,
+            fields.offset,
+            fields.size,
+            fields.target,
+            pages.cpu,
+            pages.buffer,
+            written,
+            group_start,
+            state.group_time,
+            state.group_data,
+            state.group_source,
+        )
+        status = _copy_texts(words, raw, fields, memory.codes, strings, state)
         if status != DONE:
             return status
-        state.pending[1] = 0
+        for slot in range(written.size):
+            written[slot] += group_start[slot + 1] - group_start[slot]
+        pending[1] = 0
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _advance(
+def _fill(
     words: Any,
-    pages: Any,
+    page_at: Any,
+    page_first: Any,
+    page_end: Any,
+    page_wanted: Any,
+    page_start: Any,
     head: int,
     type_at: int,
     slots: Any,
     begin: int,
     end: int,
-    state: Any,
-    s: int,
-) -> bool:
-    """Move source `s` to its next wanted event; False at its end."""
-    left = state.left[s]
-    at = state.next[s]
-    if left == 0:
-        page = state.page[s] + 1
-        last = pages.start[s + 1]
-        while page < last and pages.wanted[page] == 0:
-            page += 1
-        state.page[s] = page
-        if page >= last:
-            return False
-        left = pages.wanted[page]
-        at = pages.at[page] + head
-        state.stop[s] = at + pages.end[page]
-        state.time[s] = pages.first[page]
-    time = state.time[s]
-    stop = state.stop[s]
-    while at < stop:
-        data, length, following, time = read_record(words, at, stop, time)
-        at = following
-        if data <= 0:
-            continue
-        place = data + type_at
-        slot = slots[(np.int64(words[place >> 2]) >> ((place & 2) << 3)) & 0xFFFF]
-        if slot >= 0 and begin <= time < end:
-            state.left[s] = left - 1
-            state.next[s] = at
-            state.time[s] = time
-            state.data[s] = data
-            state.length[s] = length
-            state.slot[s] = slot
-            return True
-    return False
+    s_page: Any,
+    s_left: Any,
+    s_next: Any,
+    s_stop: Any,
+    s_time: Any,
+    s_data: Any,
+    s_length: Any,
+    s_slot: Any,
+    heap: Any,
+    pending: Any,
+    block_time: Any,
+    block_data: Any,
+    block_length: Any,
+    block_slot: Any,
+    block_source: Any,
+) -> None:
+    """Fill the block with the next events of all sources in order of time.
+
+    The state's arrays one by one: a tuple of many arrays is dear in a loop as hot as this one.
+    """
+    size = pending[0]
+    starting = size < 0
+    if starting:
+        size = 0
+        for s in range(s_page.size):
+            s_page[s] = page_start[s] - 1
+            s_left[s] = 0
+    count = 0
+    fresh = 0
+    while count < _BLOCK:
+        if starting:
+            # Every source is once moved to its first event, as if it had just given one.
+            if fresh == s_page.size:
+                starting = False
+                continue
+            s = fresh
+            fresh += 1
+        elif size > 0:
+            s = heap[0]
+        else:
+            break
+        # Nothing else comes before this: the first event of the source that is next.
+        limit_time, limit_source = _LAST, s
+        if not starting:
+            for child in range(1, min(size, 3)):
+                other = heap[child]
+                t = s_time[other]
+                if t < limit_time or (t == limit_time and other < limit_source):
+                    limit_time, limit_source = t, other
+        left, at, stop, time = s_left[s], s_next[s], s_stop[s], s_time[s]
+        data, length, slot = s_data[s], s_length[s], s_slot[s]
+        alive = True
+        first = starting
+        while first or (
+            count < _BLOCK and (time < limit_time or (time == limit_time and s <= limit_source))
+        ):
+            if not first:
+                block_time[count] = time
+                block_data[count] = data
+                block_length[count] = length
+                block_slot[count] = slot
+                block_source[count] = s
+                count += 1
+            alive = False
+            while not alive:
+                if left == 0:
+                    page = s_page[s] + 1
+                    while page < page_start[s + 1] and page_wanted[page] == 0:
+                        page += 1
+                    s_page[s] = page
+                    if page >= page_start[s + 1]:
+                        break
+                    left = page_wanted[page]
+                    at = page_at[page] + head
+                    stop = at + page_end[page]
+                    time = page_first[page]
+                if at >= stop:
+                    left = 0
+                    continue
+                data, length, at, time = read_record(words, at, stop, time)
+                if data <= 0:
+                    continue
+                place = data + type_at
+                slot = slots[(np.int64(words[place >> 2]) >> ((place & 2) << 3)) & 0xFFFF]
+                if slot >= 0 and begin <= time < end:
+                    left -= 1
+                    alive = True
+            if first or not alive:
+                break
+        s_left[s], s_next[s], s_stop[s], s_time[s] = left, at, stop, time
+        s_data[s], s_length[s], s_slot[s] = data, length, slot
+        if starting:
+            if alive:
+                heap[size] = s
+                size += 1
+                _rise(heap, s_time, size - 1)
+        else:
+            if not alive:
+                size -= 1
+                heap[0] = heap[size]
+            _sink(heap, s_time, size)
+    pending[0] = size
+    pending[1] = count
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _before(state: Any, a: int, b: int) -> bool:
-    return state.time[a] < state.time[b] or (state.time[a] == state.time[b] and a < b)
+def _before(times: Any, a: int, b: int) -> bool:
+    return times[a] < times[b] or (times[a] == times[b] and a < b)
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _push(state: Any, s: int) -> None:
-    heap = state.heap
-    i = state.pending[0]
-    state.pending[0] += 1
-    heap[i] = s
+def _rise(heap: Any, times: Any, i: int) -> None:
+    """Put a source that was added at place `i` of the heap where it belongs."""
     while i > 0:
         parent = (i - 1) >> 1
-        if not _before(state, heap[i], heap[parent]):
+        if not _before(times, heap[i], heap[parent]):
             break
         heap[i], heap[parent] = heap[parent], heap[i]
         i = parent
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _sink(state: Any) -> None:
+def _sink(heap: Any, times: Any, size: int) -> None:
     """Put the heap in order again after its first source has moved on."""
-    heap = state.heap
-    size = state.pending[0]
     i = 0
     while True:
         child = 2 * i + 1
         if child >= size:
             break
-        if child + 1 < size and _before(state, heap[child + 1], heap[child]):
+        if child + 1 < size and _before(times, heap[child + 1], heap[child]):
             child += 1
-        if not _before(state, heap[child], heap[i]):
+        if not _before(times, heap[child], heap[i]):
             break
         heap[i], heap[child] = heap[child], heap[i]
         i = child
-
-
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _fill(
-    words: Any, pages: Any, head: int, type_at: int, slots: Any, begin: int, end: int, state: Any
-) -> None:
-    count = 0
-    while count < _BLOCK and state.pending[0] > 0:
-        s = state.heap[0]
-        state.block_time[count] = state.time[s]
-        state.block_data[count] = state.data[s]
-        state.block_length[count] = state.length[s]
-        state.block_slot[count] = state.slot[s]
-        state.block_source[count] = s
-        count += 1
-        if not _advance(words, pages, head, type_at, slots, begin, end, state, s):
-            state.pending[0] -= 1
-            state.heap[0] = state.heap[state.pending[0]]
-        _sink(state)
-    state.pending[1] = count
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -290,19 +376,24 @@ def _group(state: Any) -> None:
     """Sort the block by event type, stable."""
     start = state.group_start
     count = state.pending[1]
+    block_time, block_data = state.block_time, state.block_data
+    block_length, block_slot = state.block_length, state.block_slot
+    block_source = state.block_source
+    group_time, group_data = state.group_time, state.group_data
+    group_length, group_source = state.group_length, state.group_source
     start[:] = 0
     for i in range(count):
-        start[state.block_slot[i] + 1] += 1
+        start[block_slot[i] + 1] += 1
     for slot in range(1, start.size):
         start[slot] += start[slot - 1]
     for i in range(count):
-        slot = state.block_slot[i]
+        slot = block_slot[i]
         to = start[slot]
         start[slot] += 1
-        state.group_time[to] = state.block_time[i]
-        state.group_data[to] = state.block_data[i]
-        state.group_length[to] = state.block_length[i]
-        state.group_source[to] = state.block_source[i]
+        group_time[to] = block_time[i]
+        group_data[to] = block_data[i]
+        group_length[to] = block_length[i]
+        group_source[to] = block_source[i]
     # Each start has moved to the next one's place.
     for slot in range(start.size - 1, 0, -1):
         start[slot] = start[slot - 1]
@@ -310,171 +401,209 @@ def _group(state: Any) -> None:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _copy(
+def _copy_integers(
     words: Any,
     halves: Any,
     raw: Any,
-    pages: Any,
-    fields: Any,
-    memory: Any,
-    strings: Any,
-    state: Any,
-) -> int:
-    """Copy every field of the block's events into its column."""
-    slots = state.written.size
-    for slot in range(slots):
+    b8: Any,
+    b16: Any,
+    b32: Any,
+    b64: Any,
+    f_start: Any,
+    f_kind: Any,
+    f_offset: Any,
+    f_size: Any,
+    f_target: Any,
+    cpu: Any,
+    buffer: Any,
+    written: Any,
+    group_start: Any,
+    group_time: Any,
+    group_data: Any,
+    group_source: Any,
+) -> None:
+    """Copy all columns of integers of the block; arrays one by one for the reason in `_fill`."""
+    for slot in range(written.size):
+        a, b = group_start[slot], group_start[slot + 1]
+        if a == b:
+            continue
+        for f in range(f_start[slot], f_start[slot + 1]):
+            to = f_target[f] + written[slot] - a
+            kind, size = f_kind[f], f_size[f]
+            offset = np.int64(f_offset[f])
+            if kind == INTEGER:
+                if size == 4:
+                    for i in range(a, b):
+                        b32[to + i] = words[(group_data[i] + offset) >> 2]
+                elif size == 8:
+                    for i in range(a, b):
+                        w = (group_data[i] + offset) >> 2
+                        b64[to + i] = np.uint64(words[w]) | np.uint64(words[w + 1]) << np.uint64(32)
+                elif size == 2:
+                    for i in range(a, b):
+                        b16[to + i] = halves[(group_data[i] + offset) >> 1]
+                else:
+                    for i in range(a, b):
+                        b8[to + i] = raw[group_data[i] + offset]
+            elif kind == TIME:
+                for i in range(a, b):
+                    b64[to + i] = np.uint64(group_time[i])
+            elif kind == CPU:
+                for i in range(a, b):
+                    b16[to + i] = np.uint16(cpu[group_source[i]])
+            elif kind == BUFFER:
+                for i in range(a, b):
+                    b8[to + i] = np.uint8(buffer[group_source[i]])
+            elif kind == INTEGER_UNALIGNED:
+                for i in range(a, b):
+                    value = np.uint64(0)
+                    for k in range(size):
+                        value |= np.uint64(raw[group_data[i] + offset + k]) << np.uint64(8 * k)
+                    if size == 8:
+                        b64[to + i] = value
+                    elif size == 4:
+                        b32[to + i] = np.uint32(value)
+                    else:
+                        b16[to + i] = np.uint16(value)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, state: Any) -> int:
+    """Copy all columns of texts and byte strings of the block."""
+    for slot in range(state.written.size):
         a, b = state.group_start[slot], state.group_start[slot + 1]
         if a == b:
             continue
         for f in range(fields.start[slot], fields.start[slot + 1]):
-            to = fields.target[f] + state.written[slot] - a
-            kind, offset, size = fields.kind[f], fields.offset[f], fields.size[f]
-            if kind == INTEGER:
-                if size == 4:
-                    for i in range(a, b):
-                        memory.b32[to + i] = words[(state.group_data[i] + offset) >> 2]
-                elif size == 8:
-                    for i in range(a, b):
-                        w = (state.group_data[i] + offset) >> 2
-                        high = np.uint64(words[w + 1]) << np.uint64(32)
-                        memory.b64[to + i] = np.uint64(words[w]) | high
-                elif size == 2:
-                    for i in range(a, b):
-                        memory.b16[to + i] = halves[(state.group_data[i] + offset) >> 1]
-                else:
-                    for i in range(a, b):
-                        memory.b8[to + i] = raw[state.group_data[i] + offset]
-            elif kind == TIME:
-                for i in range(a, b):
-                    memory.b64[to + i] = np.uint64(state.group_time[i])
-            elif kind == CPU:
-                for i in range(a, b):
-                    memory.b16[to + i] = np.uint16(pages.cpu[state.group_source[i]])
-            elif kind == BUFFER:
-                for i in range(a, b):
-                    memory.b8[to + i] = np.uint8(pages.buffer[state.group_source[i]])
-            elif kind == INTEGER_UNALIGNED:
-                _copy_unaligned(raw, state, memory, a, b, to, offset, size)
-            elif kind == TEXT and size == 16 and offset & 3 == 0:
-                status = _copy_names(words, raw, state, memory, strings, a, b, to, offset, fields.table[f])
-                if status != DONE:
-                    return status
-            else:
-                status = _copy_strings(
-                    words, raw, state, memory, strings, a, b, to, offset, size, kind, fields.table[f]
-                )
-                if status != DONE:
-                    return status
-    for slot in range(slots):
-        state.written[slot] += state.group_start[slot + 1] - state.group_start[slot]
+            if fields.table[f] < 0:
+                continue
+            status = _copy_strings(
+                codes[fields.target[f] + state.written[slot] :],
+                words,
+                raw,
+                state.group_data[a:b],
+                state.group_length[a:b],
+                np.int64(fields.offset[f]),
+                np.int64(fields.size[f]),
+                fields.kind[f],
+                fields.table[f],
+                strings,
+            )
+            if status != DONE:
+                return status
     return DONE
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _copy_unaligned(
-    raw: Any, state: Any, memory: Any, a: int, b: int, to: int, offset: int, size: int
-) -> None:
-    for i in range(a, b):
-        value = np.uint64(0)
-        for k in range(size):
-            byte = np.uint64(raw[state.group_data[i] + offset + k])
-            value |= byte << np.uint64(8 * k)
-        if size == 8:
-            memory.b64[to + i] = value
-        elif size == 4:
-            memory.b32[to + i] = np.uint32(value)
-        else:
-            memory.b16[to + i] = np.uint16(value)
+def _short(words: Any, at: int, size: int) -> tuple[Any, Any]:
+    """Return up to 16 bytes at any place as two words; the five words there must be in memory."""
+    w = at >> 2
+    low = np.uint64(words[w]) | np.uint64(words[w + 1]) << np.uint64(32)
+    high = np.uint64(words[w + 2]) | np.uint64(words[w + 3]) << np.uint64(32)
+    bits = np.uint64((at & 3) << 3)
+    if bits:
+        left = np.uint64(64) - bits
+        low = low >> bits | high << left
+        high = high >> bits | np.uint64(words[w + 4]) << left
+    if size < 8:
+        return low & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)), np.uint64(0)
+    if size < 16:
+        return low, high & ((np.uint64(1) << np.uint64(8 * size - 64)) - np.uint64(1))
+    return low, high
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _up_to_nul(word: Any) -> Any:
-    """Return the word without the bytes from its first zero byte on, and that byte's mark."""
+def _nul(word: Any) -> Any:
+    """Return 0x80 in the place of the word's first zero byte; 0 if there is none."""
     zero = (word - _LOW) & ~word & _HIGH
-    if zero == 0:
-        return word, zero
-    zero &= ~zero + np.uint64(1)
-    return word & ((zero >> np.uint64(7)) - np.uint64(1)), zero
+    return zero & (~zero + np.uint64(1))
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _copy_names(
-    words: Any,
-    raw: Any,
-    state: Any,
-    memory: Any,
-    strings: Any,
-    a: int,
-    b: int,
-    to: int,
-    offset: int,
-    table: int,
-) -> int:
-    """Task names: 16 bytes in two registers; the same name often comes twice running."""
-    last_low = last_high = np.uint64(0)
-    code = -1
-    for i in range(a, b):
-        w = (state.group_data[i] + offset) >> 2
-        low = np.uint64(words[w]) | np.uint64(words[w + 1]) << np.uint64(32)
-        low, zero = _up_to_nul(low)
-        high = np.uint64(0)
-        if zero == 0:
-            high = np.uint64(words[w + 2]) | np.uint64(words[w + 3]) << np.uint64(32)
-            high, zero = _up_to_nul(high)
-        if code < 0 or low != last_low or high != last_high:
-            length = 0
-            while length < 8 and (low >> np.uint64(8 * length)) & np.uint64(255):
-                length += 1
-            while length >= 8 and length < 16 and (high >> np.uint64(8 * length - 64)) & np.uint64(255):
-                length += 1
-            code = intern(strings, raw, state.group_data[i] + offset, low, high, length, table)
-            if code == FULL:
-                return FULL
-            if code >= _NARROW_CODES and memory.codes.itemsize == 2:
-                return WIDE
-            last_low, last_high = low, high
-        memory.codes[to + i] = code
-    return DONE
+def _length(low: Any, high: Any) -> int:
+    """Return the length of a text that ends at its last byte that is not zero."""
+    length = 0
+    while high:
+        length += 1
+        high >>= np.uint64(8)
+    if length:
+        return length + 8
+    while low:
+        length += 1
+        low >>= np.uint64(8)
+    return length
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _copy_strings(
+    target: Any,
     words: Any,
     raw: Any,
-    state: Any,
-    memory: Any,
-    strings: Any,
-    a: int,
-    b: int,
-    to: int,
+    data: Any,
+    lengths: Any,
     offset: int,
     size: int,
     kind: int,
     table: int,
+    strings: Any,
 ) -> int:
+    """Copy one column of texts or byte strings as codes.
+
+    Short values are compared and looked up as two words; the same one often comes twice running.
+    """
+    slots, lows, highs = strings.slots, strings.low, strings.high
+    known, tables, codes = strings.length, strings.table, strings.code
     text = bool(kind & 1)
-    for i in range(a, b):
-        data = state.group_data[i]
-        at = data + offset
+    last_low = last_high = np.uint64(0)
+    last_width = code = np.int64(ABSENT)
+    safe = words.size - 5
+    for i in range(data.size):
+        at = data[i] + offset
         width = size
-        if kind in (BYTES_TAIL, TEXT_TAIL):
-            width = state.group_length[i] - offset
-        elif kind not in (BYTES, TEXT):
-            place = np.int64(0)
-            for k in range(4):
-                place |= np.int64(raw[at + k]) << (8 * k)
+        if kind >= BYTES_TAIL:
+            width = np.int64(lengths[i]) - offset
+        elif kind >= BYTES_DYNAMIC:
+            w = at >> 2
+            place = np.int64(words[w])
+            if at & 3:
+                bits = (at & 3) << 3
+                place = (place >> bits | np.int64(words[w + 1]) << (32 - bits)) & 0xFFFFFFFF
             start = place & 0xFFFF
             width = place >> 16
-            if kind in (BYTES_RELATIVE, TEXT_RELATIVE):
+            if kind >= BYTES_RELATIVE:
                 start += offset + 4
-            if start + width > state.group_length[i]:
+            if start + width > lengths[i]:
                 return -_LOCATION - at
-            at = data + start
-        low, high, length = gather(raw, at, width, text)
-        code = intern(strings, raw, at, low, high, length, table)
-        if code == FULL:
-            return FULL
-        if code >= _NARROW_CODES and memory.codes.itemsize == 2:
+            at = data[i] + start
+        if width <= SHORT and (at >> 2) <= safe:
+            low, high = _short(words, at, width)
+            if text:
+                # What follows the NUL is garbage. Without it the two words alone are the key.
+                nul = _nul(low)
+                if nul:
+                    low &= (nul >> np.uint64(7)) - np.uint64(1)
+                    high = np.uint64(0)
+                else:
+                    nul = _nul(high)
+                    if nul:
+                        high &= (nul >> np.uint64(7)) - np.uint64(1)
+                width = ANY_SHORT
+            if low == last_low and high == last_high and width == last_width:
+                target[i] = code
+                continue
+            last_low, last_high, last_width = low, high, width
+            code = np.int64(find(slots, lows, highs, known, tables, codes, low, high, width, table))
+        else:
+            last_width = code = np.int64(ABSENT)
+        if code == ABSENT:
+            if width == ANY_SHORT:
+                width = _length(low, high)
+            elif width > SHORT or (at >> 2) > safe:
+                low, high, width = gather(raw, at, width, text)
+            code = np.int64(intern(strings, raw, at, low, high, width, table))
+            if code == FULL:
+                return FULL
+        if code >= _NARROW_CODES and target.itemsize == 2:
             return WIDE
-        memory.codes[to + i] = code
+        target[i] = code
     return DONE

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import zstandard
 from iolab.trace.cursor import TraceError
 
 __all__ = ["decompress"]
+
+# A zstd context is dear to make and serves one thread.
+_local = threading.local()
 
 
 def decompress(path: Path, how: str, data: bytes, size: int, offset: int, what: str) -> bytes:
@@ -33,8 +37,10 @@ def _zstd(data: bytes, size: int) -> bytes | None:
     # The frame's own size, where it has one, is what gets allocated.
     if zstandard.frame_content_size(data) not in {-1, size}:
         return None
-    unpack = zstandard.ZstdDecompressor().decompress
-    return unpack(data, max_output_size=size, allow_extra_data=False)
+    context: zstandard.ZstdDecompressor | None = getattr(_local, "context", None)
+    if context is None:
+        context = _local.context = zstandard.ZstdDecompressor()
+    return context.decompress(data, max_output_size=size, allow_extra_data=False)
 
 
 def _zlib(data: bytes, size: int) -> bytes | None:

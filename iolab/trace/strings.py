@@ -13,12 +13,17 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FULL", "StringTable", "gather", "intern", "new_table", "values"]
+__all__ = ["ABSENT", "ANY_SHORT", "FULL", "SHORT", "StringTable", "find", "gather", "intern", "new_table", "values"]
 
 # The status of a table that must grow before it can take a value.
 FULL = -1
+# What find() returns for a value that has no code yet.
+ABSENT = -1
+# A length for find(): a text of up to 16 bytes, which its key tells from all others.
+ANY_SHORT = -2
 
-_SHORT = 16
+# Values of so many bytes are their own key.
+SHORT = 16
 
 
 class StringTable(NamedTuple):
@@ -71,9 +76,9 @@ def values(strings: StringTable, table: int, text: bool) -> list[str] | list[byt
     found: list[bytes] = []
     for i in mine.tolist():
         length = int(strings.length[i])
-        if length <= _SHORT:
+        if length <= SHORT:
             both = int(strings.low[i]) | int(strings.high[i]) << 64
-            found.append(both.to_bytes(_SHORT, "little")[:length])
+            found.append(both.to_bytes(SHORT, "little")[:length])
         else:
             place = int(strings.place[i])
             found.append(strings.pool[place : place + length].tobytes())
@@ -122,6 +127,38 @@ def gather(raw: Any, at: int, size: int, text: bool) -> tuple[int, int, int]:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def find(
+    slots: Any,
+    lows: Any,
+    highs: Any,
+    lengths: Any,
+    tables: Any,
+    codes: Any,
+    low: Any,
+    high: Any,
+    length: int,
+    table: int,
+) -> int:
+    """Return the code of a value of up to 16 bytes, or `ABSENT`; takes a table's arrays singly.
+
+    Taking arrays out of a tuple counts references, which costs more than the search.
+    """
+    mask = slots.size - 1
+    slot = _hash(low, high, table) & mask
+    while slots[slot] >= 0:
+        entry = slots[slot]
+        if (
+            lows[entry] == low
+            and highs[entry] == high
+            and tables[entry] == table
+            and (lengths[entry] == length or (length == ANY_SHORT and lengths[entry] <= SHORT))
+        ):
+            return codes[entry]
+        slot = (slot + 1) & mask
+    return ABSENT
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def intern(
     strings: StringTable, raw: Any, at: int, low: Any, high: Any, length: int, table: int
 ) -> int:
@@ -138,7 +175,7 @@ def intern(
             and strings.length[entry] == length
             and strings.table[entry] == table
         ):
-            if length <= _SHORT:
+            if length <= SHORT:
                 return strings.code[entry]
             place = strings.place[entry]
             same = True
@@ -152,7 +189,7 @@ def intern(
     entry = strings.used[0]
     if entry >= strings.low.size:
         return FULL
-    if length > _SHORT:
+    if length > SHORT:
         place = strings.used[1]
         if place + length > strings.pool.size:
             return FULL
