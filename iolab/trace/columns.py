@@ -21,7 +21,7 @@ from iolab.trace.formats import (
     INTEGER_UNALIGNED,
 )
 from iolab.trace.pages import read_record
-from iolab.trace.strings import ABSENT, ANY_SHORT, FULL, SHORT, StringTable, find, gather, intern
+from iolab.trace.strings import FULL, SHORT, StringTable, gather, hash_of, intern
 
 __all__ = [
     "BUFFER",
@@ -313,7 +313,8 @@ def _fill(
                 if at >= stop:
                     left = 0
                     continue
-                data, length, at, time = read_record(words, at, stop, time)
+                word, second = np.int64(words[at >> 2]), np.int64(words[(at >> 2) + 1])
+                data, length, at, time = read_record(word, second, at, stop, time)
                 if data <= 0:
                     continue
                 place = data + type_at
@@ -495,16 +496,13 @@ def _copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, sta
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _short(words: Any, at: int, size: int) -> tuple[Any, Any]:
-    """Return up to 16 bytes at any place as two words; the five words there must be in memory."""
-    w = at >> 2
-    low = np.uint64(words[w]) | np.uint64(words[w + 1]) << np.uint64(32)
-    high = np.uint64(words[w + 2]) | np.uint64(words[w + 3]) << np.uint64(32)
-    bits = np.uint64((at & 3) << 3)
+def _shifted(low: Any, high: Any, rest: Any, byte: int, size: int) -> tuple[Any, Any]:
+    """Return the `size` (up to 16) bytes from `byte` (0 to 3) on of 20 bytes, as two words."""
+    bits = np.uint64(byte << 3)
     if bits:
         left = np.uint64(64) - bits
         low = low >> bits | high << left
-        high = high >> bits | np.uint64(words[w + 4]) << left
+        high = high >> bits | rest << left
     if size < 8:
         return low & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)), np.uint64(0)
     if size < 16:
@@ -513,25 +511,101 @@ def _short(words: Any, at: int, size: int) -> tuple[Any, Any]:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _nul(word: Any) -> Any:
-    """Return 0x80 in the place of the word's first zero byte; 0 if there is none."""
-    zero = (word - _LOW) & ~word & _HIGH
-    return zero & (~zero + np.uint64(1))
+def _up_to_nul(low: Any, high: Any) -> tuple[Any, Any]:
+    """Return two words without the bytes from their first zero byte on: garbage follows a NUL."""
+    zero = (low - _LOW) & ~low & _HIGH
+    if zero:
+        return low & (((zero & (~zero + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)), np.uint64(0)
+    zero = (high - _LOW) & ~high & _HIGH
+    if zero:
+        high &= ((zero & (~zero + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)
+    return low, high
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _length(low: Any, high: Any) -> int:
-    """Return the length of a text that ends at its last byte that is not zero."""
-    length = 0
-    while high:
-        length += 1
-        high >>= np.uint64(8)
-    if length:
-        return length + 8
-    while low:
-        length += 1
-        low >>= np.uint64(8)
-    return length
+def _locate(
+    word: int, second: int, data: int, length: int, offset: int, size: int, kind: int
+) -> tuple[int, int]:
+    """Return (byte offset, bytes) of a text or byte string; bytes are -1 outside the record.
+
+    `word` and `second` are the words at the field, for locations.
+    """
+    if kind < BYTES_DYNAMIC:
+        return data + offset, size
+    if kind >= BYTES_TAIL:
+        return data + offset, length - offset
+    bits = ((data + offset) & 3) << 3
+    place = (word >> bits | second << (32 - bits)) & 0xFFFFFFFF
+    start = place & 0xFFFF
+    width = place >> 16
+    if kind >= BYTES_RELATIVE:
+        start += offset + 4
+    if start + width > length:
+        return data + offset, -1
+    return data + start, width
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy_known(
+    target: Any,
+    words: Any,
+    data: Any,
+    lengths: Any,
+    offset: int,
+    size: int,
+    kind: int,
+    table: int,
+    slots: Any,
+    lows: Any,
+    highs: Any,
+    known: Any,
+    tables: Any,
+    codes: Any,
+    i: int,
+) -> int:
+    """Copy codes from row `i` on; return the first row whose value is long or has no code yet.
+
+    Values of up to 16 bytes are compared and looked up as two words; the same one often comes
+    twice running.
+    """
+    text = bool(kind & 1)
+    last_low = last_high = np.uint64(0)
+    last_width = code = np.int64(-1)
+    mask = slots.size - 1
+    while i < data.size:
+        w = (data[i] + offset) >> 2
+        word, second = np.int64(words[w]), np.int64(words[w + 1])
+        at, width = _locate(word, second, data[i], np.int64(lengths[i]), offset, size, kind)
+        if width < 0 or width > SHORT:
+            return i
+        w = at >> 2
+        low = np.uint64(words[w]) | np.uint64(words[w + 1]) << np.uint64(32)
+        high = np.uint64(words[w + 2]) | np.uint64(words[w + 3]) << np.uint64(32)
+        low, high = _shifted(low, high, np.uint64(words[w + 4]), at & 3, width)
+        if text:
+            low, high = _up_to_nul(low, high)
+            # A text's two words tell it from all others.
+            width = np.int64(-1)
+        if low != last_low or high != last_high or width != last_width:
+            slot = hash_of(low, high, table) & mask
+            code = np.int64(-1)
+            while slots[slot] >= 0:
+                entry = slots[slot]
+                slot = (slot + 1) & mask
+                if (
+                    lows[entry] == low
+                    and highs[entry] == high
+                    and tables[entry] == table
+                    and (known[entry] == width or (width < 0 and known[entry] <= SHORT))
+                ):
+                    code = np.int64(codes[entry])
+                    break
+            if code < 0:
+                return i
+            last_low, last_high, last_width = low, high, width
+        target[i] = code
+        i += 1
+    return i
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -547,63 +621,38 @@ def _copy_strings(
     table: int,
     strings: Any,
 ) -> int:
-    """Copy one column of texts or byte strings as codes.
-
-    Short values are compared and looked up as two words; the same one often comes twice running.
-    """
-    slots, lows, highs = strings.slots, strings.low, strings.high
-    known, tables, codes = strings.length, strings.table, strings.code
-    text = bool(kind & 1)
-    last_low = last_high = np.uint64(0)
-    last_width = code = np.int64(ABSENT)
-    safe = words.size - 5
-    for i in range(data.size):
-        at = data[i] + offset
-        width = size
-        if kind >= BYTES_TAIL:
-            width = np.int64(lengths[i]) - offset
-        elif kind >= BYTES_DYNAMIC:
-            w = at >> 2
-            place = np.int64(words[w])
-            if at & 3:
-                bits = (at & 3) << 3
-                place = (place >> bits | np.int64(words[w + 1]) << (32 - bits)) & 0xFFFFFFFF
-            start = place & 0xFFFF
-            width = place >> 16
-            if kind >= BYTES_RELATIVE:
-                start += offset + 4
-            if start + width > lengths[i]:
-                return -_LOCATION - at
-            at = data[i] + start
-        if width <= SHORT and (at >> 2) <= safe:
-            low, high = _short(words, at, width)
-            if text:
-                # What follows the NUL is garbage. Without it the two words alone are the key.
-                nul = _nul(low)
-                if nul:
-                    low &= (nul >> np.uint64(7)) - np.uint64(1)
-                    high = np.uint64(0)
-                else:
-                    nul = _nul(high)
-                    if nul:
-                        high &= (nul >> np.uint64(7)) - np.uint64(1)
-                width = ANY_SHORT
-            if low == last_low and high == last_high and width == last_width:
-                target[i] = code
-                continue
-            last_low, last_high, last_width = low, high, width
-            code = np.int64(find(slots, lows, highs, known, tables, codes, low, high, width, table))
-        else:
-            last_width = code = np.int64(ABSENT)
-        if code == ABSENT:
-            if width == ANY_SHORT:
-                width = _length(low, high)
-            elif width > SHORT or (at >> 2) > safe:
-                low, high, width = gather(raw, at, width, text)
-            code = np.int64(intern(strings, raw, at, low, high, width, table))
-            if code == FULL:
-                return FULL
+    """Copy one column of texts or byte strings as codes."""
+    i = 0
+    while True:
+        i = _copy_known(
+            target,
+            words,
+            data,
+            lengths,
+            offset,
+            size,
+            kind,
+            table,
+            strings.slots,
+            strings.low,
+            strings.high,
+            strings.length,
+            strings.table,
+            strings.code,
+            i,
+        )
+        if i >= data.size:
+            return DONE
+        w = (data[i] + offset) >> 2
+        word, second = np.int64(words[w]), np.int64(words[w + 1])
+        at, width = _locate(word, second, data[i], np.int64(lengths[i]), offset, size, kind)
+        if width < 0:
+            return -_LOCATION - at
+        low, high, length = gather(raw, at, width, bool(kind & 1))
+        code = intern(strings, raw, at, low, high, length, table)
+        if code == FULL:
+            return FULL
         if code >= _NARROW_CODES and target.itemsize == 2:
             return WIDE
         target[i] = code
-    return DONE
+        i += 1

@@ -16,7 +16,7 @@ from iolab.trace.compression import decompress
 from iolab.trace.container import Buffer, Container, CpuData
 from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
-from iolab.trace.pages import PROBLEMS, scan
+from iolab.trace.pages import PROBLEMS, SPARE, scan
 
 __all__ = ["Chunk", "Loaded", "Selection", "Source", "chunks_of", "load", "sources_of"]
 
@@ -161,7 +161,8 @@ def load(
         total += size
     pages = starts[-1]
     try:
-        words = np.empty(total >> 2, np.uint32)
+        words = np.empty((total >> 2) + SPARE, np.uint32)
+        words[total >> 2 :] = 0
     except MemoryError as error:
         raise TraceError(file.path, f"{total} bytes of events do not fit into memory") from error
     at = np.concatenate([*page_at, np.empty(0, np.int64)])

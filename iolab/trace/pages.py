@@ -12,13 +12,14 @@ moves forward.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PROBLEMS", "UNKNOWN", "UNWANTED", "read_record", "scan"]
+__all__ = ["PROBLEMS", "SPARE", "UNKNOWN", "UNWANTED", "read_record", "scan"]
+
+# Words behind the last page that the record walk and its users may look at.
+SPARE = 8
 
 # A record's fate by its event number, where it is no slot of a wanted event.
 UNKNOWN, UNWANTED = -1, -2
@@ -42,13 +43,17 @@ _STAMP_HIGH = ~((1 << 59) - 1)
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def read_record(words: Any, at: int, end: int, time: int) -> tuple[int, int, int, int]:
+def read_record(
+    word: int, second: int, at: int, end: int, time: int
+) -> tuple[int, int, int, int]:
     """Read one record at byte `at` of a page's records that end at `end`.
+
+    `word` and `second` are the two words at `at`, as int64: arrays as arguments would have their
+    references counted at every call. What `second` is beyond `end` does not matter.
 
     Returns (data offset or a status, data length, next record, time). A status of 0 says: no
     event here, go on; a negative one is a key of `PROBLEMS`.
     """
-    word = np.int64(words[at >> 2])
     kind, delta = word & 31, word >> 5
     if 0 < kind < 29:
         data = at + 4
@@ -60,7 +65,6 @@ def read_record(words: Any, at: int, end: int, time: int) -> tuple[int, int, int
         return 0, 0, end, time  # the page's unused rest
     if at + 8 > end:
         return -2, 0, end, time
-    second = np.int64(words[(at >> 2) + 1])
     if kind == 0:
         length = (second - 4 + 3) & ~3
         data = at + 8
@@ -111,7 +115,7 @@ def scan(
     Parameters
     ----------
     words
-        All pages as 32-bit words.
+        All pages as 32-bit words, and at least `SPARE` words behind them.
     page_at
         Byte offset of each page to walk.
     page_size, head, commit_bytes
@@ -162,7 +166,8 @@ def scan(
         stop = at + size
         wanted = 0
         while at < stop:
-            data, length, following, time = read_record(words, at, stop, time)
+            word, second = np.int64(words[at >> 2]), np.int64(words[(at >> 2) + 1])
+            data, length, following, time = read_record(word, second, at, stop, time)
             if data <= 0:
                 if data < 0:
                     return data, at, 0

@@ -13,14 +13,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ABSENT", "ANY_SHORT", "FULL", "SHORT", "StringTable", "find", "gather", "intern", "new_table", "values"]
+__all__ = ["FULL", "SHORT", "StringTable", "gather", "hash_of", "intern", "new_table", "values"]
 
 # The status of a table that must grow before it can take a value.
 FULL = -1
-# What find() returns for a value that has no code yet.
-ABSENT = -1
-# A length for find(): a text of up to 16 bytes, which its key tells from all others.
-ANY_SHORT = -2
 
 # Values of so many bytes are their own key.
 SHORT = 16
@@ -86,7 +82,7 @@ def values(strings: StringTable, table: int, text: bool) -> list[str] | list[byt
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _hash(low: Any, high: Any, table: int) -> int:
+def hash_of(low: Any, high: Any, table: int) -> int:
     mixed = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= np.uint64(table) * np.uint64(0x94D049BB133111EB)
     return np.int64((mixed ^ (mixed >> np.uint64(29))) & np.uint64(0x7FFFFFFF))
@@ -96,7 +92,7 @@ def _hash(low: Any, high: Any, table: int) -> int:
 def _rehash(slots: Any, low: Any, high: Any, table: Any, count: int) -> None:
     mask = slots.size - 1
     for entry in range(count):
-        slot = _hash(low[entry], high[entry], table[entry]) & mask
+        slot = hash_of(low[entry], high[entry], table[entry]) & mask
         while slots[slot] >= 0:
             slot = (slot + 1) & mask
         slots[slot] = entry
@@ -127,44 +123,12 @@ def gather(raw: Any, at: int, size: int, text: bool) -> tuple[int, int, int]:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def find(
-    slots: Any,
-    lows: Any,
-    highs: Any,
-    lengths: Any,
-    tables: Any,
-    codes: Any,
-    low: Any,
-    high: Any,
-    length: int,
-    table: int,
-) -> int:
-    """Return the code of a value of up to 16 bytes, or `ABSENT`; takes a table's arrays singly.
-
-    Taking arrays out of a tuple counts references, which costs more than the search.
-    """
-    mask = slots.size - 1
-    slot = _hash(low, high, table) & mask
-    while slots[slot] >= 0:
-        entry = slots[slot]
-        if (
-            lows[entry] == low
-            and highs[entry] == high
-            and tables[entry] == table
-            and (lengths[entry] == length or (length == ANY_SHORT and lengths[entry] <= SHORT))
-        ):
-            return codes[entry]
-        slot = (slot + 1) & mask
-    return ABSENT
-
-
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def intern(
     strings: StringTable, raw: Any, at: int, low: Any, high: Any, length: int, table: int
 ) -> int:
     """Return the value's code in its table, a new one if need be, or `FULL`."""
     mask = strings.slots.size - 1
-    slot = _hash(low, high, table) & mask
+    slot = hash_of(low, high, table) & mask
     while True:
         entry = strings.slots[slot]
         if entry < 0:
