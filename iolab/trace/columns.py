@@ -570,7 +570,8 @@ def _copy_known(
     """
     text = bool(kind & 1)
     last_low = last_high = np.uint64(0)
-    last_width = code = np.int64(-1)
+    code = np.int64(-1)
+    last_width = np.int64(-2)  # unlike any value's
     mask = slots.size - 1
     while i < data.size:
         w = (data[i] + offset) >> 2

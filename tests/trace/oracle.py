@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
+
 from iolab import process
 from iolab.trace import Trace
 
@@ -85,9 +87,11 @@ def _event(trace: Trace, name: str, lines: list[tuple[str, ...]]) -> Iterator[st
         values = frame[c.name].tolist()
         if c.table is None:
             yield from _integers(name, c.name, values, theirs_text, 8 * c.size)
-        elif values and isinstance(values[0], str):
+        elif isinstance(frame[c.name].cat.categories.dtype, pd.StringDtype) or not all(
+            isinstance(v, bytes) for v in values
+        ):
             for mine, text in zip(values, theirs_text, strict=True):
-                if mine.rstrip() != text.rstrip() and not text.startswith("ARRAY["):
+                if str(mine).rstrip() != text.rstrip() and not text.startswith("ARRAY["):
                     yield f"{name}.{c.name}: {mine!r}, report has {text!r}"
                     break
 
@@ -99,8 +103,8 @@ def _integers(
     for mine, text in zip(values, texts, strict=True):
         if text == "(nil)":
             text = "0x0"
-        # Numbers come as the print format wants them: decimal, or hexadecimal with or without 0x.
-        both = {int(text, base) & mask for base in (10, 16) if _number(text, base)}
+        # Numbers come as the print format wants them: decimal, octal, hexadecimal with or without 0x.
+        both = {int(text, base) & mask for base in (8, 10, 16) if _number(text, base)}
         # Addresses come as symbols.
         if both and mine & mask not in both:
             yield f"{event}.{field}: {mine}, report has {text!r}"
