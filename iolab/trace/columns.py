@@ -128,8 +128,8 @@ def new_progress(sources: int, slots: int) -> Progress:
     i32, i64 = np.int32, np.int64
     by_source = [np.zeros(sources, t) for t in (i64, i32, i64, i64, i64, i64, i32, i32, i32)]
     pending = np.array([-1, 0], i64)
-    block = [np.zeros(_BLOCK, t) for t in (i64, i64, i32, i32, i32)]
-    group = [np.zeros(_BLOCK, t) for t in (i64, i64, i32, i32)]
+    block = [np.empty(_BLOCK, t) for t in (i64, i64, i32, i32, i32)]
+    group = [np.empty(_BLOCK, t) for t in (i64, i64, i32, i32)]
     return Progress(
         *by_source, pending, np.zeros(slots, i64), *block, *group, np.zeros(slots + 1, i64)
     )

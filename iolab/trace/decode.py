@@ -40,7 +40,7 @@ from iolab.trace.load import Chunk, Loaded, Selection, Source, chunks_of, load, 
 from iolab.trace.pages import UNKNOWN, UNWANTED
 from iolab.trace.strings import FULL, StringTable, new_table, values
 from iolab.trace.times import Clock
-from iolab.trace.trace import EventColumns, Trace, TraceInfo
+from iolab.trace.trace import EventColumns, Loss, Trace, TraceInfo
 
 __all__ = ["Plan", "plan", "read", "run"]
 
@@ -118,7 +118,7 @@ def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> P
         clock=container.buffers[0].clock,
         buffers=tuple(buffers),
         options=dict(container.options),
-        cpustats=_cpustats(container),
+        counters=dict(container.cpustats),
     )
     wanted = list(formats) if events is None else [_find(file.path, formats, e) for e in events]
     type_at = common_type(file.path, known.values())
@@ -229,10 +229,16 @@ def _decode(
             return arrays, strings, tables
         if status != WIDE:
             place = -status - 10
-            part = int(np.searchsorted(loaded.start, np.searchsorted(loaded.at, place, "right") - 1, "right")) - 1
-            where = f"{sources[part]}, byte {place - int(loaded.at[loaded.start[part]])} of its pages"
-            raise TraceError(what.file.path, f"{where}: a text lies outside its record")
+            raise _outside(what, sources, loaded, place)
         code_type = np.int32
+
+
+def _outside(what: Plan, sources: Sequence[Source], loaded: Loaded, place: int) -> TraceError:
+    page = int(np.searchsorted(loaded.at, place, "right")) - 1
+    number = int(np.searchsorted(loaded.start, page, "right")) - 1
+    where = f"byte {place - int(loaded.at[page])} of page {page - int(loaded.start[number])}"
+    text = f"{where} of {sources[number]}: a text lies outside its record"
+    return TraceError(what.file.path, text, sources[number].data.offset)
 
 
 def _allocate(
@@ -301,37 +307,28 @@ def _narrow(codes: NDArray[Any], categories: int) -> NDArray[Any]:
 
 def _losses(
     what: Plan, sources: Sequence[Source], loaded: Loaded, begin: int, end: int
-) -> pd.DataFrame:
-    rows: list[tuple[str, int, int | None, int | None, str]] = []
+) -> list[Loss]:
+    found: list[Loss] = []
     for number, source in enumerate(sources):
+        name, cpu = source.buffer.name, source.data.cpu
         low, high = int(loaded.start[number]), int(loaded.start[number + 1])
         for page in (low + np.flatnonzero(loaded.lost[low:high])).tolist():
+            lost = int(loaded.lost[page])
+            count = lost if lost > 0 else None
             # A page without records has no time of its own: the next one's tells where.
             times = loaded.first[page:high]
-            time = int(times[np.argmax(times >= 0)])
-            if begin <= time < end or time < 0:
-                stamp = np.array([time])
-                what.clock.convert(stamp)
-                lost = int(loaded.lost[page])
-                when = int(stamp[0]) if time >= 0 else None
-                rows.append(
-                    (source.buffer.name, source.data.cpu, when, lost if lost > 0 else None, "page")
-                )
+            time = times[np.argmax(times >= 0)].reshape(1)
+            if time[0] < 0:
+                found.append(Loss(name, cpu, None, count, "page"))
+            elif begin <= time[0] < end:
+                what.clock.convert(time)
+                found.append(Loss(name, cpu, int(time[0]), count, "page"))
     chosen = {source.buffer.name for source in sources}
     for (name, cpu), stats in what.container.cpustats.items():
         for counter in ("overrun", "commit overrun", "dropped events"):
             if name in chosen and stats.get(counter, 0) > 0:
-                rows.append((name, cpu, None, int(stats[counter]), counter))
-    frame = pd.DataFrame(rows, columns=["buffer", "cpu", "timestamp_ns", "count", "source"])
-    types = {"cpu": "int64", "timestamp_ns": "Int64", "count": "Int64"}
-    return frame.astype({"buffer": "str", "source": "str", **types})
-
-
-def _cpustats(container: Container) -> pd.DataFrame:
-    rows = [
-        {"buffer": name, "cpu": cpu, **stats} for (name, cpu), stats in container.cpustats.items()
-    ]
-    return pd.DataFrame(rows, columns=None if rows else ["buffer", "cpu"])
+                found.append(Loss(name, cpu, None, int(stats[counter]), counter))
+    return found
 
 
 def _comms(text: str) -> dict[int, str]:

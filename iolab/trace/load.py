@@ -186,9 +186,13 @@ def load(
         for span, place in _spans(chunks, places[i])
     ]
     threads = min(len(os.sched_getaffinity(0)), _MAX_THREADS, max(len(spans), 1))
-    with ThreadPoolExecutor(threads) as pool:
-        for counts in pool.map(lambda span: span.run(loaded, selection), spans):
-            loaded.counts += counts
+    if threads == 1:
+        for span in spans:
+            loaded.counts += span.run(loaded, selection)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            for counts in pool.map(lambda span: span.run(loaded, selection), spans):
+                loaded.counts += counts
     for i, (source, _) in enumerate(parts):
         _check_order(file.path, source, loaded, starts[i], starts[i + 1])
     return loaded

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,17 @@ from iolab.errors import UserError
 from iolab.trace.cursor import TraceError
 from iolab.trace.formats import EventFormat
 
-__all__ = ["EventColumns", "MissingEventError", "Trace", "TraceInfo"]
+__all__ = ["EventColumns", "Loss", "MissingEventError", "Trace", "TraceInfo"]
+
+
+class Loss(NamedTuple):
+    """Events that were lost; see `Trace.losses`."""
+
+    buffer: str
+    cpu: int
+    timestamp_ns: int | None
+    count: int | None
+    source: str
 
 
 class MissingEventError(TraceError):
@@ -42,8 +53,7 @@ class EventColumns:
 class TraceInfo:
     """What the file says about itself.
 
-    ``cpustats`` is a frame of the kernel's own counters (entries, overrun, …) by buffer and CPU;
-    ``options`` has the recording trace-cmd's version and the machine's uname.
+    ``counters`` are the kernel's own (entries, overrun, …) by buffer and CPU; ``options`` has the recording trace-cmd's version and the machine's uname.
     """
 
     version: int
@@ -52,7 +62,7 @@ class TraceInfo:
     clock: str
     buffers: tuple[str, ...]
     options: Mapping[str, str]
-    cpustats: pd.DataFrame
+    counters: Mapping[tuple[str, int], Mapping[str, float]]
 
 
 class Trace:
@@ -66,11 +76,6 @@ class Trace:
         What the file says about itself.
     comms
         Task name by pid, as saved at the end of the recording: the last name of a reused pid.
-    losses
-        A frame with one row a loss: ``buffer``, ``cpu``, ``timestamp_ns`` (the first event after
-        the gap; NA for a sum of the whole recording), ``count`` (NA where the kernel did not say)
-        and ``source``: ``page``, or the kernel counter that tells of it. The counters and the
-        pages tell of the same losses: never add them up.
     between
         The (start, end) that was read; None for everything.
     """
@@ -82,22 +87,42 @@ class Trace:
         columns: Mapping[str, EventColumns],
         formats: Mapping[str, EventFormat],
         comms: Mapping[int, str],
-        losses: pd.DataFrame,
+        losses: Sequence[Loss],
         between: tuple[int, int] | None,
     ) -> None:
         self.path = path
         self.info = info
         self.comms = dict(comms)
-        self.losses = losses
         self.between = between
         self._columns = dict(columns)
         self._formats = dict(formats)
+        self._losses = tuple(losses)
         self._frames: dict[str, pd.DataFrame] = {}
 
     @property
     def events(self) -> dict[str, int]:
         """Number of events by name, of all types that were read; some may be 0."""
         return {name: columns.rows for name, columns in self._columns.items()}
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """What was lost: a frame with one row a gap or counter; empty for a whole trace.
+
+        ``buffer``, ``cpu``, ``timestamp_ns`` (the first event after the gap; NA for a sum of the
+        whole recording), ``count`` (NA where the kernel did not say) and ``source``: ``page``, or
+        the kernel counter that tells of it. Counters and pages tell of the same losses: never add
+        them up.
+        """
+        frame = pd.DataFrame(self._losses, columns=list(Loss._fields))
+        return frame.astype(
+            {
+                "buffer": "str",
+                "cpu": "int64",
+                "timestamp_ns": "Int64",
+                "count": "Int64",
+                "source": "str",
+            }
+        )
 
     @property
     def formats(self) -> dict[str, EventFormat]:
