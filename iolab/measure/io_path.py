@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from iolab.errors import CannotRunError
 from iolab.measure.join import first_after, last_before, unique_matches
 from iolab.trace.trace import Trace
 
@@ -51,7 +52,7 @@ REASONS = (
     "completion queued no work",
     "work was not executed in the trace",
     "worker's switch in is not in the trace",
-    "work woke nobody who submits I/O here",
+    "work woke no submitter (awake, or woken by another)",
     "submitter was not switched in in the trace",
 )
 _REASON = pd.CategoricalDtype(list(REASONS))
@@ -135,144 +136,157 @@ def io_path(
     first one queued on its CPU by the same interrupted task before the CPU's next completion.
     The submitter is whom the work woke, if that task submits I/O in this trace.
 
-    Errors: MissingEventError naming the missing events.
+    Errors: MissingEventError naming the missing events; CannotRunError for `workqueue` on a kernel
+    that does not tell its name.
     """
     trace.require("io_path", *_NEEDED)
     issue = _filtered(trace.frame("block_rq_issue"), dev, rwbs)
     complete = _filtered(trace.frame("block_rq_complete"), dev, rwbs)
-    i_time = _column(issue, "timestamp_ns")
-    i_keys = (_column(issue, "dev"), _column(issue, "sector"))
-    c_time = _column(complete, "timestamp_ns")
-    c_keys = (_column(complete, "dev"), _column(complete, "sector"))
+    i_time, c_time = _column(issue, "timestamp_ns"), _column(complete, "timestamp_ns")
+    i_keys, c_keys = ((_column(f, "dev"), _column(f, "sector")) for f in (issue, complete))
     # Each completion takes the last issue before it; a requeued request is issued again.
     taken = unique_matches(last_before(i_time, c_time, i_keys, c_keys))
     done = np.full(len(issue), -1, np.int64)
     done[taken[taken >= 0]] = np.flatnonzero(taken >= 0)
-    points: dict[str, NDArray[np.int64]] = {"issue_ns": i_time}
-    starts = next((name for name in _STARTS if trace.events.get(name)), None)
-    submitter = _column(issue, "common_pid")
-    if starts is None:
-        points["start_ns"] = i_time
-    else:
-        start = trace.frame(starts)
-        keys = (_column(start, "dev"), _column(start, "sector"))
-        first = last_before(_column(start, "timestamp_ns"), i_time, keys, i_keys)
-        first = unique_matches(first)
-        # Without its own start (a merged or split request) the account begins at the issue.
-        points["start_ns"] = np.where(first >= 0, _at(start, "timestamp_ns", first), i_time)
-        submitter = np.where(first >= 0, _at(start, "common_pid", first), submitter)
-    points["complete_ns"] = _at(complete, "timestamp_ns", done)
-    reason = np.where(done >= 0, 0, 1)
-    worker = np.full(len(issue), -1, np.int64)
-    alive = done >= 0
-    _follow(trace, complete, done, alive, workqueue, points, reason, worker, submitter)
-    return _result(issue, points, reason, submitter, worker, int((taken < 0).sum()))
+    start, submitter = _starts(trace, issue)
+    path = _Path(len(issue), submitter)
+    path.reach("start_ns", start, np.arange(len(issue)), 0)
+    path.reach("issue_ns", i_time, np.arange(len(issue)), 0)
+    path.reach("complete_ns", c_time, done, 1)
+    _follow_work(trace, complete, done, workqueue, path)
+    return IoPath(path.frame(issue), int((taken < 0).sum()))
 
 
-def _follow(
-    trace: Trace,
-    complete: pd.DataFrame,
-    done: Rows,
-    alive: NDArray[np.bool_],
-    workqueue: str | None,
-    points: dict[str, NDArray[np.int64]],
-    reason: NDArray[np.int64],
-    worker: Rows,
-    submitter: Rows,
-) -> None:
-    """Follow completions through their work to the submitter; fills the last four arguments."""
+class _Path:
+    """The points of all I/Os as they are joined, one point after the other."""
 
-    def lose(gone: NDArray[np.bool_], why: int) -> None:
-        reason[alive & gone] = why
-        alive[gone] = False
+    def __init__(self, count: int, submitter: Rows) -> None:
+        self.points: dict[str, Rows] = {}
+        self.submitter = submitter
+        self.worker = np.full(count, -1, np.int64)
+        self.reason = np.zeros(count, np.int64)
+        self.reached = np.zeros(count, np.int64)
+        self.alive = np.ones(count, bool)
 
-    queue = trace.frame("workqueue_queue_work")
-    if workqueue is not None and "workqueue" in queue:
-        names = queue["workqueue"].cat.categories
-        if isinstance(names.dtype, pd.StringDtype):
-            fits = names.str.fullmatch(workqueue).astype(bool)
-            queue = queue[np.asarray(fits)[queue["workqueue"].cat.codes.to_numpy()]]
-    # The queueing of each completion: the last completion of its context before it.
-    q_time = _column(queue, "timestamp_ns")
-    context = ("common_cpu", "common_pid")
-    everything = trace.frame("block_rq_complete")
-    all_time = _column(everything, "timestamp_ns")
-    before = last_before(
-        all_time,
-        q_time,
-        (_column(everything, "common_cpu"),),
-        (_column(queue, "common_cpu"),),
+    def reach(self, name: str, times: Rows, rows: Rows, why: int) -> Rows:
+        """Give each I/O that is still followed the time at its row; lose those without (-1)."""
+        rows = np.where(self.alive, rows, -1)
+        self.reason[self.alive & (rows < 0)] = why
+        self.alive = rows >= 0
+        self.reached[self.alive] += 1
+        self.points[name] = _at(times, rows)
+        return rows
+
+    def frame(self, issue: pd.DataFrame) -> pd.DataFrame:
+        """Return the frame of `IoPath`."""
+        frame = issue[["dev", "sector", "nr_sector", "rwbs"]].reset_index(drop=True)
+        frame["submitter"], frame["worker"] = self.submitter, self.worker
+        last = self.points["start_ns"]
+        for number, name in enumerate(_POINTS):
+            known = self.reached > number
+            last = np.where(known, self.points[name], last)
+            frame[name] = pd.arrays.IntegerArray(self.points[name].copy(), ~known)
+        for segment, one, other in zip(SEGMENTS, _POINTS, _POINTS[1:], strict=False):
+            frame[segment] = frame[other] - frame[one]
+        frame["block_ns"] = frame["complete_ns"] - frame["start_ns"]
+        frame["total_ns"] = last - self.points["start_ns"]
+        frame["reason"] = pd.Categorical.from_codes(self.reason.astype(np.int8), dtype=_REASON)
+        return frame
+
+
+def _starts(trace: Trace, issue: pd.DataFrame) -> tuple[Rows, Rows]:
+    """Return each request's start in the block layer and its submitter's pid."""
+    i_time, submitter = _column(issue, "timestamp_ns"), _column(issue, "common_pid")
+    name = next((name for name in _STARTS if trace.events.get(name)), None)
+    if name is None:
+        return i_time, submitter
+    start = trace.frame(name)
+    s_time = _column(start, "timestamp_ns")
+    s_keys, i_keys = ((_column(f, "dev"), _column(f, "sector")) for f in (start, issue))
+    rows = unique_matches(last_before(s_time, i_time, s_keys, i_keys))
+    # Without a start of its own (a merged or split request) the account begins at the issue.
+    found = rows >= 0
+    return (
+        np.where(found, _at(s_time, rows), i_time),
+        np.where(found, _at(_column(start, "common_pid"), rows), submitter),
     )
-    same = (before >= 0) & (_at(everything, context[1], before) == _column(queue, context[1]))
-    before = unique_matches(np.where(same, before, -1))
-    of_complete = np.full(len(everything), -1, np.int64)
-    of_complete[before[before >= 0]] = np.flatnonzero(before >= 0)
-    rows = complete.index.to_numpy()
-    q = np.where(alive, of_complete[rows[np.maximum(done, 0)]] if len(rows) else -1, -1)
-    points["queued_ns"] = _at(queue, "timestamp_ns", q)
-    lose(q < 0, 2)
+
+
+def _follow_work(
+    trace: Trace, complete: pd.DataFrame, done: Rows, workqueue: str | None, path: _Path
+) -> None:
+    """Follow completions (`done` are their rows) through their work to the submitter."""
+    queue = _queueings(trace, workqueue)
+    q_time = _column(queue, "timestamp_ns")
+    of_complete = _queued_by(trace.frame("block_rq_complete"), queue)
+    q = path.reach(
+        "queued_ns", q_time, _then(of_complete, _then(complete.index.to_numpy(), done)), 2
+    )
 
     start, end = trace.frame("workqueue_execute_start"), trace.frame("workqueue_execute_end")
-    s_time = _column(start, "timestamp_ns")
-    s_of_q = first_after(s_time, q_time, (_column(start, "work"),), (_column(queue, "work"),))
-    s_of_q = unique_matches(s_of_q, keep_last=True)
-    s = np.where(q >= 0, s_of_q[np.maximum(q, 0)] if len(queue) else -1, -1)
-    points["executed_ns"] = _at(start, "timestamp_ns", s)
-    lose(s < 0, 3)
-    s_pid = _column(start, "common_pid")
-    worker[:] = np.where(s >= 0, _at(start, "common_pid", s), -1)
-
-    switch = trace.frame("sched_switch")
+    switch, waking = trace.frame("sched_switch"), trace.frame("sched_waking")
+    s_time, s_pid = _column(start, "timestamp_ns"), _column(start, "common_pid")
+    s_work = _column(start, "work")
+    s_of_q = first_after(s_time, q_time, (s_work,), (_column(queue, "work"),))
+    s = np.where(path.alive, _then(unique_matches(s_of_q, keep_last=True), q), -1)
+    path.worker[:] = np.where(s >= 0, _at(s_pid, s), -1)
     w_time, w_next = _column(switch, "timestamp_ns"), _column(switch, "next_pid")
-    in_of_s = last_before(w_time, s_time, (w_next,), (s_pid,))
-    w = np.where(s >= 0, in_of_s[np.maximum(s, 0)] if len(start) else -1, -1)
+    w = _then(last_before(w_time, s_time, (w_next,), (s_pid,)), s)
+    # The work's execution is looked up before the worker's switch in, which it is needed for.
+    path.reason[path.alive & (s < 0)] = 3
+    path.alive &= s >= 0
+    w = path.reach("worker_in_ns", w_time, w, 4)
     # A worker that was on its CPU already waited for nothing.
-    points["worker_in_ns"] = np.maximum(_at(switch, "timestamp_ns", w), points["queued_ns"])
-    lose(w < 0, 4)
+    path.points["worker_in_ns"] = np.maximum(path.points["worker_in_ns"], path.points["queued_ns"])
+    s = path.reach("executed_ns", s_time, s, 3)
 
+    submitters = np.unique(path.submitter)
+    wakes = waking[np.isin(_column(waking, "pid"), submitters)]
+    k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
     e_time = _column(end, "timestamp_ns")
     e_keys = (_column(end, "work"), _column(end, "common_pid"))
-    e_of_s = first_after(e_time, s_time, e_keys, (_column(start, "work"), s_pid))
-    waking = trace.frame("sched_waking")
-    wakes = waking[np.isin(_column(waking, "pid"), np.unique(submitter))]
-    k_time = _column(wakes, "timestamp_ns")
+    e_of_s = first_after(e_time, s_time, e_keys, (s_work, s_pid))
+    ended = np.where(e_of_s >= 0, _at(e_time, e_of_s), np.iinfo(np.int64).max)
     k_of_s = first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,))
-    ended = np.where(e_of_s >= 0, _at(end, "timestamp_ns", e_of_s), np.iinfo(np.int64).max)
-    k_of_s = np.where((k_of_s >= 0) & (_at(wakes, "timestamp_ns", k_of_s) <= ended), k_of_s, -1)
-    k = np.where(s >= 0, k_of_s[np.maximum(s, 0)] if len(start) else -1, -1)
-    points["woken_ns"] = _at(wakes, "timestamp_ns", k)
-    lose(k < 0, 5)
-    submitter[alive] = _at(wakes, "pid", k)[alive]
+    k_of_s = np.where((k_of_s >= 0) & (_at(k_time, k_of_s) <= ended), k_of_s, -1)
+    k = path.reach("woken_ns", k_time, _then(k_of_s, s), 5)
+    path.submitter = np.where(k >= 0, _at(k_pid, k), path.submitter)
 
-    n_of_k = first_after(w_time, k_time, (w_next,), (_column(wakes, "pid"),))
-    n = np.where(k >= 0, n_of_k[np.maximum(k, 0)] if len(wakes) else -1, -1)
-    points["in_ns"] = _at(switch, "timestamp_ns", n)
-    lose(n < 0, 6)
+    n_of_k = first_after(w_time, k_time, (w_next,), (k_pid,))
+    path.reach("in_ns", w_time, _then(n_of_k, k), 6)
 
 
-def _result(
-    issue: pd.DataFrame,
-    points: dict[str, NDArray[np.int64]],
-    reason: NDArray[np.int64],
-    submitter: Rows,
-    worker: Rows,
-    orphans: int,
-) -> IoPath:
-    frame = issue[["dev", "sector", "nr_sector", "rwbs"]].reset_index(drop=True)
-    frame["submitter"], frame["worker"] = submitter, worker
-    # The path is joined up to the point before the reason's; later ones are not its.
-    joined = np.array([len(_POINTS), 2, 3, 4, 4, 6, 7])[reason]
-    last = points["issue_ns"].copy()
-    for number, name in enumerate(_POINTS):
-        known = joined > number
-        last = np.where(known, points[name], last)
-        frame[name] = pd.arrays.IntegerArray(points[name].copy(), ~known)
-    for segment, one, other in zip(SEGMENTS, _POINTS, _POINTS[1:], strict=False):
-        frame[segment] = frame[other] - frame[one]
-    frame["block_ns"] = frame["complete_ns"] - frame["start_ns"]
-    frame["total_ns"] = last - points["start_ns"]
-    frame["reason"] = pd.Categorical.from_codes(reason.astype(np.int8), dtype=_REASON)
-    return IoPath(frame, orphans)
+def _queueings(trace: Trace, workqueue: str | None) -> pd.DataFrame:
+    """Return the queued work items, those of a workqueue if the kernel tells its name."""
+    queue = trace.frame("workqueue_queue_work")
+    if workqueue is None or not len(queue):
+        return queue
+    if "workqueue" not in queue or not isinstance(queue["workqueue"].dtype, pd.CategoricalDtype):
+        raise CannotRunError(f"{trace.path}: this kernel does not tell the workqueue's name")
+    fits = queue["workqueue"].cat.categories.str.fullmatch(workqueue).astype(bool)
+    return queue[np.asarray(fits)[queue["workqueue"].cat.codes.to_numpy()]]
+
+
+def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
+    """Return for each completion the first work that its context queued before the next one."""
+    before = last_before(
+        _column(complete, "timestamp_ns"),
+        _column(queue, "timestamp_ns"),
+        (_column(complete, "common_cpu"),),
+        (_column(queue, "common_cpu"),),
+    )
+    same = _at(_column(complete, "common_pid"), before) == _column(queue, "common_pid")
+    before = unique_matches(np.where(same, before, -1))
+    found = np.full(len(complete), -1, np.int64)
+    found[before[before >= 0]] = np.flatnonzero(before >= 0)
+    return found
+
+
+def _then(second: Rows, first: Rows) -> Rows:
+    """Return ``second[first]``, -1 where `first` is."""
+    if not second.size:
+        return np.full(first.size, -1, np.int64)
+    return np.where(first >= 0, second[np.maximum(first, 0)], -1)
 
 
 def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.DataFrame:
@@ -290,8 +304,8 @@ def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     return frame[name].to_numpy().astype(np.int64)
 
 
-def _at(frame: pd.DataFrame, name: str, rows: Rows) -> NDArray[np.int64]:
-    """Return a column's values at rows; whatever stands there for row -1, to be masked."""
-    if not len(frame):
+def _at(values: Rows, rows: Rows) -> Rows:
+    """Return ``values[rows]``; whatever stands there for row -1, to be masked."""
+    if not values.size:
         return np.zeros(rows.size, np.int64)
-    return _column(frame, name)[np.maximum(rows, 0)]
+    return values[np.maximum(rows, 0)]

@@ -32,7 +32,10 @@ def last_before(
     """
     one, two = _pair(keys, times.size)
     at_one, at_two = _pair(at_keys, at.size)
-    return _last_before(times.astype(np.int64), at.astype(np.int64), one, two, at_one, at_two)  # type: ignore[no-any-return]
+    found: NDArray[np.int64] = _last_before(
+        times.astype(np.int64), at.astype(np.int64), one, two, at_one, at_two
+    )
+    return found
 
 
 def first_after(
@@ -63,7 +66,7 @@ def _pair(keys: tuple[Integers, ...], size: int) -> tuple[NDArray[np.int64], NDA
     return one, np.ascontiguousarray(two).astype(np.int64)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _last_before(times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: Any) -> Any:
     size = 16
     while size < 2 * times.size:
@@ -92,8 +95,8 @@ def _last_before(times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: A
     return found
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _hash(one: Any, two: Any) -> int:
+@numba.njit(cache=True, nogil=True)
+def _hash(one: Any, two: Any) -> Any:
     mixed = np.uint64(one) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(two)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     return np.int64((mixed ^ (mixed >> np.uint64(31))) & np.uint64(0x7FFFFFFFFFFFFFFF))

@@ -77,7 +77,10 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     run = np.cumsum(fresh)[turn]
     turns = pd.DataFrame({"run": run, "cpu": cpu[turn], "time": time[turn]})
     runs = turns.groupby("run").agg(
-        cpu=("cpu", "first"), start_ns=("time", "min"), end_ns=("time", "max"), switches=("time", "size")
+        cpu=("cpu", "first"),
+        start_ns=("time", "min"),
+        end_ns=("time", "max"),
+        switches=("time", "size"),
     )
     runs = runs[runs["switches"] > 1].sort_values("start_ns").reset_index(drop=True)
     ios = trace.events.get("block_rq_complete")

@@ -78,9 +78,7 @@ def occupancy(trace: Trace) -> pd.DataFrame:
     ran = slices(trace)
     ran["run_ns"] = ran["end_ns"] - ran["start_ns"]
     span = ran.groupby("cpu").agg(first=("start_ns", "min"), last=("end_ns", "max"))
-    frame = (
-        ran.groupby(["cpu", "pid", "comm"], observed=True)["run_ns"].sum().reset_index()
-    )
+    frame = ran.groupby(["cpu", "pid", "comm"], observed=True)["run_ns"].sum().reset_index()
     whole = (span["last"] - span["first"]).reindex(frame["cpu"]).to_numpy()
     frame["share"] = frame["run_ns"] / whole
     return frame
@@ -110,24 +108,27 @@ def intervals(trace: Trace) -> pd.DataFrame:
     dense, unique = pd.factorize(pid)
     cpu = switch["common_cpu"].to_numpy()
     left = _left_in(trace, switch["prev_state"].to_numpy()).astype(np.int8)
-    made = _walk(
-        time[order], dense[order], kind[order], row[order], left, cpu, unique.size
-    )
+    made = _walk(time[order], dense[order], kind[order], row[order], left, cpu, unique.size)
     who, state, start, end, where, waker, last = (column[: made[0]] for column in made[1:])
     keep = unique[who] != 0
     who, state, start, end, where, waker, last = (
         column[keep] for column in (who, state, start, end, where, waker, last)
     )
-    out = switch["prev_comm"].cat
-    into = switch["next_comm"].cat
     # An interval ends with a switch of its task (`last` is its row; negative: a switch in).
-    codes = np.where(
-        last >= 0, out.codes.to_numpy()[np.maximum(last, 0)], into.codes.to_numpy()[~np.minimum(last, -1)]
-    ) if count else np.empty(0, np.int8)
+    codes = (
+        np.where(
+            last >= 0,
+            switch["prev_comm"].cat.codes.to_numpy()[np.maximum(last, 0)],
+            switch["next_comm"].cat.codes.to_numpy()[~np.minimum(last, -1)],
+        )
+        if count
+        else np.empty(0, np.int8)
+    )
+    names = pd.CategoricalDtype(switch["prev_comm"].cat.categories)
     frame = pd.DataFrame(
         {
             "pid": unique[who],
-            "comm": pd.Categorical.from_codes(codes, dtype=switch["prev_comm"].dtype),
+            "comm": pd.Categorical.from_codes(codes, dtype=names),
             "state": pd.Categorical.from_codes(state, dtype=_STATE),
             "start_ns": start,
             "end_ns": end,
@@ -268,8 +269,8 @@ def _names(trace: Trace) -> dict[int, str]:
     return {**trace.comms, **dict(seen)}
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _walk(time: Any, who: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: int) -> Any:
+@numba.njit(cache=True, nogil=True)
+def _walk(time: Any, who: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: Any) -> Any:
     """Turn switches out (0), wake-ups (1) and switches in (2) of all tasks into intervals."""
     n = time.size
     a_who, a_state = np.empty(n, np.int64), np.empty(n, np.int8)

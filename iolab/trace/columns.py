@@ -126,31 +126,47 @@ class Progress(NamedTuple):
 def new_progress(sources: int, slots: int) -> Progress:
     """Return the state before the first event."""
     i32, i64 = np.int32, np.int64
-    by_source = [np.zeros(sources, t) for t in (i64, i32, i64, i64, i64, i64, i32, i32, i32)]
-    pending = np.array([-1, 0], i64)
-    block = [np.empty(_BLOCK, t) for t in (i64, i64, i32, i32, i32)]
-    group = [np.empty(_BLOCK, t) for t in (i64, i64, i32, i32)]
     return Progress(
-        *by_source, pending, np.zeros(slots, i64), *block, *group, np.zeros(slots + 1, i64)
+        page=np.zeros(sources, i64),
+        left=np.zeros(sources, i32),
+        next=np.zeros(sources, i64),
+        stop=np.zeros(sources, i64),
+        time=np.zeros(sources, i64),
+        data=np.zeros(sources, i64),
+        length=np.zeros(sources, i32),
+        slot=np.zeros(sources, i32),
+        heap=np.zeros(sources, i32),
+        pending=np.array([-1, 0], i64),
+        written=np.zeros(slots, i64),
+        block_time=np.empty(_BLOCK, i64),
+        block_data=np.empty(_BLOCK, i64),
+        block_length=np.empty(_BLOCK, i32),
+        block_slot=np.empty(_BLOCK, i32),
+        block_source=np.empty(_BLOCK, i32),
+        group_time=np.empty(_BLOCK, i64),
+        group_data=np.empty(_BLOCK, i64),
+        group_length=np.empty(_BLOCK, i32),
+        group_source=np.empty(_BLOCK, i32),
+        group_start=np.zeros(slots + 1, i64),
     )
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def decode(
     words: NDArray[np.uint32],
     halves: NDArray[np.uint16],
     raw: NDArray[np.uint8],
     pages: Pages,
-    head: int,
-    type_at: int,
+    head: Any,
+    type_at: Any,
     slots: NDArray[np.int32],
-    begin: int,
-    end: int,
+    begin: Any,
+    end: Any,
     fields: Fields,
     memory: Memory,
     strings: StringTable,
     state: Progress,
-) -> int:
+) -> Any:
     """Decode until everything is done or a table must grow; call again to go on.
 
     `words`, `halves` and `raw` are the same memory, which `pages.scan` has checked with the same
@@ -221,7 +237,7 @@ def decode(
         pending[1] = 0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _fill(
     words: Any,
     page_at: Any,
@@ -229,11 +245,11 @@ def _fill(
     page_end: Any,
     page_wanted: Any,
     page_start: Any,
-    head: int,
-    type_at: int,
+    head: Any,
+    type_at: Any,
     slots: Any,
-    begin: int,
-    end: int,
+    begin: Any,
+    end: Any,
     s_page: Any,
     s_left: Any,
     s_next: Any,
@@ -340,13 +356,13 @@ def _fill(
     pending[1] = count
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _before(times: Any, a: int, b: int) -> bool:
+@numba.njit(cache=True, nogil=True)
+def _before(times: Any, a: Any, b: Any) -> Any:
     return times[a] < times[b] or (times[a] == times[b] and a < b)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _rise(heap: Any, times: Any, i: int) -> None:
+@numba.njit(cache=True, nogil=True)
+def _rise(heap: Any, times: Any, i: Any) -> None:
     """Put a source that was added at place `i` of the heap where it belongs."""
     while i > 0:
         parent = (i - 1) >> 1
@@ -356,8 +372,8 @@ def _rise(heap: Any, times: Any, i: int) -> None:
         i = parent
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _sink(heap: Any, times: Any, size: int) -> None:
+@numba.njit(cache=True, nogil=True)
+def _sink(heap: Any, times: Any, size: Any) -> None:
     """Put the heap in order again after its first source has moved on."""
     i = 0
     while True:
@@ -372,7 +388,7 @@ def _sink(heap: Any, times: Any, size: int) -> None:
         i = child
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _group(state: Any) -> None:
     """Sort the block by event type, stable."""
     start = state.group_start
@@ -401,7 +417,7 @@ def _group(state: Any) -> None:
     start[0] = 0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _copy_integers(
     words: Any,
     halves: Any,
@@ -468,8 +484,8 @@ def _copy_integers(
                         b16[to + i] = np.uint16(value)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, state: Any) -> int:
+@numba.njit(cache=True, nogil=True)
+def _copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, state: Any) -> Any:
     """Copy all columns of texts and byte strings of the block."""
     for slot in range(state.written.size):
         a, b = state.group_start[slot], state.group_start[slot + 1]
@@ -495,8 +511,8 @@ def _copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, sta
     return DONE
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _shifted(low: Any, high: Any, rest: Any, byte: int, size: int) -> tuple[Any, Any]:
+@numba.njit(cache=True, nogil=True)
+def _shifted(low: Any, high: Any, rest: Any, byte: Any, size: Any) -> Any:
     """Return the `size` (up to 16) bytes from `byte` (0 to 3) on of 20 bytes, as two words."""
     bits = np.uint64(byte << 3)
     if bits:
@@ -510,22 +526,24 @@ def _shifted(low: Any, high: Any, rest: Any, byte: int, size: int) -> tuple[Any,
     return low, high
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _up_to_nul(low: Any, high: Any) -> tuple[Any, Any]:
+@numba.njit(cache=True, nogil=True)
+def _up_to_nul(low: Any, high: Any) -> Any:
     """Return two words without the bytes from their first zero byte on: garbage follows a NUL."""
     zero = (low - _LOW) & ~low & _HIGH
     if zero:
-        return low & (((zero & (~zero + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)), np.uint64(0)
+        return low & (((zero & (~zero + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)), np.uint64(
+            0
+        )
     zero = (high - _LOW) & ~high & _HIGH
     if zero:
         high &= ((zero & (~zero + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)
     return low, high
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _locate(
-    word: int, second: int, data: int, length: int, offset: int, size: int, kind: int
-) -> tuple[int, int]:
+    word: Any, second: Any, data: Any, length: Any, offset: Any, size: Any, kind: Any
+) -> Any:
     """Return (byte offset, bytes) of a text or byte string; bytes are -1 outside the record.
 
     `word` and `second` are the words at the field, for locations.
@@ -545,24 +563,24 @@ def _locate(
     return data + start, width
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _copy_known(
     target: Any,
     words: Any,
     data: Any,
     lengths: Any,
-    offset: int,
-    size: int,
-    kind: int,
-    table: int,
+    offset: Any,
+    size: Any,
+    kind: Any,
+    table: Any,
     slots: Any,
     lows: Any,
     highs: Any,
     known: Any,
     tables: Any,
     codes: Any,
-    i: int,
-) -> int:
+    i: Any,
+) -> Any:
     """Copy codes from row `i` on; return the first row whose value is long or has no code yet.
 
     Values of up to 16 bytes are compared and looked up as two words; the same one often comes
@@ -582,7 +600,8 @@ def _copy_known(
         w = at >> 2
         low = np.uint64(words[w]) | np.uint64(words[w + 1]) << np.uint64(32)
         high = np.uint64(words[w + 2]) | np.uint64(words[w + 3]) << np.uint64(32)
-        low, high = _shifted(low, high, np.uint64(words[w + 4]), at & 3, width)
+        rest = np.uint64(words[w + 4])
+        low, high = _shifted(low, high, rest, at & 3, width)
         if text:
             low, high = _up_to_nul(low, high)
             # A text's two words tell it from all others.
@@ -609,19 +628,19 @@ def _copy_known(
     return i
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _copy_strings(
     target: Any,
     words: Any,
     raw: Any,
     data: Any,
     lengths: Any,
-    offset: int,
-    size: int,
-    kind: int,
-    table: int,
+    offset: Any,
+    size: Any,
+    kind: Any,
+    table: Any,
     strings: Any,
-) -> int:
+) -> Any:
     """Copy one column of texts or byte strings as codes."""
     i = 0
     while True:

@@ -17,7 +17,7 @@ __all__ = ["decompress"]
 _local = threading.local()
 
 
-def decompress(path: Path, how: str, data: bytes, size: int, offset: int, what: str) -> bytes:
+def decompress(path: Path, how: str, data: bytes, size: int, *, offset: int, what: str) -> bytes:
     """Return the `size` bytes that `data`, which stands at `offset` of the file, holds packed.
 
     ``what`` says in messages what it is.

@@ -230,7 +230,8 @@ def _section(
         raise TraceError(file.path, what, offset)
     at = cursor.position
     name = f"section {title!r}"
-    data = decompress(file.path, container.compression, cursor.take(packed), plain, at, name)
+    packed_data = cursor.take(packed)
+    data = decompress(file.path, container.compression, packed_data, plain, offset=at, what=name)
     return Cursor.of_bytes(file.path, data, f"{title} at {offset:#x}")
 
 

@@ -166,7 +166,15 @@ def run(
         columns[name] = EventColumns(event, data, kinds)
     losses = _losses(what, sources, loaded, begin, end)
     comms = _comms(what.container.cmdlines)
-    return Trace(what.file.path, what.info, columns, what.formats, comms, losses, between)
+    return Trace(
+        what.file.path,
+        info=what.info,
+        columns=columns,
+        formats=what.formats,
+        comms=comms,
+        losses=losses,
+        between=between,
+    )
 
 
 def _targets(event: EventFormat, *, several: bool) -> list[Column]:
@@ -326,8 +334,9 @@ def _losses(
     chosen = {source.buffer.name for source in sources}
     for (name, cpu), stats in what.container.cpustats.items():
         for counter in ("overrun", "commit overrun", "dropped events"):
-            if name in chosen and stats.get(counter, 0) > 0:
-                found.append(Loss(name, cpu, None, int(stats[counter]), counter))
+            number = int(stats.get(counter, 0))
+            if name in chosen and number > 0:
+                found.append(Loss(name, cpu, None, number, counter))
     return found
 
 

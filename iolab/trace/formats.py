@@ -52,7 +52,9 @@ _FIELD = re.compile(
     r"(?:\s*signed:(?P<signed>\d+);)?"
 )
 _DECLARATION = re.compile(r"^(?P<type>.*?)(?P<name>\w+)(?P<array>(?:\[[^]]*\])*)$", re.DOTALL)
-_LOCATED = re.compile(r"^(?P<how>__data_loc|__rel_loc)\s+(?P<type>.+?)\s*\[[^]]*\]\s*(?P<name>\w+)$")
+_LOCATED = re.compile(
+    r"^(?P<how>__data_loc|__rel_loc)\s+(?P<type>.+?)\s*\[[^]]*\]\s*(?P<name>\w+)$"
+)
 _CHARACTERS = {"char", "const char"}
 
 
@@ -248,9 +250,7 @@ def _parse_field(line: str) -> _Field:
     if located := _LOCATED.match(declaration):
         if size != 4:
             raise _FormatError(f"a location of {size} bytes: {line.strip()!r}")
-        return _Field(
-            located["type"], located["name"], "[]", located["how"], offset, size, signed
-        )
+        return _Field(located["type"], located["name"], "[]", located["how"], offset, size, signed)
     split = _DECLARATION.match(declaration)
     if split is None:
         raise _FormatError(f"no declaration: {line.strip()!r}")
@@ -283,7 +283,9 @@ def _array(one: _Field, text: bool) -> list[Column]:
             for i in range(count)
         ]
     # Texts of one declared length (all task names) share their categories, so that they compare.
-    return [Column(one.name, BYTES + text, one.offset, one.size, False, f"[{one.size}]:{int(text)}")]
+    return [
+        Column(one.name, BYTES + text, one.offset, one.size, False, f"[{one.size}]:{int(text)}")
+    ]
 
 
 def _integer(name: str, offset: int, size: int, signed: bool) -> Column:

@@ -226,7 +226,7 @@ class _Span:
 
     def run(self, loaded: Loaded, selection: Selection) -> NDArray[np.int64]:
         """Fill this span's part of the arrays; return its wanted events by slot."""
-        view = memoryview(loaded.words).cast("B")
+        view = loaded.words.data.cast("B")
         at = self.place
         for chunk in self.chunks:
             target = view[at : at + chunk.plain]
@@ -234,7 +234,7 @@ class _Span:
                 packed = self.file.read(chunk.offset, chunk.packed)
                 how, what = self.container.compression, f"a chunk of {self.source}"
                 target[:] = decompress(
-                    self.file.path, how, packed, chunk.plain, chunk.offset, what
+                    self.file.path, how, packed, chunk.plain, offset=chunk.offset, what=what
                 )
             else:
                 self.file.read_into(chunk.offset, target)
@@ -288,7 +288,9 @@ class _Span:
         at = self.place
         for chunk in self.chunks:
             if where < at + chunk.plain:
-                offset = chunk.offset if self.source.buffer.compressed else chunk.offset + where - at
+                offset = (
+                    chunk.offset if self.source.buffer.compressed else chunk.offset + where - at
+                )
                 return TraceError(self.file.path, inside, offset)
             at += chunk.plain
         return TraceError(self.file.path, inside)

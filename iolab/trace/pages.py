@@ -12,6 +12,8 @@ moves forward.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +44,8 @@ _MAX_TIME = 1 << 62
 _STAMP_HIGH = ~((1 << 59) - 1)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def read_record(
-    word: int, second: int, at: int, end: int, time: int
-) -> tuple[int, int, int, int]:
+@numba.njit(cache=True, nogil=True)
+def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
     """Read one record at byte `at` of a page's records that end at `end`.
 
     `word` and `second` are the two words at `at`, as int64: arrays as arguments would have their
@@ -91,25 +91,25 @@ def read_record(
     return 0, 0, at + 8, stamp
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def scan(
     words: NDArray[np.uint32],
     page_at: NDArray[np.int64],
-    page_size: int,
-    head: int,
-    commit_bytes: int,
-    type_at: int,
+    page_size: Any,
+    head: Any,
+    commit_bytes: Any,
+    type_at: Any,
     slots: NDArray[np.int32],
     needs: NDArray[np.int32],
-    begin: int,
-    end: int,
+    begin: Any,
+    end: Any,
     counts: NDArray[np.int64],
     page_first: NDArray[np.int64],
     page_last: NDArray[np.int64],
     page_end: NDArray[np.int32],
     page_wanted: NDArray[np.int32],
     page_lost: NDArray[np.int64],
-) -> tuple[int, int, int]:
+) -> Any:
     """Walk pages, check every record, count the wanted events of each type.
 
     Parameters
@@ -159,7 +159,7 @@ def scan(
             continue
         if high >= 1 << 30:
             return -6, base, 0
-        time = (high << 32) | low
+        time: Any = (high << 32) | low
         page_first[p] = time
         page_end[p] = size
         at = base + head

@@ -58,7 +58,8 @@ def new_table(tables: int, entries: int, pool: int, old: StringTable | None = No
         np.zeros(max(tables, 1), np.int32),
     )
     if old is not None:
-        for target, source in zip(made[1:], old[1:], strict=True):
+        pairs: Any = zip(made[1:], old[1:], strict=True)
+        for target, source in pairs:
             target[: source.size] = source
         _rehash(made.slots, made.low, made.high, made.table, int(made.used[0]))
     return made
@@ -81,14 +82,15 @@ def values(strings: StringTable, table: int, text: bool) -> list[str] | list[byt
     return [one.decode(errors="backslashreplace") for one in found] if text else found
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def hash_of(low: Any, high: Any, table: int) -> int:
+@numba.njit(cache=True, nogil=True)
+def hash_of(low: Any, high: Any, table: Any) -> Any:
+    """Return a value's hash: 31 bits of its two words and its table."""
     mixed = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= np.uint64(table) * np.uint64(0x94D049BB133111EB)
     return np.int64((mixed ^ (mixed >> np.uint64(29))) & np.uint64(0x7FFFFFFF))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _rehash(slots: Any, low: Any, high: Any, table: Any, count: int) -> None:
     mask = slots.size - 1
     for entry in range(count):
@@ -98,8 +100,8 @@ def _rehash(slots: Any, low: Any, high: Any, table: Any, count: int) -> None:
         slots[slot] = entry
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def gather(raw: Any, at: int, size: int, text: bool) -> tuple[int, int, int]:
+@numba.njit(cache=True, nogil=True)
+def gather(raw: Any, at: Any, size: Any, text: Any) -> Any:
     """Return (low key, high key, length) of the value in `size` bytes at `at`.
 
     A text ends at its first NUL: what follows is garbage. Beyond 16 bytes the keys are a hash.
@@ -122,10 +124,8 @@ def gather(raw: Any, at: int, size: int, text: bool) -> tuple[int, int, int]:
     return low, high, length
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def intern(
-    strings: StringTable, raw: Any, at: int, low: Any, high: Any, length: int, table: int
-) -> int:
+@numba.njit(cache=True, nogil=True)
+def intern(strings: Any, raw: Any, at: Any, low: Any, high: Any, length: Any, table: Any) -> Any:
     """Return the value's code in its table, a new one if need be, or `FULL`."""
     mask = strings.slots.size - 1
     slot = hash_of(low, high, table) & mask

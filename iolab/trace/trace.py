@@ -22,12 +22,12 @@ __all__ = ["EventColumns", "Loss", "MissingEventError", "Trace", "TraceInfo"]
 
 
 class Loss(NamedTuple):
-    """Events that were lost; see `Trace.losses`."""
+    """Events that were lost; the fields are the columns of `Trace.losses`."""
 
     buffer: str
     cpu: int
     timestamp_ns: int | None
-    count: int | None
+    number: int | None
     source: str
 
 
@@ -53,7 +53,8 @@ class EventColumns:
 class TraceInfo:
     """What the file says about itself.
 
-    ``counters`` are the kernel's own (entries, overrun, …) by buffer and CPU; ``options`` has the recording trace-cmd's version and the machine's uname.
+    ``counters`` are the kernel's own (entries, overrun, …) by buffer and CPU; ``options`` has the
+    recording trace-cmd's version and the machine's uname.
     """
 
     version: int
@@ -83,6 +84,7 @@ class Trace:
     def __init__(
         self,
         path: Path,
+        *,
         info: TraceInfo,
         columns: Mapping[str, EventColumns],
         formats: Mapping[str, EventFormat],
@@ -113,7 +115,9 @@ class Trace:
         the kernel counter that tells of it. Counters and pages tell of the same losses: never add
         them up.
         """
-        frame = pd.DataFrame(self._losses, columns=list(Loss._fields))
+        frame = pd.DataFrame(
+            self._losses, columns=["buffer", "cpu", "timestamp_ns", "count", "source"]
+        )
         return frame.astype(
             {
                 "buffer": "str",
@@ -156,7 +160,7 @@ class Trace:
             columns = self._columns[name]
             data = {
                 key: pd.Categorical.from_codes(
-                    array,  # type: ignore[arg-type]
+                    array,
                     dtype=columns.dtypes[key],
                     validate=False,
                 )

@@ -47,7 +47,9 @@ def differences(trace: Trace, text: str) -> Iterator[str]:
     found_drops = [
         (int(cpu), None if count is None else int(count))
         for cpu, count in zip(
-            pages["cpu"], pages["count"].astype(object).where(pages["count"].notna(), None), strict=True
+            pages["cpu"],
+            pages["count"].astype(object).where(pages["count"].notna(), None),
+            strict=True,
         )
     ]
     if sorted(found_drops, key=str) != sorted(drops, key=str):
@@ -69,7 +71,9 @@ def _event(trace: Trace, name: str, lines: list[tuple[str, ...]]) -> Iterator[st
     if "common_buffer" in frame and frame["common_buffer"].tolist() != buffers:
         yield f"{name}.common_buffer differs"
     fields = [
-        c for c in trace.formats[name].columns if not c.name.startswith("common_") and "[" not in c.name
+        c
+        for c in trace.formats[name].columns
+        if not c.name.startswith("common_") and "[" not in c.name
     ]
     # The report prints an array's elements byte by byte.
     texts = {c.name: [] for c in fields}  # type: dict[str, list[str]]
@@ -101,10 +105,9 @@ def _integers(
 ) -> Iterator[str]:
     mask = (1 << bits) - 1
     for mine, text in zip(values, texts, strict=True):
-        if text == "(nil)":
-            text = "0x0"
         # Numbers come as the print format wants them: decimal, octal, hexadecimal with or without 0x.
         both = {int(text, base) & mask for base in (8, 10, 16) if _number(text, base)}
+        both |= {0} if text == "(nil)" else set()
         # Addresses come as symbols.
         if both and mine & mask not in both:
             yield f"{event}.{field}: {mine}, report has {text!r}"

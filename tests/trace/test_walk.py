@@ -19,7 +19,9 @@ Step = tuple[str, int, int]
 
 
 def steps() -> st.SearchStrategy[list[Step]]:
-    kinds = st.sampled_from(["event", "event", "event", "long", "wide", "extend", "stamp", "discard"])
+    kinds = st.sampled_from(
+        ["event", "event", "event", "long", "wide", "extend", "stamp", "discard"]
+    )
     delta = st.one_of(st.integers(0, 5000), st.integers(0, (1 << 27) - 1))
     return st.lists(st.tuples(kinds, delta, st.integers(0, 60)), max_size=150)
 
@@ -37,11 +39,24 @@ def build(todo: list[Step], start: int) -> tuple[list[Page], list[tuple[str, int
             pages.append(page)
         if kind in {"event", "long"}:
             time += delta
-            page.event(delta, encode(WAKING, number, {"pid": number, "comm": f"t{number}"}), long=kind == "long")
+            page.event(
+                delta,
+                encode(WAKING, number, {"pid": number, "comm": f"t{number}"}),
+                long=kind == "long",
+            )
             expected.append(("sched_waking", time, number))
         elif kind == "wide":
             time += delta
-            data = encode(WIDE, 1, {"args": bytes(range(24)), "raw": b"\0a\0b\0c", "odd": -number, "tail": "x" * number})
+            data = encode(
+                WIDE,
+                1,
+                {
+                    "args": bytes(range(24)),
+                    "raw": b"\0a\0b\0c",
+                    "odd": -number,
+                    "tail": "x" * number,
+                },
+            )
             page.event(delta, data)
             expected.append(("wide", time, -number))
         elif kind == "extend":
@@ -56,7 +71,9 @@ def build(todo: list[Step], start: int) -> tuple[list[Page], list[tuple[str, int
     return pages, expected
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(steps(), steps(), st.sampled_from(["6", "none", "zlib", "zstd"]))
 def test_every_record_is_found(tmp_path: Path, one: list[Step], two: list[Step], how: str) -> None:
     high = (1 << 60) + 12345  # absolute stamps lack the five highest bits
@@ -129,7 +146,11 @@ def test_pages_must_be_in_order(tmp_path: Path) -> None:
 def test_equal_times_are_ordered_by_cpu(tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
     cpus = [
-        [Page(100).event(0, encode(WAKING, cpu, {"comm": "x"})).event(0, encode(WAKING, cpu, {"comm": "y"}))]
+        [
+            Page(100)
+            .event(0, encode(WAKING, cpu, {"comm": "x"}))
+            .event(0, encode(WAKING, cpu, {"comm": "y"}))
+        ]
         for cpu in range(5)
     ]
     path.write_bytes(trace_v7([WAKING], cpus))

@@ -40,21 +40,19 @@ class Event:
         lines = [f"name: {self.name}", f"ID: {self.number}", "format:"]
         at = 0
         for kind, name, array, size, signed in _COMMON:
-            lines.append(
-                f"\tfield:{kind} {name}{array};\toffset:{at};\tsize:{size};\tsigned:{signed};"
-            )
+            place = f"offset:{at};\tsize:{size};\tsigned:{signed};"
+            lines.append(f"\tfield:{kind} {name}{array};\t{place}")
             at += size
         lines.append("")
         for kind, name, array, offset, size in self.layout:
             signed = int(kind in {"int", "long", "short"})
             declared = f"{kind} {name}{array}" if array != "loc" else f"__data_loc char[] {name}"
-            lines.append(f"\tfield:{declared};\toffset:{offset};\tsize:{size};\tsigned:{signed};")
+            place = f"offset:{offset};\tsize:{size};\tsigned:{signed};"
+            lines.append(f"\tfield:{declared};\t{place}")
         return "\n".join(lines) + f"\n\nprint fmt: {self.print_format}\n"
 
 
-def event(
-    system: str, name: str, number: int, *fields: str, print_format: str = '""'
-) -> Event:
+def event(system: str, name: str, number: int, *fields: str, print_format: str = '""') -> Event:
     """Return an event type from declarations such as ``int pid``, ``char comm[16]``, ``loc name``."""
     made: list[tuple[str, str, str, int, int]] = []
     at = 8
@@ -83,15 +81,16 @@ def encode(
     """Return a record's data."""
     data = bytearray(of.size)
     struct.pack_into("<HBBi", data, 0, of.number, flags, 0, pid)
-    for kind, name, array, offset, size in of.layout:
+    for _, name, array, offset, size in of.layout:
         value = values.get(name, 0)
         if array == "loc":
-            text = (value.encode() if isinstance(value, str) else bytes(value)) + b"\0"  # type: ignore[arg-type]
+            assert isinstance(value, str)
+            text = value.encode() + b"\0"
             struct.pack_into("<I", data, offset, len(data) | len(text) << 16)
             data += text
         elif array:
+            assert not isinstance(value, int)
             text = value.encode() if isinstance(value, str) else value
-            assert isinstance(text, bytes)
             if size:
                 data[offset : offset + size] = text[:size].ljust(size, b"\0")
             else:
@@ -190,7 +189,9 @@ def _option(number: int, data: bytes) -> bytes:
 
 def _stats(stats: Mapping[int, Mapping[str, int]]) -> bytes:
     return b"".join(
-        _option(2, (f"CPU: {cpu}\n" + "".join(f"{k}: {v}\n" for k, v in s.items())).encode() + b"\0")
+        _option(
+            2, (f"CPU: {cpu}\n" + "".join(f"{k}: {v}\n" for k, v in s.items())).encode() + b"\0"
+        )
         for cpu, s in stats.items()
     )
 
@@ -283,6 +284,8 @@ def trace_v7(
     return bytes(file + section(0, opts))
 
 
+_WAKE = ("char comm[16]", "int pid", "int prio", "int target_cpu")
+
 EVENTS = {
     one.name: one
     for one in (
@@ -299,8 +302,12 @@ EVENTS = {
             "int next_prio",
             print_format='"%s%s", "", REC->prev_state & (((0x0 | 0x7f) + 1) << 1) ? "+" : ""',
         ),
-        event("sched", "sched_waking", 301, "char comm[16]", "int pid", "int prio", "int target_cpu"),
-        event("sched", "sched_wakeup", 302, "char comm[16]", "int pid", "int prio", "int target_cpu"),
+        event(
+            "sched", "sched_waking", 301, "char comm[16]", "int pid", "int prio", "int target_cpu"
+        ),
+        event(
+            "sched", "sched_wakeup", 302, "char comm[16]", "int pid", "int prio", "int target_cpu"
+        ),
         event(
             "sched",
             "sched_migrate_task",
