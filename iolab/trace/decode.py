@@ -7,29 +7,14 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from iolab.errors import UserError
-from iolab.trace.columns import (
-    BUFFER,
-    CPU,
-    DONE,
-    TIME,
-    WIDE,
-    Fields,
-    Memory,
-    Pages,
-    decode,
-    new_progress,
-)
+from iolab.trace.assemble import Job, assemble, targets
 from iolab.trace.container import Container, read_container
 from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import (
-    Column,
     EventFormat,
     PageLayout,
     common_type,
@@ -38,17 +23,12 @@ from iolab.trace.formats import (
 )
 from iolab.trace.load import Chunk, Loaded, Selection, Source, chunks_of, load, sources_of
 from iolab.trace.pages import UNKNOWN, UNWANTED
-from iolab.trace.strings import FULL, StringTable, new_table, values
 from iolab.trace.times import Clock
 from iolab.trace.trace import EventColumns, Loss, Trace, TraceInfo
 
 __all__ = ["Plan", "plan", "read", "run"]
 
 _NUMBERS = 1 << 16
-_ALIGN = 64
-_FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
-# The categories of the column that says in which buffer an event was.
-_BUFFERS = "buffers"
 
 
 @dataclass
@@ -148,22 +128,21 @@ def run(
     loaded = load(what.file, what.container, what.layout, parts, selection)
     sources = [source for source, _ in parts]
     buffers = list(dict.fromkeys(source.buffer.name for source in sources))
-    wanted = [_targets(event, several=len(buffers) > 1) for event in chosen]
-    arrays, strings, tables = _decode(what, sources, buffers, loaded, selection, wanted)
-    dtypes = {
-        name: pd.CategoricalDtype(pd.Index(values(strings, number, name.endswith(":1"))))
-        for name, number in tables.items()
-    }
-    dtypes[_BUFFERS] = pd.CategoricalDtype(pd.Index(buffers, dtype="str"))
+    job = Job(
+        what.file.path,
+        what.layout,
+        tuple(sources),
+        tuple(buffers),
+        loaded,
+        selection,
+        tuple(targets(event, several=len(buffers) > 1) for event in chosen),
+    )
     columns = {}
-    for name, event, targets, data in zip(what.wanted, chosen, wanted, arrays, strict=True):
-        what.clock.convert(data["timestamp_ns"])
-        kinds = {t.name: dtypes[t.table] for t in targets if t.table is not None}
-        for key, dtype in kinds.items():
-            data[key] = _narrow(data[key], len(dtype.categories))
-        for array in data.values():
+    for name, event, data in zip(what.wanted, chosen, assemble(job), strict=True):
+        what.clock.convert(data.arrays["timestamp_ns"])
+        for array in data.arrays.values():
             array.flags.writeable = False
-        columns[name] = EventColumns(event, data, kinds)
+        columns[name] = EventColumns(event, data.arrays, data.dtypes)
     losses = _losses(what, sources, loaded, begin, end)
     comms = _comms(what.container.cmdlines)
     return Trace(
@@ -175,142 +154,6 @@ def run(
         losses=losses,
         between=between,
     )
-
-
-def _targets(event: EventFormat, *, several: bool) -> list[Column]:
-    """Return the columns of an event's frame in order."""
-    made = [
-        Column("timestamp_ns", TIME, 0, 8, signed=True),
-        Column("common_cpu", CPU, 0, 2, signed=True),
-    ]
-    if several:
-        made.append(Column("common_buffer", BUFFER, 0, 1, signed=True, table=_BUFFERS))
-    return made + [column for column in event.columns if column.name != "common_type"]
-
-
-def _decode(
-    what: Plan,
-    sources: Sequence[Source],
-    buffers: Sequence[str],
-    loaded: Loaded,
-    selection: Selection,
-    wanted: Sequence[Sequence[Column]],
-) -> tuple[list[dict[str, NDArray[Any]]], StringTable, dict[str, int]]:
-    """Return each event's arrays, the strings, and the number of each table of categories."""
-    flat = [column for columns in wanted for column in columns]
-    names = {c.table for c in flat if c.table is not None and c.kind != BUFFER}
-    tables = {name: number for number, name in enumerate(sorted(names))}
-    pages = Pages(
-        loaded.at,
-        loaded.first,
-        loaded.end,
-        loaded.wanted,
-        loaded.start,
-        np.array([source.data.cpu for source in sources], np.int32),
-        np.array([buffers.index(source.buffer.name) for source in sources], np.int8),
-    )
-    halves, raw = loaded.words.view(np.uint16), loaded.words.view(np.uint8)
-    strings = new_table(len(tables), _FIRST_ENTRIES, _FIRST_POOL)
-    code_type: type[np.int16 | np.int32] = np.int16
-    while True:
-        fields, memory, arrays = _allocate(what, wanted, tables, loaded.counts, code_type)
-        progress = new_progress(len(sources), selection.size)
-        while (
-            status := decode(
-                loaded.words,
-                halves,
-                raw,
-                pages,
-                what.layout.head,
-                what.type_at,
-                selection.slots,
-                selection.begin,
-                selection.end,
-                fields,
-                memory,
-                strings,
-                progress,
-            )
-        ) == FULL:
-            strings = new_table(len(tables), 4 * strings.low.size, 4 * strings.pool.size, strings)
-        if status == DONE:
-            return arrays, strings, tables
-        if status != WIDE:
-            place = -status - 10
-            raise _outside(what, sources, loaded, place)
-        code_type = np.int32
-
-
-def _outside(what: Plan, sources: Sequence[Source], loaded: Loaded, place: int) -> TraceError:
-    page = int(np.searchsorted(loaded.at, place, "right")) - 1
-    number = int(np.searchsorted(loaded.start, page, "right")) - 1
-    where = f"byte {place - int(loaded.at[page])} of page {page - int(loaded.start[number])}"
-    text = f"{where} of {sources[number]}: a text lies outside its record"
-    return TraceError(what.file.path, text, sources[number].data.offset)
-
-
-def _allocate(
-    what: Plan,
-    wanted: Sequence[Sequence[Column]],
-    tables: dict[str, int],
-    counts: NDArray[np.int64],
-    code_type: type[np.int16 | np.int32],
-) -> tuple[Fields, Memory, list[dict[str, NDArray[Any]]]]:
-    """Return where each field goes, the memory for all columns, and the columns in it."""
-    start = np.zeros(len(wanted) + 1, np.int64)
-    rows: list[tuple[int, int, int, int, int]] = []
-    places: list[list[tuple[Column, int]]] = []
-    size = codes = 0
-    for slot, columns in enumerate(wanted):
-        count = int(counts[slot])
-        places.append([])
-        for column in columns:
-            table = tables.get(column.table or "", -1)
-            if table >= 0:
-                target, codes = codes, codes + count
-                places[-1].append((column, target))
-            else:
-                places[-1].append((column, size))
-                target = size // column.size
-                size += -(-count * column.size // _ALIGN) * _ALIGN
-            rows.append((column.kind, column.offset, column.size, target, table))
-        start[slot + 1] = len(rows)
-    table_of = np.array(rows, np.int64).reshape(-1, 5)
-    try:
-        base = np.empty(size // 8, np.uint64)
-        code_base = np.empty(codes, code_type)
-    except MemoryError as error:
-        text = f"{size + codes * 2} bytes of columns do not fit into memory; read windows"
-        raise TraceError(what.file.path, text) from error
-    fields = Fields(
-        start,
-        table_of[:, 0].astype(np.int32),
-        table_of[:, 1].astype(np.int32),
-        table_of[:, 2].astype(np.int32),
-        table_of[:, 3].copy(),
-        table_of[:, 4].astype(np.int32),
-    )
-    memory = Memory(
-        base.view(np.uint8), base.view(np.uint16), base.view(np.uint32), base, code_base
-    )
-    arrays: list[dict[str, NDArray[Any]]] = []
-    for slot, placed in enumerate(places):
-        count = int(counts[slot])
-        arrays.append({})
-        for column, place in placed:
-            if column.table in tables:
-                arrays[-1][column.name] = code_base[place : place + count]
-            else:
-                span = memory.b8[place : place + count * column.size]
-                arrays[-1][column.name] = span.view(column.dtype)
-    return fields, memory, arrays
-
-
-def _narrow(codes: NDArray[Any], categories: int) -> NDArray[Any]:
-    """Return codes in the type that pandas wants for so many categories, in memory of their own."""
-    kinds = (np.int8, np.int16, np.int32)
-    kind = next(k for k in kinds if categories <= np.iinfo(k).max)
-    return codes.astype(kind)
 
 
 def _losses(

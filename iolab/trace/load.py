@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,20 @@ from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.pages import PROBLEMS, SPARE, scan
 
-__all__ = ["Chunk", "Loaded", "Selection", "Source", "chunks_of", "load", "sources_of"]
+__all__ = [
+    "Chunk",
+    "Loaded",
+    "Selection",
+    "Source",
+    "chunks_of",
+    "in_threads",
+    "load",
+    "sources_of",
+    "threads",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Unpacked bytes that one thread reads, unpacks and checks at a time: fits a core's cache.
 _SPAN = 2 << 20
@@ -69,7 +83,8 @@ class Loaded:
     """Pages in memory, checked. By page: `at`, `first`, `last`, `end`, `wanted`, `lost`.
 
     ``start`` has the first page of each source and the number of all pages; `counts` the wanted
-    events by slot.
+    events by slot. ``spans`` divide the pages: (source, first page, page behind the last, wanted
+    events by slot).
     """
 
     words: NDArray[np.uint32]
@@ -81,6 +96,7 @@ class Loaded:
     wanted: NDArray[np.int32]
     lost: NDArray[np.int64]
     counts: NDArray[np.int64]
+    spans: list[tuple[int, int, int, NDArray[np.int64]]]
 
 
 def sources_of(container: Container, layout: PageLayout, name: str | None) -> list[Source]:
@@ -153,18 +169,18 @@ def load(
     total = 0
     starts = [0]
     page_at: list[NDArray[np.int64]] = []
-    for source, chunks in parts:
-        places.append(total)
-        size = sum(chunk.plain for chunk in chunks)
-        page_at.append(np.arange(total, total + size, source.page_size, dtype=np.int64))
-        starts.append(starts[-1] + page_at[-1].size)
-        total += size
-    pages = starts[-1]
     try:
+        for source, chunks in parts:
+            places.append(total)
+            size = sum(chunk.plain for chunk in chunks)
+            page_at.append(np.arange(total, total + size, source.page_size, dtype=np.int64))
+            starts.append(starts[-1] + page_at[-1].size)
+            total += size
+        pages = starts[-1]
         words = np.empty((total >> 2) + SPARE, np.uint32)
         words[total >> 2 :] = 0
     except MemoryError as error:
-        raise TraceError(file.path, f"{total} bytes of events do not fit into memory") from error
+        raise TraceError(file.path, "the events do not fit into memory; read windows") from error
     at = np.concatenate([*page_at, np.empty(0, np.int64)])
     i32, i64 = np.int32, np.int64
     first, last, lost = (np.empty(pages, i64) for _ in range(3))
@@ -179,23 +195,35 @@ def load(
         wanted,
         lost,
         np.zeros(selection.size, i64),
+        [],
     )
     spans = [
         _Span(file, container, layout, source, span, place, starts[i], places[i])
         for i, (source, chunks) in enumerate(parts)
         for span, place in _spans(chunks, places[i])
     ]
-    threads = min(len(os.sched_getaffinity(0)), _MAX_THREADS, max(len(spans), 1))
-    if threads == 1:
-        for span in spans:
-            loaded.counts += span.run(loaded, selection)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            for counts in pool.map(lambda span: span.run(loaded, selection), spans):
-                loaded.counts += counts
+    for span, counts in zip(
+        spans, in_threads(lambda span: span.run(loaded, selection), spans), strict=True
+    ):
+        loaded.counts += counts
+        number = int(np.searchsorted(starts, span.first_page, "right")) - 1
+        loaded.spans.append((number, *span.pages, counts))
     for i, (source, _) in enumerate(parts):
         _check_order(file.path, source, loaded, starts[i], starts[i + 1])
     return loaded
+
+
+def threads() -> int:
+    """Return how many threads decoding uses: the processors it may use, up to 8."""
+    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
+
+
+def in_threads(function: Callable[[T], R], todo: Sequence[T]) -> list[R]:
+    """Return the function's results in order; one thread for each processor."""
+    if threads() == 1 or len(todo) < 2:
+        return [function(one) for one in todo]
+    with ThreadPoolExecutor(threads()) as pool:
+        return list(pool.map(function, todo))
 
 
 def _spans(chunks: Sequence[Chunk], place: int) -> Iterator[tuple[list[Chunk], int]]:
@@ -224,6 +252,13 @@ class _Span:
     first_page: int
     source_place: int
 
+    @property
+    def pages(self) -> tuple[int, int]:
+        """The span's first page among all, and the one behind its last."""
+        size = self.source.page_size
+        low = self.first_page + (self.place - self.source_place) // size
+        return low, low + sum(chunk.plain for chunk in self.chunks) // size
+
     def run(self, loaded: Loaded, selection: Selection) -> NDArray[np.int64]:
         """Fill this span's part of the arrays; return its wanted events by slot."""
         view = loaded.words.data.cast("B")
@@ -240,8 +275,7 @@ class _Span:
                 self.file.read_into(chunk.offset, target)
             at += chunk.plain
         size = self.source.page_size
-        low = self.first_page + (self.place - self.source_place) // size
-        high = low + (at - self.place) // size
+        low, high = self.pages
         counts = np.zeros(selection.size, np.int64)
         status, where, number = scan(
             loaded.words,

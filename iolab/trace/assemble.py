@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: MIT
+"""Columns for all events of loaded pages: memory, parts of the time for the threads, categories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from iolab.trace.columns import (
+    BUFFER,
+    CPU,
+    DONE,
+    TIME,
+    WIDE,
+    Fields,
+    Memory,
+    Pages,
+    decode,
+    new_progress,
+)
+from iolab.trace.cursor import TraceError
+from iolab.trace.formats import Column, EventFormat, PageLayout
+from iolab.trace.load import Loaded, Selection, Source, in_threads, threads
+from iolab.trace.pages import scan
+from iolab.trace.strings import FULL, StringTable, new_table, values
+
+__all__ = ["Assembled", "Job", "assemble", "targets"]
+
+_ALIGN = 64
+_FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
+# The categories of the column that says in which buffer an event was.
+_BUFFERS = "buffers"
+# Less than this is not worth another thread.
+_PART = 200_000
+
+CodeType = type[np.int16 | np.int32]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Loaded pages and the columns that are wanted of them, by slot."""
+
+    path: Path
+    layout: PageLayout
+    sources: tuple[Source, ...]
+    buffers: tuple[str, ...]
+    loaded: Loaded
+    selection: Selection
+    wanted: tuple[list[Column], ...]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """One event type's arrays in the order of its columns, and the categories of codes."""
+
+    arrays: dict[str, NDArray[Any]]
+    dtypes: dict[str, pd.CategoricalDtype]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A span of raw time with the events of each slot that come before it and are in it."""
+
+    begin: int
+    end: int
+    before: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def targets(event: EventFormat, *, several: bool) -> list[Column]:
+    """Return the columns of an event's frame in order; `several` adds the buffer's name."""
+    made = [
+        Column("timestamp_ns", TIME, 0, 8, signed=True),
+        Column("common_cpu", CPU, 0, 2, signed=True),
+    ]
+    if several:
+        made.append(Column("common_buffer", BUFFER, 0, 1, signed=True, table=_BUFFERS))
+    return made + [column for column in event.columns if column.name != "common_type"]
+
+
+def assemble(job: Job) -> list[Assembled]:
+    """Decode all wanted events; one result a slot.
+
+    Errors: TraceError for a text that lies outside its record.
+    """
+    names = {c.table for columns in job.wanted for c in columns if c.table and c.kind != BUFFER}
+    tables = {name: number for number, name in enumerate(sorted(names))}
+    parts = _parts(job)
+    code_type: CodeType = np.int16
+    while True:
+        start, rows, memory, arrays = _allocate(job, tables, code_type)
+        worked = in_threads(lambda part: _decode(job, part, tables, start, rows, memory), parts)
+        categories = _merge(job, parts, [w for w in worked if w], tables, arrays)
+        if categories is not None and None not in worked:
+            break
+        code_type = np.int32
+    dtypes = {name: pd.CategoricalDtype(pd.Index(found)) for name, found in categories.items()}
+    dtypes[_BUFFERS] = pd.CategoricalDtype(pd.Index(list(job.buffers), dtype="str"))
+    results = []
+    for columns, data in zip(job.wanted, arrays, strict=True):
+        kinds = {c.name: dtypes[c.table] for c in columns if c.table}
+        for name, dtype in kinds.items():
+            data[name] = _narrow(data[name], len(dtype.categories))
+        results.append(Assembled(data, kinds))
+    return results
+
+
+def _parts(job: Job) -> list[_Part]:
+    """Divide the time so that each thread gets about as many events."""
+    loaded, selection = job.loaded, job.selection
+    count = min(threads(), int(loaded.counts.sum()) // _PART)
+    cuts: list[int] = []
+    if count > 1:
+        # The cuts lie between pages of the fullest source.
+        sizes = [loaded.wanted[a:b].sum() for a, b in _pairs(loaded.start)]
+        low = int(loaded.start[int(np.argmax(sizes))])
+        high = int(loaded.start[int(np.argmax(sizes)) + 1])
+        pages = low + np.flatnonzero(loaded.wanted[low:high])
+        steps = np.cumsum(loaded.wanted[pages])
+        at = np.searchsorted(steps, steps[-1] * np.arange(1, count) // count)
+        cuts = np.unique(loaded.first[pages[at]]).tolist()
+    times = [selection.begin, *(c for c in cuts if selection.begin < c < selection.end)]
+    before = [_before(job, cut) for cut in times[1:]]
+    edges = [np.zeros_like(loaded.counts), *before, loaded.counts]
+    return [
+        _Part(begin, end, a, b - a)
+        for begin, end, a, b in zip(
+            times, [*times[1:], selection.end], edges[:-1], edges[1:], strict=True
+        )
+    ]
+
+
+def _pairs(start: NDArray[np.int64]) -> list[tuple[int, int]]:
+    return list(zip(start[:-1].tolist(), start[1:].tolist(), strict=True))
+
+
+def _before(job: Job, cut: int) -> NDArray[np.int64]:
+    """Count the wanted events before a raw time, by slot."""
+    loaded, selection = job.loaded, job.selection
+    counts = np.zeros_like(loaded.counts)
+    for source, low, high, events in loaded.spans:
+        last = loaded.last[low:high].max(initial=-1)
+        if last < cut:
+            counts += events
+            continue
+        # Pages without records have the time -1: harmless on either side.
+        inside = low + np.flatnonzero(loaded.first[low:high] < cut)
+        scratch = [np.empty(inside.size, np.int64) for _ in range(3)]
+        scan(
+            loaded.words,
+            loaded.at[inside],
+            job.sources[source].page_size,
+            job.layout.head,
+            job.layout.commit,
+            selection.type_at,
+            selection.slots,
+            selection.needs,
+            selection.begin,
+            cut,
+            counts,
+            scratch[0],
+            scratch[1],
+            np.empty(inside.size, np.int32),
+            np.empty(inside.size, np.int32),
+            scratch[2],
+        )
+    return counts
+
+
+def _allocate(
+    job: Job, tables: dict[str, int], code_type: CodeType
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Memory, list[dict[str, NDArray[Any]]]]:
+    """Return the fields by slot and as rows, the memory of all columns, and the columns in it.
+
+    A row is (kind, offset, size, first element, table).
+    """
+    start = np.zeros(len(job.wanted) + 1, np.int64)
+    rows: list[tuple[int, int, int, int, int]] = []
+    size = codes = 0
+    for slot, columns in enumerate(job.wanted):
+        count = int(job.loaded.counts[slot])
+        for column in columns:
+            table = tables.get(column.table or "", -1)
+            if table >= 0:
+                rows.append((column.kind, column.offset, column.size, codes, table))
+                codes += count
+            else:
+                first = size // column.size
+                rows.append((column.kind, column.offset, column.size, first, table))
+                size += -(-count * column.size // _ALIGN) * _ALIGN
+        start[slot + 1] = len(rows)
+    try:
+        base = np.empty(size // 8, np.uint64)
+        code_base = np.empty(codes, code_type)
+    except MemoryError as error:
+        raise TraceError(job.path, "the columns do not fit into memory; read windows") from error
+    memory = Memory(
+        base.view(np.uint8), base.view(np.uint16), base.view(np.uint32), base, code_base
+    )
+    arrays: list[dict[str, NDArray[Any]]] = []
+    for slot, columns in enumerate(job.wanted):
+        count = int(job.loaded.counts[slot])
+        arrays.append({})
+        for column, row in zip(columns, rows[start[slot] : start[slot + 1]], strict=True):
+            first = row[3]
+            if row[4] >= 0:
+                arrays[-1][column.name] = code_base[first : first + count]
+            else:
+                at = first * column.size
+                span = memory.b8[at : at + count * column.size]
+                arrays[-1][column.name] = span.view(column.dtype)
+    return start, np.array(rows, np.int64).reshape(-1, 5), memory, arrays
+
+
+def _decode(
+    job: Job,
+    part: _Part,
+    tables: dict[str, int],
+    start: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    memory: Memory,
+) -> StringTable | None:
+    """Decode a part of the time into the columns; None if narrow codes are too few."""
+    loaded, selection = job.loaded, job.selection
+    inside = (loaded.first < part.end) & (loaded.last >= part.begin)
+    pages = Pages(
+        loaded.at,
+        loaded.first,
+        loaded.end,
+        np.where(inside, loaded.wanted, 0).astype(np.int32),
+        loaded.start,
+        np.array([source.data.cpu for source in job.sources], np.int32),
+        np.array([job.buffers.index(s.buffer.name) for s in job.sources], np.int8),
+    )
+    kind, offset, size, target, table = rows.T
+    fields = Fields(
+        start,
+        kind.astype(np.int32),
+        offset.astype(np.int32),
+        size.astype(np.int32),
+        target + np.repeat(part.before, np.diff(start)),
+        table.astype(np.int32),
+    )
+    halves, raw = loaded.words.view(np.uint16), loaded.words.view(np.uint8)
+    strings = new_table(len(tables), _FIRST_ENTRIES, _FIRST_POOL)
+    progress = new_progress(len(job.sources), selection.size)
+    while True:
+        status = decode(
+            loaded.words,
+            halves,
+            raw,
+            pages,
+            job.layout.head,
+            selection.type_at,
+            selection.slots,
+            part.begin,
+            part.end,
+            fields,
+            memory,
+            strings,
+            progress,
+        )
+        if status == DONE:
+            return strings
+        if status == WIDE:
+            return None
+        if status != FULL:
+            raise _outside(job, -status - 10)
+        strings = new_table(len(tables), 4 * strings.low.size, 4 * strings.pool.size, strings)
+
+
+def _merge(
+    job: Job,
+    parts: Sequence[_Part],
+    worked: Sequence[StringTable],
+    tables: dict[str, int],
+    arrays: Sequence[dict[str, NDArray[Any]]],
+) -> dict[str, list[str] | list[bytes]] | None:
+    """Give all parts the codes of the first; return the categories by table.
+
+    None if a part is missing or the codes are too narrow for all parts' categories together.
+    """
+    if len(worked) != len(parts):
+        return None
+    merged: dict[str, list[str] | list[bytes]] = {}
+    codes: list[dict[str, NDArray[np.int32]]] = [{} for _ in parts]
+    for name, number in tables.items():
+        known: dict[Any, int] = {}
+        for strings, mine in zip(worked, codes, strict=True):
+            found = values(strings, number, name.endswith(":1"))
+            mine[name] = np.array([known.setdefault(v, len(known)) for v in found], np.int32)
+        merged[name] = list(known)
+    for slot, columns in enumerate(job.wanted):
+        for column in columns:
+            if column.table not in tables:
+                continue
+            array = arrays[slot][column.name]
+            if len(merged[column.table]) > np.iinfo(array.dtype).max + 1:
+                return None
+            for part, mine in zip(parts[1:], codes[1:], strict=True):
+                low = int(part.before[slot])
+                own = array[low : low + int(part.counts[slot])]
+                if own.size:
+                    own[:] = mine[column.table].astype(array.dtype)[own]
+    return merged
+
+
+def _outside(job: Job, place: int) -> TraceError:
+    loaded = job.loaded
+    page = int(np.searchsorted(loaded.at, place, "right")) - 1
+    number = int(np.searchsorted(loaded.start, page, "right")) - 1
+    where = f"byte {place - int(loaded.at[page])} of page {page - int(loaded.start[number])}"
+    text = f"{where} of {job.sources[number]}: a text lies outside its record"
+    return TraceError(job.path, text, job.sources[number].data.offset)
+
+
+def _narrow(codes: NDArray[Any], categories: int) -> NDArray[Any]:
+    """Return codes in the type that pandas wants for so many categories, in memory of their own."""
+    kinds = (np.int8, np.int16, np.int32)
+    kind = next(k for k in kinds if categories <= np.iinfo(k).max)
+    return codes.astype(kind)
