@@ -17,7 +17,6 @@ from iolab.trace.columns import (
     CPU,
     DONE,
     TIME,
-    WIDE,
     Fields,
     Memory,
     Pages,
@@ -36,10 +35,10 @@ _ALIGN = 64
 _FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
 # The categories of the column that says in which buffer an event was.
 _BUFFERS = "buffers"
-# Less than this is not worth another thread.
+# A part's events: less is not worth another thread. Several parts a thread, because a decoded
+# part's pages are given back: their memory and that of the columns need not exist at once.
 _PART = 200_000
-
-CodeType = type[np.int16 | np.int32]
+_PARTS_A_THREAD = 4
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,9 @@ def assemble(job: Job) -> list[Assembled]:
     names = {c.table for columns in job.wanted for c in columns if c.table and c.kind != BUFFER}
     tables = {name: number for number, name in enumerate(sorted(names))}
     parts = _parts(job)
-    code_type: CodeType = np.int16
-    while True:
-        start, rows, memory, arrays = _allocate(job, tables, code_type)
-        worked = in_threads(lambda part: _decode(job, part, tables, start, rows, memory), parts)
-        categories = _merge(job, parts, [w for w in worked if w], tables, arrays)
-        if categories is not None and None not in worked:
-            break
-        code_type = np.int32
+    layout, memory, arrays = _allocate(job, tables)
+    worked = in_threads(lambda part: _decode(job, part, layout, memory, len(tables)), parts)
+    categories = _merge(job, parts, worked, tables, arrays)
     dtypes = {name: pd.CategoricalDtype(pd.Index(found)) for name, found in categories.items()}
     dtypes[_BUFFERS] = pd.CategoricalDtype(pd.Index(list(job.buffers), dtype="str"))
     results = []
@@ -114,7 +108,7 @@ def assemble(job: Job) -> list[Assembled]:
 def _parts(job: Job) -> list[_Part]:
     """Divide the time so that each thread gets about as many events."""
     loaded, selection = job.loaded, job.selection
-    count = min(threads(), int(loaded.counts.sum()) // _PART)
+    count = min(_PARTS_A_THREAD * threads(), int(loaded.counts.sum()) // _PART)
     cuts: list[int] = []
     if count > 1:
         # The cuts lie between pages of the fullest source.
@@ -174,12 +168,9 @@ def _before(job: Job, cut: int) -> NDArray[np.int64]:
 
 
 def _allocate(
-    job: Job, tables: dict[str, int], code_type: CodeType
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Memory, list[dict[str, NDArray[Any]]]]:
-    """Return the fields by slot and as rows, the memory of all columns, and the columns in it.
-
-    A row is (kind, offset, size, first element, table).
-    """
+    job: Job, tables: dict[str, int]
+) -> tuple[Fields, Memory, list[dict[str, NDArray[Any]]]]:
+    """Return where each field goes, the memory of all columns, and the columns in it."""
     start = np.zeros(len(job.wanted) + 1, np.int64)
     rows: list[tuple[int, int, int, int, int]] = []
     size = codes = 0
@@ -197,7 +188,7 @@ def _allocate(
         start[slot + 1] = len(rows)
     try:
         base = np.empty(size // 8, np.uint64)
-        code_base = np.empty(codes, code_type)
+        code_base = np.empty(codes, np.int32)
     except MemoryError as error:
         raise TraceError(job.path, "the columns do not fit into memory; read windows") from error
     memory = Memory(
@@ -215,18 +206,21 @@ def _allocate(
                 at = first * column.size
                 span = memory.b8[at : at + count * column.size]
                 arrays[-1][column.name] = span.view(column.dtype)
-    return start, np.array(rows, np.int64).reshape(-1, 5), memory, arrays
+    kind, offset, width, target, table_of = np.array(rows, np.int64).reshape(-1, 5).T
+    i32 = np.int32
+    fields = Fields(
+        start,
+        kind.astype(i32),
+        offset.astype(i32),
+        width.astype(i32),
+        target.copy(),
+        table_of.astype(i32),
+    )
+    return fields, memory, arrays
 
 
-def _decode(
-    job: Job,
-    part: _Part,
-    tables: dict[str, int],
-    start: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    memory: Memory,
-) -> StringTable | None:
-    """Decode a part of the time into the columns; None if narrow codes are too few."""
+def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) -> StringTable:
+    """Decode a part of the time into the columns; return its categories."""
     loaded, selection = job.loaded, job.selection
     inside = (loaded.first < part.end) & (loaded.last >= part.begin)
     pages = Pages(
@@ -238,17 +232,10 @@ def _decode(
         np.array([source.data.cpu for source in job.sources], np.int32),
         np.array([job.buffers.index(s.buffer.name) for s in job.sources], np.int8),
     )
-    kind, offset, size, target, table = rows.T
-    fields = Fields(
-        start,
-        kind.astype(np.int32),
-        offset.astype(np.int32),
-        size.astype(np.int32),
-        target + np.repeat(part.before, np.diff(start)),
-        table.astype(np.int32),
-    )
+    behind = fields.target + np.repeat(part.before, np.diff(fields.start))
+    fields = fields._replace(target=behind)
     halves, raw = loaded.words.view(np.uint16), loaded.words.view(np.uint8)
-    strings = new_table(len(tables), _FIRST_ENTRIES, _FIRST_POOL)
+    strings = new_table(tables, _FIRST_ENTRIES, _FIRST_POOL)
     progress = new_progress(len(job.sources), selection.size)
     while True:
         status = decode(
@@ -267,12 +254,11 @@ def _decode(
             progress,
         )
         if status == DONE:
+            loaded.drop(part.begin, part.end)
             return strings
-        if status == WIDE:
-            return None
         if status != FULL:
             raise _outside(job, -status - 10)
-        strings = new_table(len(tables), 4 * strings.low.size, 4 * strings.pool.size, strings)
+        strings = new_table(tables, 4 * strings.low.size, 4 * strings.pool.size, strings)
 
 
 def _merge(
@@ -281,13 +267,8 @@ def _merge(
     worked: Sequence[StringTable],
     tables: dict[str, int],
     arrays: Sequence[dict[str, NDArray[Any]]],
-) -> dict[str, list[str] | list[bytes]] | None:
-    """Give all parts the codes of the first; return the categories by table.
-
-    None if a part is missing or the codes are too narrow for all parts' categories together.
-    """
-    if len(worked) != len(parts):
-        return None
+) -> dict[str, list[str] | list[bytes]]:
+    """Give all parts the codes of the first; return the categories by table."""
     merged: dict[str, list[str] | list[bytes]] = {}
     codes: list[dict[str, NDArray[np.int32]]] = [{} for _ in parts]
     for name, number in tables.items():
@@ -301,13 +282,11 @@ def _merge(
             if column.table not in tables:
                 continue
             array = arrays[slot][column.name]
-            if len(merged[column.table]) > np.iinfo(array.dtype).max + 1:
-                return None
             for part, mine in zip(parts[1:], codes[1:], strict=True):
                 low = int(part.before[slot])
                 own = array[low : low + int(part.counts[slot])]
                 if own.size:
-                    own[:] = mine[column.table].astype(array.dtype)[own]
+                    own[:] = mine[column.table][own]
     return merged
 
 

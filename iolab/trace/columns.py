@@ -39,12 +39,11 @@ __all__ = [
 # Columns that are not in the record, beside the kinds of `formats`.
 TIME, CPU, BUFFER = 20, 21, 22
 
-# decode()'s status; otherwise strings.FULL, WIDE or a location's byte offset as -offset - 10.
-DONE, WIDE = 0, -2
+# decode()'s status; otherwise strings.FULL or a location's byte offset as -offset - 10.
+DONE = 0
 _LOCATION = 10
 
 _BLOCK = 16384
-_NARROW_CODES = 1 << 15
 
 _LAST = (1 << 63) - 1
 _LOW = np.uint64(0x0101010101010101)
@@ -88,7 +87,7 @@ class Memory(NamedTuple):
     b16: NDArray[np.uint16]
     b32: NDArray[np.uint32]
     b64: NDArray[np.uint64]
-    codes: NDArray[Any]
+    codes: NDArray[np.int32]
 
 
 class Progress(NamedTuple):
@@ -171,8 +170,7 @@ def decode(
 
     `words`, `halves` and `raw` are the same memory, which `pages.scan` has checked with the same
     `slots`, `begin` and `end`; the columns have exactly the rows that it counted. Returns `DONE`,
-    `strings.FULL`, `WIDE` (more categories than narrow codes can tell apart), or -10 - offset of a
-    field whose location lies outside its record.
+    `strings.FULL`, or -10 - offset of a field whose location lies outside its record.
     """
     written, group_start, pending = state.written, state.group_start, state.pending
     while True:
@@ -672,7 +670,5 @@ def _copy_strings(
         code = intern(strings, raw, at, low, high, length, table)
         if code == FULL:
             return FULL
-        if code >= _NARROW_CODES and target.itemsize == 2:
-            return WIDE
         target[i] = code
         i += 1

@@ -117,7 +117,7 @@ def _read_v6(container: Container, file: TraceFile, cursor: Cursor) -> None:
     _event_formats(container, cursor)
     cursor.skip(cursor.u32())  # kallsyms
     cursor.skip(cursor.u32())  # printk formats
-    container.cmdlines = cursor.take(cursor.u64()).decode(errors="backslashreplace")
+    _command_lines(container, cursor)
     container.cpu_count = _cpu_count(cursor)
     instances: list[tuple[str, int]] = []
     name = ""
@@ -194,18 +194,20 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
                 name = _option(container, option, data, inner, name)
         else:
             raise options.error("the options have no end")
+    _read_sections(container, file, sections)
+    container.buffers.sort(key=lambda b: b.name != "")
+
+
+def _read_sections(container: Container, file: TraceFile, sections: dict[int, int]) -> None:
     readers = (
         (_HEADERS, "headers", _headers),
         (_FTRACE_FORMATS, "ftrace events", _ftrace_formats),
         (_EVENT_FORMATS, "event formats", _event_formats),
+        (_CMDLINES, "command lines", _command_lines),
     )
     for section, title, reader in readers:
         if section in sections:
             reader(container, _section(container, file, sections[section], section, title))
-    if _CMDLINES in sections:
-        lines = _section(container, file, sections[_CMDLINES], _CMDLINES, "command lines")
-        container.cmdlines = lines.take(lines.u64()).decode(errors="backslashreplace")
-    container.buffers.sort(key=lambda b: b.name != "")
 
 
 def _section(
@@ -277,6 +279,10 @@ def _event_formats(container: Container, cursor: Cursor) -> None:
         for _ in range(cursor.u32()):
             text = cursor.take(cursor.u64()).decode(errors="backslashreplace")
             container.formats.append((system, text))
+
+
+def _command_lines(container: Container, cursor: Cursor) -> None:
+    container.cmdlines = cursor.take(cursor.u64()).decode(errors="backslashreplace")
 
 
 def _cpu_count(cursor: Cursor) -> int:

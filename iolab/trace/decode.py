@@ -13,7 +13,7 @@ import numpy as np
 from iolab.errors import UserError
 from iolab.trace.assemble import Job, assemble, targets
 from iolab.trace.container import Container, read_container
-from iolab.trace.cursor import TraceError, TraceFile
+from iolab.trace.cursor import TraceFile
 from iolab.trace.formats import (
     EventFormat,
     PageLayout,

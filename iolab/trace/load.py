@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -80,13 +81,14 @@ class Selection:
 
 @dataclass
 class Loaded:
-    """Pages in memory, checked. By page: `at`, `first`, `last`, `end`, `wanted`, `lost`.
+    """Pages in memory (`words`), checked. By page: `at`, `first`, `last`, `end`, `wanted`, `lost`.
 
     ``start`` has the first page of each source and the number of all pages; `counts` the wanted
     events by slot. ``spans`` divide the pages: (source, first page, page behind the last, wanted
     events by slot).
     """
 
+    memory: mmap.mmap
     words: NDArray[np.uint32]
     start: NDArray[np.int64]
     at: NDArray[np.int64]
@@ -97,6 +99,19 @@ class Loaded:
     lost: NDArray[np.int64]
     counts: NDArray[np.int64]
     spans: list[tuple[int, int, int, NDArray[np.int64]]]
+
+    def drop(self, begin: int, end: int) -> None:
+        """Give the memory of the pages whose events are all in a span of raw time back."""
+        for low, high in zip(self.start[:-1].tolist(), self.start[1:].tolist(), strict=True):
+            done = (self.first[low:high] >= begin) & (self.last[low:high] < end)
+            pages = low + np.flatnonzero(done)
+            if pages.size:
+                behind = int(pages[-1]) + 1
+                stop = int(self.at[behind]) if behind < self.at.size else int(self.at[-1])
+                first = -(-int(self.at[pages[0]]) // mmap.PAGESIZE) * mmap.PAGESIZE
+                size = stop - first - stop % mmap.PAGESIZE
+                if size > 0:
+                    self.memory.madvise(mmap.MADV_DONTNEED, first, size)
 
 
 def sources_of(container: Container, layout: PageLayout, name: str | None) -> list[Source]:
@@ -177,16 +192,18 @@ def load(
             starts.append(starts[-1] + page_at[-1].size)
             total += size
         pages = starts[-1]
-        words = np.empty((total >> 2) + SPARE, np.uint32)
-        words[total >> 2 :] = 0
-    except MemoryError as error:
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        memory = mmap.mmap(-1, total + 4 * SPARE, flags=private)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(file.path, "the events do not fit into memory; read windows") from error
     at = np.concatenate([*page_at, np.empty(0, np.int64)])
     i32, i64 = np.int32, np.int64
     first, last, lost = (np.empty(pages, i64) for _ in range(3))
     end, wanted = (np.empty(pages, i32) for _ in range(2))
     loaded = Loaded(
-        words,
+        memory,
+        np.frombuffer(memory, np.uint32),
         np.array(starts, i64),
         at,
         first,
