@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,9 +188,11 @@ def _allocate(
                 size += -(-count * column.size // _ALIGN) * _ALIGN
         start[slot + 1] = len(rows)
     try:
-        base = np.empty(size // 8, np.uint64)
+        # Not np.empty: its huge pages would all be there as soon as each column has its first row.
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        base = np.frombuffer(mmap.mmap(-1, size + 8, flags=private), np.uint64)
         code_base = np.empty(codes, np.int32)
-    except MemoryError as error:
+    except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(job.path, "the columns do not fit into memory; read windows") from error
     memory = Memory(
         base.view(np.uint8), base.view(np.uint16), base.view(np.uint32), base, code_base
