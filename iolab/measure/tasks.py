@@ -87,7 +87,7 @@ def occupancy(trace: Trace) -> pd.DataFrame:
 def intervals(trace: Trace) -> pd.DataFrame:
     """Return what each task was in from when to when: one row an interval, in order of its end.
 
-    Columns: ``pid``, ``comm`` (the name at its last switch in the interval), ``state`` (of
+    Columns: ``pid``, ``comm`` (the name at the interval's last switch), ``state`` (of
     `STATES`), ``start_ns``, ``end_ns``, ``cpu`` (where it ran or was switched in at the end; -1
     for an interval that ends otherwise), ``waker`` (row of sched_waking that made it runnable; -1
     otherwise). Intervals open at the trace's edges are left out, and so is the idle task.
@@ -279,8 +279,8 @@ def _walk(time: Any, who: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: 
     state = np.full(tasks, -1, np.int8)
     since = np.zeros(tasks, np.int64)
     waker = np.full(tasks, -1, np.int64)
-    # Intervals that a wake-up ended wait for their task's next switch, which has its name.
-    unnamed = np.full(tasks, -1, np.int64)
+    # A wake-up ends an interval that a switch out began, which has the name.
+    named = np.zeros(tasks, np.int64)
     count = 0
     for i in range(n):
         p = who[i]
@@ -289,10 +289,8 @@ def _walk(time: Any, who: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: 
         now = state[p]
         if k == 1 and now in (0, 1, 2):
             continue  # awake already
-        name = r if k == 0 else -1 - r
-        if k != 1 and unnamed[p] >= 0:
-            a_last[unnamed[p]] = name
-            unnamed[p] = -1
+        if k != 1:
+            named[p] = r if k == 0 else -1 - r
         # A switch out of a task that was not in, or in of one that was: events are missing.
         fits = now >= 0 and (now == 0) == (k == 0)
         if fits and since[p] <= time[i]:
@@ -302,9 +300,7 @@ def _walk(time: Any, who: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: 
             a_end[count] = time[i]
             a_cpu[count] = cpu[r] if k != 1 else -1
             a_waker[count] = waker[p]
-            a_last[count] = name
-            if k == 1:
-                unnamed[p] = count
+            a_last[count] = named[p]
             count += 1
         waker[p] = -1
         since[p] = time[i]
@@ -315,15 +311,4 @@ def _walk(time: Any, who: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: 
             waker[p] = r
         else:
             state[p] = 0
-    # Tasks that were woken and never switched again: their last interval has no name.
-    keep = np.ones(count, np.bool_)
-    for p in range(tasks):
-        if unnamed[p] >= 0:
-            keep[unnamed[p]] = False
-    m = 0
-    for i in range(count):
-        if keep[i]:
-            a_who[m], a_state[m], a_start[m], a_end[m] = a_who[i], a_state[i], a_start[i], a_end[i]
-            a_cpu[m], a_waker[m], a_last[m] = a_cpu[i], a_waker[i], a_last[i]
-            m += 1
-    return m, a_who, a_state, a_start, a_end, a_cpu, a_waker, a_last
+    return count, a_who, a_state, a_start, a_end, a_cpu, a_waker, a_last

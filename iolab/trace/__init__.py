@@ -4,5 +4,6 @@
 from iolab.trace.cursor import TraceError
 from iolab.trace.decode import read
 from iolab.trace.trace import MissingEventError, Trace, TraceInfo
+from iolab.trace.windows import windows
 
-__all__ = ["MissingEventError", "Trace", "TraceError", "TraceInfo", "read"]
+__all__ = ["MissingEventError", "Trace", "TraceError", "TraceInfo", "read", "windows"]

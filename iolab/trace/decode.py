@@ -21,6 +21,7 @@ from iolab.trace.formats import (
     parse_formats,
     parse_page_layout,
 )
+from iolab.trace.index import Index
 from iolab.trace.load import Chunk, Loaded, Selection, Source, chunks_of, load, sources_of
 from iolab.trace.pages import UNKNOWN, UNWANTED
 from iolab.trace.times import Clock
@@ -73,7 +74,10 @@ def read(
     with TraceFile(Path(path)) as file:
         what = plan(file, events, buffer)
         begin, end = what.clock.raw_span(between)
-        parts = [(source, list(chunks_of(file, source))) for source in what.sources]
+        if between is None:
+            parts = [(source, list(chunks_of(file, source))) for source in what.sources]
+        else:
+            parts = Index(file, what.container, what.sources).parts(begin, end)
         return run(what, parts, begin, end, between)
 
 

@@ -39,6 +39,12 @@ class Clock:
         if self.offset_ns:
             times += self.offset_ns
 
+    def time_of(self, raw: int) -> int:
+        """Convert one raw time."""
+        if self.tsc and self.tsc[0]:
+            raw = raw * self.tsc[0] >> self.tsc[1]
+        return raw + self.offset_ns
+
     def raw_span(self, between: tuple[int, int] | None) -> tuple[int, int]:
         """Return the raw (start, end) whose conversion is just inside `between`."""
         if between is None:

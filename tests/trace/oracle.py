@@ -45,12 +45,8 @@ def differences(trace: Trace, text: str) -> Iterator[str]:
         yield from _event(trace, name, lines)
     pages = trace.losses[trace.losses["source"] == "page"]
     found_drops = [
-        (int(cpu), None if count is None else int(count))
-        for cpu, count in zip(
-            pages["cpu"],
-            pages["count"].astype(object).where(pages["count"].notna(), None),
-            strict=True,
-        )
+        (int(cpu), None if pd.isna(count) else int(count))
+        for cpu, count in zip(pages["cpu"], pages["count"], strict=True)
     ]
     if sorted(found_drops, key=str) != sorted(drops, key=str):
         yield f"losses {found_drops[:5]}…, report has {drops[:5]}…"
@@ -105,7 +101,7 @@ def _integers(
 ) -> Iterator[str]:
     mask = (1 << bits) - 1
     for mine, text in zip(values, texts, strict=True):
-        # Numbers come as the print format wants them: decimal, octal, hexadecimal with or without 0x.
+        # Numbers come as the print format wants them: decimal, octal, hexadecimal.
         both = {int(text, base) & mask for base in (8, 10, 16) if _number(text, base)}
         both |= {0} if text == "(nil)" else set()
         # Addresses come as symbols.

@@ -53,7 +53,7 @@ class Event:
 
 
 def event(system: str, name: str, number: int, *fields: str, print_format: str = '""') -> Event:
-    """Return an event type from declarations such as ``int pid``, ``char comm[16]``, ``loc name``."""
+    """Return an event type from declarations: ``int pid``, ``char comm[16]``, ``loc name``."""
     made: list[tuple[str, str, str, int, int]] = []
     at = 8
     split = []
