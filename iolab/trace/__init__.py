@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""trace.dat files of trace-cmd as typed columns."""
+"""trace.dat files of trace-cmd as typed columns.
+
+Export is in `iolab.trace.parquet` and `iolab.trace.perfetto`.
+"""
 
 from iolab.trace.cursor import TraceError
 from iolab.trace.decode import read

@@ -62,7 +62,18 @@ def test_recorded_now(tmp_path: Path, trace_cmd: str, tracefs: Path, how: str) -
     path = tmp_path / "t.dat"
     load = ["sh", "-c", "for i in 1 2 3; do ls -R /usr/share/doc; done | sort | head -1"]
     clock = [] if "-C" in RECORDINGS[how] else ["-C", "mono"]
-    argv: list[str | Path] = [trace_cmd, "record", "-q", "-d", "-k", "-o", path, *clock, *RECORDINGS[how], *load]
+    argv: list[str | Path] = [
+        trace_cmd,
+        "record",
+        "-q",
+        "-d",
+        "-k",
+        "-o",
+        path,
+        *clock,
+        *RECORDINGS[how],
+        *load,
+    ]
     try:
         process.run(argv, timeout_s=60, cwd=tmp_path)
     except process.CommandError as error:

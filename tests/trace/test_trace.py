@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ def test_frames_share_the_memory(small: Path) -> None:
         array = trace.array("sched_switch", column)
         assert np.shares_memory(array, frame[column].to_numpy())
         assert not array.flags.writeable
-    codes = pd.Categorical(frame["prev_comm"].array).codes
+    codes = cast(pd.Categorical, frame["prev_comm"].array).codes
     assert np.shares_memory(codes, trace.array("sched_switch", "prev_comm"))
     assert frame is trace.frame("sched:sched_switch")
     assert frame["timestamp_ns"].dtype == np.int64
