@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.trace.columns import (
@@ -34,6 +33,7 @@ __all__ = ["Assembled", "Job", "assemble", "targets"]
 
 _ALIGN = 64
 _FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
+Categories = list[str] | list[bytes]
 # The categories of the column that says in which buffer an event was.
 _BUFFERS = "buffers"
 # A part's events: less is not worth another thread. Several parts a thread, because a decoded
@@ -57,10 +57,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Assembled:
-    """One event type's arrays in the order of its columns, and the categories of codes."""
+    """The arrays of each event type in the order of its columns; the categories by their table."""
 
-    arrays: dict[str, NDArray[Any]]
-    dtypes: dict[str, pd.CategoricalDtype]
+    arrays: list[dict[str, NDArray[Any]]]
+    categories: dict[str, Categories]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def targets(event: EventFormat, *, several: bool) -> list[Column]:
     return made + [column for column in event.columns if column.name != "common_type"]
 
 
-def assemble(job: Job) -> list[Assembled]:
-    """Decode all wanted events; one result a slot.
+def assemble(job: Job) -> Assembled:
+    """Decode all wanted events.
 
     Errors: TraceError for a text that lies outside its record.
     """
@@ -93,17 +93,19 @@ def assemble(job: Job) -> list[Assembled]:
     tables = {name: number for number, name in enumerate(sorted(names))}
     parts = _parts(job)
     layout, memory, arrays = _allocate(job, tables)
-    worked = in_threads(lambda part: _decode(job, part, layout, memory, len(tables)), parts)
+    worked = in_threads(
+        lambda part: _decode(job, part, layout, memory, len(tables)),
+        parts,
+        job.loaded.words.nbytes,
+    )
     categories = _merge(job, parts, worked, tables, arrays)
-    dtypes = {name: pd.CategoricalDtype(pd.Index(found)) for name, found in categories.items()}
-    dtypes[_BUFFERS] = pd.CategoricalDtype(pd.Index(list(job.buffers), dtype="str"))
-    results = []
+    categories[_BUFFERS] = list(job.buffers)
     for columns, data in zip(job.wanted, arrays, strict=True):
-        kinds = {c.name: dtypes[c.table] for c in columns if c.table}
-        for name, dtype in kinds.items():
-            data[name] = _narrow(data[name], len(dtype.categories))
-        results.append(Assembled(data, kinds))
-    return results
+        for column in columns:
+            if column.table:
+                count = len(categories[column.table])
+                data[column.name] = _narrow(data[column.name], count)
+    return Assembled(arrays, categories)
 
 
 def _parts(job: Job) -> list[_Part]:
@@ -270,9 +272,9 @@ def _merge(
     worked: Sequence[StringTable],
     tables: dict[str, int],
     arrays: Sequence[dict[str, NDArray[Any]]],
-) -> dict[str, list[str] | list[bytes]]:
+) -> dict[str, Categories]:
     """Give all parts the codes of the first; return the categories by table."""
-    merged: dict[str, list[str] | list[bytes]] = {}
+    merged: dict[str, Categories] = {}
     codes: list[dict[str, NDArray[np.int32]]] = [{} for _ in parts]
     for name, number in tables.items():
         known: dict[Any, int] = {}

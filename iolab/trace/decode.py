@@ -141,18 +141,23 @@ def run(
         selection,
         tuple(targets(event, several=len(buffers) > 1) for event in chosen),
     )
+    assembled = assemble(job)
     columns = {}
-    for name, event, data in zip(what.wanted, chosen, assemble(job), strict=True):
-        what.clock.convert(data.arrays["timestamp_ns"])
-        for array in data.arrays.values():
+    for name, event, listed, arrays in zip(
+        what.wanted, chosen, job.wanted, assembled.arrays, strict=True
+    ):
+        what.clock.convert(arrays["timestamp_ns"])
+        for array in arrays.values():
             array.flags.writeable = False
-        columns[name] = EventColumns(event, data.arrays, data.dtypes)
+        tables = {column.name: column.table for column in listed if column.table}
+        columns[name] = EventColumns(event, arrays, tables)
     losses = _losses(what, sources, loaded, begin, end)
     comms = _comms(what.container.cmdlines)
     return Trace(
         what.file.path,
         info=what.info,
         columns=columns,
+        categories=assembled.categories,
         formats=what.formats,
         comms=comms,
         losses=losses,

@@ -40,7 +40,8 @@ class Index:
     def __init__(self, file: TraceFile, container: Container, sources: Sequence[Source]) -> None:
         self._file = file
         self._container = container
-        self._tracks = in_threads(self._track, sources)
+        size = sum(source.data.size for source in sources)
+        self._tracks = in_threads(self._track, sources, size)
 
     @property
     def first(self) -> int | None:

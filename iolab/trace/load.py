@@ -220,7 +220,7 @@ def load(
         for span, place in _spans(chunks, places[i])
     ]
     for span, counts in zip(
-        spans, in_threads(lambda span: span.run(loaded, selection), spans), strict=True
+        spans, in_threads(lambda span: span.run(loaded, selection), spans, total), strict=True
     ):
         loaded.counts += counts
         number = int(np.searchsorted(starts, span.first_page, "right")) - 1
@@ -235,9 +235,12 @@ def threads() -> int:
     return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
 
 
-def in_threads(function: Callable[[T], R], todo: Sequence[T]) -> list[R]:
-    """Return the function's results in order; one thread for each processor."""
-    if threads() == 1 or len(todo) < 2:
+def in_threads(function: Callable[[T], R], todo: Sequence[T], size: int) -> list[R]:
+    """Return the function's results in order; one thread for each processor.
+
+    ``size`` is in bytes of all the work: little work is done without threads.
+    """
+    if threads() == 1 or len(todo) < 2 or size < _SPAN:
         return [function(one) for one in todo]
     with ThreadPoolExecutor(threads()) as pool:
         return list(pool.map(function, todo))

@@ -37,11 +37,11 @@ class MissingEventError(TraceError):
 
 @dataclass(frozen=True)
 class EventColumns:
-    """One event type's columns: integers, or codes of the categories in `dtypes`."""
+    """One event type's columns: integers, or codes of the categories that `tables` names."""
 
     format: EventFormat
     arrays: Mapping[str, NDArray[Any]]
-    dtypes: Mapping[str, pd.CategoricalDtype]
+    tables: Mapping[str, str]
 
     @property
     def rows(self) -> int:
@@ -87,6 +87,7 @@ class Trace:
         *,
         info: TraceInfo,
         columns: Mapping[str, EventColumns],
+        categories: Mapping[str, Sequence[str] | Sequence[bytes]],
         formats: Mapping[str, EventFormat],
         comms: Mapping[int, str],
         losses: Sequence[Loss],
@@ -97,6 +98,8 @@ class Trace:
         self.comms = dict(comms)
         self.between = between
         self._columns = dict(columns)
+        self._categories = dict(categories)
+        self._dtypes: dict[str, pd.CategoricalDtype] = {}
         self._formats = dict(formats)
         self._losses = tuple(losses)
         self._frames: dict[str, pd.DataFrame] = {}
@@ -161,10 +164,10 @@ class Trace:
             data = {
                 key: pd.Categorical.from_codes(
                     array,
-                    dtype=columns.dtypes[key],
+                    dtype=self._dtype(columns.tables[key]),
                     validate=False,
                 )
-                if key in columns.dtypes
+                if key in columns.tables
                 else array
                 for key, array in columns.arrays.items()
             }
@@ -200,6 +203,14 @@ class Trace:
             if buffers is not None and np.unique(buffers).size > 1:
                 what = f"{analysis}: {event} is in several buffers; read(..., buffer=...) one"
                 raise UserError(what)
+
+    def _dtype(self, table: str) -> pd.CategoricalDtype:
+        """Return the one dtype of all columns that share a table, so that they compare."""
+        if table not in self._dtypes:
+            values = self._categories[table]
+            kind = "str" if all(isinstance(value, str) for value in values) else "object"
+            self._dtypes[table] = pd.CategoricalDtype(pd.Index(list(values), dtype=kind))
+        return self._dtypes[table]
 
     def _key(self, event: str) -> str:
         if event in self._columns:
