@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from iolab.counters import histogram, measures
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
-from iolab.measure.run import histogram, measures
 from iolab.raw import RawStore
 from iolab.store import CELL_COLUMNS, LATENCY_COLUMNS, Dataset
 

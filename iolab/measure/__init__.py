@@ -1,2 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""Measures: plain functions over results and traces."""
+"""Functions over traces: where the time goes.
+
+Each names the events it needs; a trace without them is a MissingEventError that says so.
+"""
+
+from iolab.measure.io_path import IoPath, io_path
+from iolab.measure.pingpong import PingPong, ping_pong
+from iolab.measure.tasks import (
+    intervals,
+    migrations,
+    occupancy,
+    preemptions,
+    slices,
+    time_in_state,
+    waits,
+    waits_by_pair,
+)
+from iolab.measure.work import work_items
+
+__all__ = [
+    "IoPath",
+    "PingPong",
+    "intervals",
+    "io_path",
+    "migrations",
+    "occupancy",
+    "ping_pong",
+    "preemptions",
+    "slices",
+    "time_in_state",
+    "waits",
+    "waits_by_pair",
+    "work_items",
+]

@@ -20,7 +20,7 @@ from iolab.agent.fio import (
     strange_files,
 )
 from iolab.agent.plan import Job
-from iolab.measure.run import histogram, measures
+from iolab.counters import histogram, measures
 from iolab.process import run
 from tests import plans
 

@@ -191,7 +191,7 @@ def test_a_journal_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
 def test_all_is_put_back_after_a_kill_at_any_moment(tmp_path: Path) -> None:
     for name in range(5):
         (tmp_path / f"setting{name}").write_text(f"before {name}")
-    chance = random.Random(1)  # noqa: S311
+    chance = random.Random(1)
     found_open = 0
     for kill in range(_KILLS):
         with subprocess.Popen(

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from iolab.counters import histogram, measures
 from iolab.errors import CannotRunError, IolabError
-from iolab.measure.run import histogram, measures
 from iolab.target import vm
 from iolab.target.vm import VmTarget, prepare
 from iolab.vm import qemu

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from iolab.counters import histogram, measures
 from iolab.errors import IolabError
-from iolab.measure.run import histogram, measures
 from tests.results import result
 
 

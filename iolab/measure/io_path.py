@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: MIT
+"""One I/O's path through the kernel, from the block layer to its submitter running again.
+
+For direct writes that complete in a workqueue (iomap's ``iomap_dio_complete_work``)::
+
+    start ─queue─ issue ─device─ complete ─defer─ queued ─worker wait─ worker in
+          ─dispatch─ executed ─work─ woken ─submitter wait─ switched in
+
+Each arrow is a pair of events of the trace, so the segments of an I/O add up exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from iolab.errors import CannotRunError
+from iolab.measure.join import first_after, last_before, unique_matches
+from iolab.trace.trace import Trace
+
+__all__ = ["REASONS", "SEGMENTS", "IoPath", "io_path"]
+
+Rows = NDArray[np.int64]
+
+# Points of the path in order; a segment lies between two of them.
+_POINTS = (
+    "start_ns",
+    "issue_ns",
+    "complete_ns",
+    "queued_ns",
+    "worker_in_ns",
+    "executed_ns",
+    "woken_ns",
+    "in_ns",
+)
+SEGMENTS = (
+    "queue_ns",
+    "device_ns",
+    "defer_ns",
+    "worker_wait_ns",
+    "dispatch_ns",
+    "work_ns",
+    "submitter_wait_ns",
+)
+REASONS = (
+    "",
+    "not completed in the trace",
+    "completion queued no work",
+    "work was not executed in the trace",
+    "worker's switch in is not in the trace",
+    "work woke no submitter (awake, or woken by another)",
+    "submitter was not switched in in the trace",
+)
+_REASON = pd.CategoricalDtype(list(REASONS))
+# Where a request is first seen, best first: the block layer's account begins there.
+_STARTS = ("block_io_start", "block_getrq", "block_bio_queue")
+_NEEDED = (
+    "block_rq_issue",
+    "block_rq_complete",
+    "workqueue_queue_work",
+    "workqueue_execute_start",
+    "workqueue_execute_end",
+    "sched_switch",
+    "sched_waking",
+)
+
+
+@dataclass(frozen=True)
+class IoPath:
+    """What `io_path` finds.
+
+    Attributes
+    ----------
+    ios
+        A frame, one row an issued I/O in order of its issue: ``dev``, ``sector``, ``nr_sector``,
+        ``rwbs``, ``submitter``, ``worker`` (pids; -1 for unknown), the points ``start_ns`` …
+        ``in_ns``, `SEGMENTS`, ``block_ns`` (the block layer's own latency, start to completion),
+        ``total_ns`` (start to the last point that was joined) and ``reason``: why the path ends
+        early, empty for whole ones. What was not joined is NA.
+    orphans
+        Completions in the trace whose issue is not.
+    """
+
+    ios: pd.DataFrame
+    orphans: int
+
+    @property
+    def whole(self) -> pd.DataFrame:
+        """The I/Os whose path was joined to its end."""
+        return self.ios[self.ios["reason"] == ""]
+
+    @property
+    def unjoined(self) -> pd.Series:
+        """Number of I/Os by the reason why their path ends early; orphans among them."""
+        counts = self.ios.loc[self.ios["reason"] != "", "reason"].value_counts()
+        found = {str(reason): int(n) for reason, n in counts.items() if n}
+        if self.orphans:
+            found["completed, issued before the trace"] = self.orphans
+        return pd.Series(found, dtype="int64", name="ios")
+
+    def breakdown(self) -> pd.DataFrame:
+        """Return count, mean, median, p99 and share of the total of each segment of whole I/Os."""
+        parts = self.whole[list(SEGMENTS)].astype("int64")
+        frame = pd.DataFrame(
+            {
+                "count": parts.count(),
+                "mean": parts.mean(),
+                "median": parts.median(),
+                "p99": parts.quantile(0.99),
+            }
+        )
+        frame["share"] = parts.sum() / max(int(parts.to_numpy().sum()), 1)
+        return frame
+
+
+def io_path(
+    trace: Trace, *, workqueue: str | None = None, dev: int | None = None, rwbs: str | None = None
+) -> IoPath:
+    """Join every block I/O of a trace with what followed from it.
+
+    Parameters
+    ----------
+    trace
+        A trace with the block, workqueue and sched events that the error names.
+    workqueue
+        A pattern (regular expression) for the name of the workqueue that completions are deferred
+        to, such as ``dio/.*``; None takes the first work queued by the completion.
+    dev, rwbs
+        Only I/Os of this device (the kernel's number), only of a kind: a pattern for ``rwbs``.
+
+    A request and its completion are joined on device and sector. The completion's work is the
+    first one queued on its CPU by the same interrupted task before the CPU's next completion.
+    The submitter is whom the work woke, if that task submits I/O in this trace.
+
+    Errors: MissingEventError naming the missing events; CannotRunError for `workqueue` on a kernel
+    that does not tell its name.
+    """
+    trace.require("io_path", *_NEEDED)
+    issue = _filtered(trace.frame("block_rq_issue"), dev, rwbs)
+    complete = _filtered(trace.frame("block_rq_complete"), dev, rwbs)
+    i_time, c_time = _column(issue, "timestamp_ns"), _column(complete, "timestamp_ns")
+    i_keys, c_keys = ((_column(f, "dev"), _column(f, "sector")) for f in (issue, complete))
+    # Each completion takes the last issue before it; a requeued request is issued again.
+    taken = unique_matches(last_before(i_time, c_time, i_keys, c_keys))
+    done = np.full(len(issue), -1, np.int64)
+    done[taken[taken >= 0]] = np.flatnonzero(taken >= 0)
+    start, submitter = _starts(trace, issue)
+    path = _Path(len(issue), submitter)
+    path.reach("start_ns", start, np.arange(len(issue)), 0)
+    path.reach("issue_ns", i_time, np.arange(len(issue)), 0)
+    path.reach("complete_ns", c_time, done, 1)
+    _follow_work(trace, complete, done, workqueue, path)
+    return IoPath(path.frame(issue), int((taken < 0).sum()))
+
+
+class _Path:
+    """The points of all I/Os as they are joined, one point after the other."""
+
+    def __init__(self, count: int, submitter: Rows) -> None:
+        self.points: dict[str, Rows] = {}
+        self.submitter = submitter
+        self.worker = np.full(count, -1, np.int64)
+        self.reason = np.zeros(count, np.int64)
+        self.reached = np.zeros(count, np.int64)
+        self.alive = np.ones(count, bool)
+
+    def reach(self, name: str, times: Rows, rows: Rows, why: int) -> Rows:
+        """Give each I/O that is still followed the time at its row; lose those without (-1)."""
+        rows = np.where(self.alive, rows, -1)
+        self.reason[self.alive & (rows < 0)] = why
+        self.alive = rows >= 0
+        self.reached[self.alive] += 1
+        self.points[name] = _at(times, rows)
+        return rows
+
+    def frame(self, issue: pd.DataFrame) -> pd.DataFrame:
+        """Return the frame of `IoPath`."""
+        frame = issue[["dev", "sector", "nr_sector", "rwbs"]].reset_index(drop=True)
+        frame["submitter"], frame["worker"] = self.submitter, self.worker
+        last = self.points["start_ns"]
+        for number, name in enumerate(_POINTS):
+            known = self.reached > number
+            last = np.where(known, self.points[name], last)
+            frame[name] = pd.arrays.IntegerArray(self.points[name].copy(), ~known)
+        for segment, one, other in zip(SEGMENTS, _POINTS, _POINTS[1:], strict=False):
+            frame[segment] = frame[other] - frame[one]
+        frame["block_ns"] = frame["complete_ns"] - frame["start_ns"]
+        frame["total_ns"] = last - self.points["start_ns"]
+        frame["reason"] = pd.Categorical.from_codes(self.reason.astype(np.int8), dtype=_REASON)
+        return frame
+
+
+def _starts(trace: Trace, issue: pd.DataFrame) -> tuple[Rows, Rows]:
+    """Return each request's start in the block layer and its submitter's pid."""
+    i_time, submitter = _column(issue, "timestamp_ns"), _column(issue, "common_pid")
+    name = next((name for name in _STARTS if trace.events.get(name)), None)
+    if name is None:
+        return i_time, submitter
+    start = trace.frame(name)
+    s_time = _column(start, "timestamp_ns")
+    s_keys, i_keys = ((_column(f, "dev"), _column(f, "sector")) for f in (start, issue))
+    rows = unique_matches(last_before(s_time, i_time, s_keys, i_keys))
+    # Without a start of its own (a merged or split request) the account begins at the issue.
+    found = rows >= 0
+    return (
+        np.where(found, _at(s_time, rows), i_time),
+        np.where(found, _at(_column(start, "common_pid"), rows), submitter),
+    )
+
+
+def _follow_work(
+    trace: Trace, complete: pd.DataFrame, done: Rows, workqueue: str | None, path: _Path
+) -> None:
+    """Follow completions (`done` are their rows) through their work to the submitter."""
+    queue = _queueings(trace, workqueue)
+    q_time = _column(queue, "timestamp_ns")
+    of_complete = _queued_by(trace.frame("block_rq_complete"), queue)
+    q = path.reach(
+        "queued_ns", q_time, _then(of_complete, _then(complete.index.to_numpy(), done)), 2
+    )
+
+    start, end = trace.frame("workqueue_execute_start"), trace.frame("workqueue_execute_end")
+    switch, waking = trace.frame("sched_switch"), trace.frame("sched_waking")
+    s_time, s_pid = _column(start, "timestamp_ns"), _column(start, "common_pid")
+    s_work = _column(start, "work")
+    s_of_q = first_after(s_time, q_time, (s_work,), (_column(queue, "work"),))
+    s = np.where(path.alive, _then(unique_matches(s_of_q, keep_last=True), q), -1)
+    path.worker[:] = np.where(s >= 0, _at(s_pid, s), -1)
+    w_time, w_next = _column(switch, "timestamp_ns"), _column(switch, "next_pid")
+    w = _then(last_before(w_time, s_time, (w_next,), (s_pid,)), s)
+    # The work's execution is looked up before the worker's switch in, which it is needed for.
+    path.reason[path.alive & (s < 0)] = 3
+    path.alive &= s >= 0
+    w = path.reach("worker_in_ns", w_time, w, 4)
+    # A worker that was on its CPU already waited for nothing.
+    path.points["worker_in_ns"] = np.maximum(path.points["worker_in_ns"], path.points["queued_ns"])
+    s = path.reach("executed_ns", s_time, s, 3)
+
+    submitters = np.unique(path.submitter)
+    wakes = waking[np.isin(_column(waking, "pid"), submitters)]
+    k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
+    e_time = _column(end, "timestamp_ns")
+    e_keys = (_column(end, "work"), _column(end, "common_pid"))
+    e_of_s = first_after(e_time, s_time, e_keys, (s_work, s_pid))
+    ended = np.where(e_of_s >= 0, _at(e_time, e_of_s), np.iinfo(np.int64).max)
+    k_of_s = first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,))
+    k_of_s = np.where((k_of_s >= 0) & (_at(k_time, k_of_s) <= ended), k_of_s, -1)
+    k = path.reach("woken_ns", k_time, _then(k_of_s, s), 5)
+    path.submitter = np.where(k >= 0, _at(k_pid, k), path.submitter)
+
+    n_of_k = first_after(w_time, k_time, (w_next,), (k_pid,))
+    path.reach("in_ns", w_time, _then(n_of_k, k), 6)
+
+
+def _queueings(trace: Trace, workqueue: str | None) -> pd.DataFrame:
+    """Return the queued work items, those of a workqueue if the kernel tells its name."""
+    queue = trace.frame("workqueue_queue_work")
+    if workqueue is None or not len(queue):
+        return queue
+    if "workqueue" not in queue or not isinstance(queue["workqueue"].dtype, pd.CategoricalDtype):
+        raise CannotRunError(f"{trace.path}: this kernel does not tell the workqueue's name")
+    fits = queue["workqueue"].cat.categories.str.fullmatch(workqueue).astype(bool)
+    return queue[np.asarray(fits)[queue["workqueue"].cat.codes.to_numpy()]]
+
+
+def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
+    """Return for each completion the first work that its context queued before the next one."""
+    before = last_before(
+        _column(complete, "timestamp_ns"),
+        _column(queue, "timestamp_ns"),
+        (_column(complete, "common_cpu"),),
+        (_column(queue, "common_cpu"),),
+    )
+    same = _at(_column(complete, "common_pid"), before) == _column(queue, "common_pid")
+    before = unique_matches(np.where(same, before, -1))
+    found = np.full(len(complete), -1, np.int64)
+    found[before[before >= 0]] = np.flatnonzero(before >= 0)
+    return found
+
+
+def _then(second: Rows, first: Rows) -> Rows:
+    """Return ``second[first]``, -1 where `first` is."""
+    if not second.size:
+        return np.full(first.size, -1, np.int64)
+    return np.where(first >= 0, second[np.maximum(first, 0)], -1)
+
+
+def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.DataFrame:
+    """Return the frame's rows for a device and a kind; their index says where they were."""
+    keep = np.ones(len(frame), bool)
+    if dev is not None:
+        keep &= _column(frame, "dev") == dev
+    if rwbs is not None:
+        kinds = frame["rwbs"].cat.categories.str.fullmatch(rwbs).astype(bool)
+        keep &= np.asarray(kinds)[frame["rwbs"].cat.codes.to_numpy()]
+    return frame[keep]
+
+
+def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:
+    return frame[name].to_numpy().astype(np.int64)
+
+
+def _at(values: Rows, rows: Rows) -> Rows:
+    """Return ``values[rows]``; whatever stands there for row -1, to be masked."""
+    if not values.size:
+        return np.zeros(rows.size, np.int64)
+    return values[np.maximum(rows, 0)]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""A trace as a folder of Parquet files, one for each event type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from iolab.errors import IolabError
+from iolab.files import scratch_dir
+from iolab.trace.trace import Trace
+
+__all__ = ["write_parquet"]
+
+
+def write_parquet(trace: Trace, folder: Path) -> list[Path]:
+    """Write ``<event>.parquet`` for every event type with rows and ``losses.parquet``.
+
+    Texts are dictionaries, integers keep the kernel's types; each file's schema metadata says
+    under ``iolab`` (JSON) what the trace was: file name, clock, buffers, trace-cmd, uname. The
+    folder is new or empty and appears whole.
+
+    Returns the files.
+
+    Errors: IolabError if the folder holds something or cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise IolabError(f"{folder} is there already and not empty")
+    about = json.dumps(
+        {
+            "source": trace.path.name,
+            "clock": trace.info.clock,
+            "buffers": list(trace.info.buffers),
+            **trace.info.options,
+        }
+    )
+    tables = {name: trace.frame(name) for name, count in trace.events.items() if count}
+    names = []
+    with scratch_dir(folder.parent) as work:
+        whole = work / "whole"
+        whole.mkdir()
+        for name, frame in {**tables, "losses": trace.losses}.items():
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            table = table.replace_schema_metadata({**(table.schema.metadata or {}), "iolab": about})
+            names.append(f"{name.replace(':', '.')}.parquet")
+            pq.write_table(table, whole / names[-1], compression="zstd")
+        try:
+            whole.replace(folder)
+        except OSError as error:
+            raise IolabError(f"cannot write {folder}: {error.strerror}") from error
+    return [folder / name for name in names]

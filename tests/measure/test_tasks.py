@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""States, waits, preemptions and migrations of tasks, with known answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iolab import measure
+from iolab.errors import UserError
+from iolab.trace import MissingEventError, Trace, read
+from tests.measure.story import PREEMPTED, story, switch, waking, write
+
+IDLE, FIO, WORKER = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return story(
+        tmp_path,
+        [
+            switch(1000, 0, IDLE, 0, FIO),  # fio runs 1000..1500, sleeps
+            switch(1500, 0, FIO, 1, IDLE),
+            waking(1700, 0, 0, WORKER, flags=0x08),  # from an interrupt
+            switch(1800, 0, IDLE, 0, WORKER),  # waited 100
+            waking(2000, 0, 20, FIO),
+            switch(2050, 0, WORKER, PREEMPTED, FIO),  # fio waited 50; the worker had run 250
+            switch(2300, 0, FIO, 1, WORKER),  # the worker was off for 250
+            switch(2600, 0, WORKER, 1, IDLE),
+            waking(2700, 0, 0, FIO, flags=0x10),  # never switched in: that wait is left out
+            (
+                2710,
+                0,
+                0,
+                "sched_migrate_task",
+                {"pid": 10, "comm": "fio", "orig_cpu": 0, "dest_cpu": 1},
+            ),
+            (
+                2900,
+                1,
+                0,
+                "sched_migrate_task",
+                {"pid": 10, "comm": "fio", "orig_cpu": 1, "dest_cpu": 0},
+            ),
+        ],
+    )
+
+
+def test_slices(trace: Trace) -> None:
+    found = measure.slices(trace)
+    assert found[["pid", "start_ns", "end_ns"]].to_numpy().tolist() == [
+        [10, 1000, 1500],
+        [0, 1500, 1800],
+        [20, 1800, 2050],
+        [10, 2050, 2300],
+        [20, 2300, 2600],
+    ]
+    assert found["state"].tolist() == ["sleeping", "runnable", "preempted", "sleeping", "sleeping"]
+    share = measure.occupancy(trace).set_index("pid")["share"]
+    assert share.to_dict() == {0: 300 / 1600, 10: 750 / 1600, 20: 550 / 1600}
+
+
+def test_time_in_state(trace: Trace) -> None:
+    table = measure.time_in_state(trace)
+    fio, worker = (table.xs(pid, level="pid").iloc[0].to_dict() for pid in (10, 20))
+    assert fio["running"] == 750
+    assert fio["sleeping"] == 500 + 400
+    assert fio["runnable"] == 50
+    assert worker["preempted"] == 250
+    assert worker["running"] == 550
+    assert worker["runnable"] == 100
+    assert 0 not in table.index.get_level_values("pid")
+
+
+def test_waits(trace: Trace) -> None:
+    found = measure.waits(trace)
+    rows = found[["pid", "woken_ns", "in_ns", "wait_ns", "waker_pid", "interrupt"]]
+    assert rows.to_numpy().tolist() == [
+        [20, 1700, 1800, 100, 0, True],
+        [10, 2000, 2050, 50, 20, False],
+    ]
+    pairs = measure.waits_by_pair(trace)
+    assert pairs.index.tolist() == [("kworker/0:1", "fio")]
+    assert pairs["sum"].tolist() == [50]
+    assert len(measure.waits_by_pair(trace, interrupts=True)) == 2
+
+
+def test_preemptions(trace: Trace) -> None:
+    found = measure.preemptions(trace)
+    assert found["pid"].tolist() == [20]
+    row = found.iloc[0]
+    assert (row["start_ns"], row["wait_ns"], row["by_pid"], row["ran_ns"]) == (2050, 250, 10, 250)
+    assert row["by_comm"] == "fio"
+
+
+def test_migrations(trace: Trace) -> None:
+    found = measure.migrations(trace)
+    assert found["to_cpu"].tolist() == [1, 0]
+    assert found["interval_ns"].isna().tolist() == [True, False]
+    assert found["interval_ns"].iloc[1] == 190
+
+
+def test_ping_pong(trace: Trace) -> None:
+    found = measure.ping_pong(trace, "fio", r"kworker/.*")
+    assert found.switches == 2
+    assert found.runs[["start_ns", "end_ns", "switches"]].to_numpy().tolist() == [[2050, 2300, 2]]
+    assert found.share == 250 / 1600
+    assert np.isnan(found.switches_per_io)
+    with pytest.raises(UserError, match="no task"):
+        measure.ping_pong(trace, "fio", "nobody")
+    with pytest.raises(UserError, match="both fit"):
+        measure.ping_pong(trace, "fio", ".*")
+
+
+def test_a_reused_pid_is_two_tasks(tmp_path: Path) -> None:
+    trace = story(
+        tmp_path,
+        [
+            switch(100, 0, IDLE, 0, (5, "old")),
+            switch(200, 0, (5, "old"), 0x10, IDLE),  # dead
+            waking(900, 0, 0, (5, "new")),
+            switch(950, 0, IDLE, 0, (5, "new")),
+            switch(990, 0, (5, "new"), 1, IDLE),
+        ],
+    )
+    table = measure.time_in_state(trace)
+    old, new = (table.xs(name, level="comm").iloc[0].to_dict() for name in ("old", "new"))
+    assert old["running"] == 100
+    assert (new["running"], new["runnable"]) == (40, 50)
+    assert not new.get("sleeping", 0)
+
+
+def test_a_gap_makes_no_interval(tmp_path: Path) -> None:
+    # The switch that put fio on the CPU the second time is lost.
+    trace = story(
+        tmp_path,
+        [
+            switch(100, 0, IDLE, 0, FIO),
+            switch(200, 0, FIO, 1, IDLE),
+            switch(900, 0, FIO, 1, IDLE),
+            switch(950, 0, IDLE, 0, FIO),
+        ],
+    )
+    found = measure.intervals(trace)
+    assert found[["start_ns", "end_ns", "state"]].to_numpy().tolist() == [
+        [100, 200, "running"],
+        [900, 950, "sleeping"],
+    ]
+    assert measure.slices(trace)["pid"].tolist() == [10, 0]
+
+
+def test_missing_events_name_the_analysis(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.dat", [waking(1, 0, 0, FIO)])
+    trace = read(path, ["sched_waking"])
+    with pytest.raises(MissingEventError, match=r"intervals needs .* sched_switch was not read"):
+        measure.waits(trace)
+    with pytest.raises(UserError, match="nearest: sched_switch"):
+        read(path, ["sched_swich"])
+
+
+def test_empty_trace(tmp_path: Path) -> None:
+    trace = story(tmp_path, [])
+    assert measure.intervals(trace).empty
+    assert measure.waits(trace).empty
+    assert measure.preemptions(trace).empty
+    assert measure.slices(trace).empty
+    assert measure.occupancy(trace).empty
+    assert measure.work_items(trace).empty
+    assert measure.migrations(trace).empty
+    assert measure.io_path(trace).ios.empty
+    assert measure.io_path(trace).unjoined.empty

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Parquet and Perfetto files say what the trace says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from iolab.errors import IolabError, UserError
+from iolab.trace import read
+from iolab.trace.parquet import write_parquet
+from iolab.trace.perfetto import write_perfetto
+from iolab.trace.protobuf import message, varint
+from tests.measure.story import block, story, switch, waking, work
+
+
+def test_parquet(small: Path, tmp_path: Path) -> None:
+    trace = read(small)
+    files = write_parquet(trace, tmp_path / "out")
+    assert {f.stem for f in files} == {n for n, c in trace.events.items() if c} | {"losses"}
+    for name, count in trace.events.items():
+        if count:
+            back = pd.read_parquet(tmp_path / "out" / f"{name}.parquet")
+            mine = trace.frame(name)
+            assert (back.dtypes == mine.dtypes).all() or len(back) == len(mine)
+            assert back.astype(str).equals(mine.astype(str))
+    about = pq.read_schema(tmp_path / "out" / "sched_switch.parquet").metadata[b"iolab"]
+    assert b'"clock": "mono"' in about
+    with pytest.raises(IolabError, match="not empty"):
+        write_parquet(trace, tmp_path / "out")
+
+
+def test_wire_format() -> None:
+    assert varint(300) == b"\xac\x02"
+    assert varint(-1) == b"\xff" * 9 + b"\x01"
+    assert message((1, 150), (2, "testing"), (3, None)) == b"\x08\x96\x01\x12\x07testing"
+
+
+def test_perfetto(tmp_path: Path) -> None:
+    protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    idle, fio, worker = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
+    trace = story(
+        tmp_path,
+        [
+            block(90, 0, 10, "block_rq_issue", 800, dev=254 << 20 | 1),
+            block(95, 0, 10, "block_rq_issue", 808, dev=254 << 20 | 1),
+            switch(100, 0, fio, 1, idle),
+            block(150, 0, 0, "block_rq_complete", 808, dev=254 << 20 | 1),
+            block(160, 0, 0, "block_rq_complete", 800, dev=254 << 20 | 1),
+            waking(170, 0, 0, worker),
+            switch(200, 0, idle, 0, worker),
+            work(210, 0, 20, "start", 0xA),
+            work(250, 0, 20, "end", 0xA),
+        ],
+    )
+    path = tmp_path / "out.perfetto-trace"
+    count = write_perfetto(trace, path)
+    made = protos.Trace()
+    made.ParseFromString(path.read_bytes())
+    assert len(made.packet) == count
+    (bundle,) = (p.ftrace_events for p in made.packet if p.HasField("ftrace_events"))
+    kinds = [e.WhichOneof("event") for e in bundle.event]
+    assert kinds == ["sched_switch", "sched_waking", "sched_switch"]
+    first = bundle.event[0]
+    assert (first.timestamp, first.pid) == (100, 10)
+    assert (first.sched_switch.prev_comm, first.sched_switch.prev_state) == ("fio", 1)
+    assert bundle.event[1].sched_waking.pid == 20
+    names = [p.track_descriptor.name for p in made.packet if p.HasField("track_descriptor")]
+    assert names == ["I/O 254:1 lane 0", "I/O 254:1 lane 1", "work of worker 20"]
+    events = [(p.timestamp, p.track_event.name) for p in made.packet if p.HasField("track_event")]
+    assert events == [
+        (90, "WS 800+8"),
+        (160, ""),
+        (95, "WS 808+8"),
+        (150, ""),
+        (210, "work 0xf00"),
+        (250, ""),
+    ]
+
+
+def test_perfetto_of_a_real_trace(small: Path, tmp_path: Path) -> None:
+    protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    trace = read(small)
+    write_perfetto(trace, tmp_path / "out")
+    made = protos.Trace()
+    made.ParseFromString((tmp_path / "out").read_bytes())
+    kinds = Counter(
+        event.WhichOneof("event") for packet in made.packet for event in packet.ftrace_events.event
+    )
+    for name in ("sched_switch", "sched_waking", "sched_wakeup"):
+        assert kinds[name] == trace.events[name]
+    assert made.packet[0].system_info.utsname.release.startswith("6.")
+
+
+def test_nothing_to_show(small: Path, tmp_path: Path) -> None:
+    trace = read(small, ["sched_stat_runtime"])
+    with pytest.raises(UserError, match="nothing"):
+        write_perfetto(trace, tmp_path / "out")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""Real traces, event by event and field by field as trace-cmd reports them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iolab import process
+from iolab.trace import read
+from tests.trace.conftest import big_traces
+from tests.trace.oracle import differences, report
+
+TRACEFS = Path("/sys/kernel/tracing")
+
+
+def test_small_trace(small: Path, trace_cmd: str) -> None:
+    assert list(differences(read(small), report(small))) == []
+
+
+@pytest.mark.parametrize("path", big_traces() or [None], ids=lambda p: p.name if p else "none")
+def test_big_traces(path: Path | None, trace_cmd: str) -> None:
+    if path is None:
+        pytest.skip("no folder of traces: set IOLAB_TRACES")
+    assert list(differences(read(path), report(path))) == []
+
+
+@pytest.fixture
+def tracefs() -> Iterator[Path]:
+    """Give the tracing folder; put back what a recording leaves changed."""
+    if os.geteuid() or not (TRACEFS / "tracing_on").exists():
+        pytest.skip("recording needs root and a mounted tracefs")
+    kept = {
+        name: (TRACEFS / name).read_text().split()[0]
+        for name in ("tracing_on", "buffer_size_kb", "buffer_subbuf_size_kb")
+        if (TRACEFS / name).exists()
+    }
+    yield TRACEFS
+    for name, value in kept.items():
+        (TRACEFS / name).write_text(value)
+
+
+RECORDINGS = {
+    "v7": ["-e", "sched", "-e", "block", "-e", "irq"],
+    "v7-plain": ["--compression", "none", "-e", "sched", "-e", "workqueue"],
+    "v6": ["--file-version", "6", "-e", "sched", "-e", "workqueue"],
+    "instance": ["-e", "sched_waking", "-B", "iolab_test", "-e", "sched"],
+    "instance-v6": ["--file-version", "6", "-e", "sched_waking", "-B", "iolab_test", "-e", "sched"],
+    "filtered": ["-e", "sched_switch", "-f", "prev_pid != 0 && next_prio > 100"],
+    "lossy": ["-b", "8", "-e", "sched", "-e", "syscalls", "-e", "kmem"],
+    "syscalls": ["-e", "syscalls"],
+    "date": ["--date", "-e", "sched"],
+    "cycles": ["-C", "x86-tsc", "-e", "sched"],
+}
+
+
+@pytest.mark.parametrize("how", RECORDINGS)
+def test_recorded_now(tmp_path: Path, trace_cmd: str, tracefs: Path, how: str) -> None:
+    path = tmp_path / "t.dat"
+    load = ["sh", "-c", "for i in 1 2 3; do ls -R /usr/share/doc; done | sort | head -1"]
+    clock = [] if "-C" in RECORDINGS[how] else ["-C", "mono"]
+    argv: list[str | Path] = [
+        trace_cmd,
+        "record",
+        "-q",
+        "-d",
+        "-k",
+        "-o",
+        path,
+        *clock,
+        *RECORDINGS[how],
+        *load,
+    ]
+    try:
+        process.run(argv, timeout_s=60, cwd=tmp_path)
+    except process.CommandError as error:
+        pytest.skip(f"this machine cannot record it: {error}")
+    trace = read(path)
+    assert sum(trace.events.values()) > 10
+    assert list(differences(trace, report(path))) == []
+    if how == "lossy":
+        assert (trace.losses["source"] == "page").any()
+
+
+def test_larger_sub_buffers(tmp_path: Path, trace_cmd: str, tracefs: Path) -> None:
+    size = tracefs / "buffer_subbuf_size_kb"
+    if not size.exists():
+        pytest.skip("this kernel's sub-buffers have one size")
+    try:
+        size.write_text("16")
+    except OSError as error:
+        pytest.skip(f"sub-buffers stay as they are: {error}")
+    test_recorded_now(tmp_path, trace_cmd, tracefs, "v7")
