@@ -19,9 +19,10 @@ from iolab.pathology import get_pathology
 from iolab.pool import Page, Teller, make_pages
 from iolab.raw import RawStore, block_key
 from iolab.store import Dataset
-from iolab.target.vm import VmTarget, prepare
+from iolab.target.vm import VmTarget, check_clock, prepare
 from iolab.tidy import write_tables
 from iolab.vm.image import ensure_image
+from iolab.vm.kernels import check_name
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
@@ -244,6 +245,9 @@ def run_sweep(
     """
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
+    check_clock(request.clock)
+    for kernel in request.kernels:
+        check_name(kernel)
     pathologies = [get_pathology(name) for name in request.pathologies]
     for pathology in pathologies:
         one_of("profile", request.profile, pathology.profiles)

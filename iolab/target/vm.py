@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
@@ -20,9 +20,8 @@ from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_fac
 from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, last_words
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
-__all__ = ["Clock", "VmTarget", "kvm_boots", "prepare"]
+__all__ = ["VmTarget", "check_clock", "kvm_boots", "prepare"]
 
-Clock = Literal["virtual", "host"]
 
 _GUEST_INIT = Path(__file__).resolve().parent.parent / "vm" / "guest_init.py"
 # Python's hash seed comes from the kernel's random pool, which is still empty at this point.
@@ -181,6 +180,12 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
     return reason
 
 
+def check_clock(clock: str) -> None:
+    """Refuse a clock that there is not. Errors: UserError that names the two."""
+    if clock not in ("virtual", "host"):
+        raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
+
+
 def prepare(
     kernel: str,
     clock: str,
@@ -192,8 +197,7 @@ def prepare(
     Errors: CannotRunError if something cannot be fetched here; UserError for an unknown kernel or
     clock.
     """
-    if clock not in ("virtual", "host"):
-        raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
+    check_clock(clock)
     check_name(kernel)
     toolbox = ensure_toolbox(progress)
     toolbox.qemu_version()
