@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
@@ -19,9 +19,10 @@ from iolab.pathology import get_pathology
 from iolab.pool import Page, Teller, make_pages
 from iolab.raw import RawStore, block_key
 from iolab.store import Dataset
-from iolab.target.vm import VmTarget, prepare
+from iolab.target.vm import Clock, VmTarget, prepare
 from iolab.tidy import write_tables
 from iolab.vm.image import ensure_image
+from iolab.vm.kernels import check_name
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
@@ -244,6 +245,10 @@ def run_sweep(
     """
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
+    # The user's mistakes are said before anything is fetched.
+    one_of("clock", request.clock, get_args(Clock))
+    for kernel in request.kernels:
+        check_name(kernel)
     pathologies = [get_pathology(name) for name in request.pathologies]
     for pathology in pathologies:
         one_of("profile", request.profile, pathology.profiles)
