@@ -25,7 +25,7 @@ from iolab.agent.plan import Cell, Plan, load_plan
 _CGROUPS = Path("/sys/fs/cgroup")
 _MOMENTS_S = (0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 2.0, 3.0)
 # Sums and helpers that the kernel loads for itself, whatever asked for them first.
-_LIBRARIES = ("crc", "scsi_common")
+_LIBRARIES = ("crc", "libcrc", "scsi_common")
 _ODD_NAME = b"a) R 1 (\xff\xfe"
 
 
