@@ -237,11 +237,11 @@ def test_a_guest_that_hangs_is_stopped(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def impatient(*arguments: Any, **options: Any) -> Path:
-        return qemu.boot(*arguments, **{**options, "stall_s": 25.0})
+        return qemu.boot(*arguments, **{**options, "stall_s": 45.0})
 
     monkeypatch.setattr(vm, "boot", impatient)
     program = "print('iolab: here I hang', flush=True)\nwhile True: pass"
-    with pytest.raises(GuestError, match=r"said nothing for 25 s and was stopped") as caught:
+    with pytest.raises(GuestError, match=r"said nothing for 45 s and was stopped") as caught:
         _run_program(target, program, tmp_path, monkeypatch)
     assert "here I hang" in str(caught.value)
 
