@@ -193,7 +193,7 @@ def _allocate(
         # Not np.empty: its huge pages would all be there as soon as each column has its first row.
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         base = np.frombuffer(mmap.mmap(-1, size + 8, flags=private), np.uint64)
-        code_base = np.empty(codes, np.int32)
+        code_base = np.frombuffer(mmap.mmap(-1, 4 * codes + 4, flags=private), np.int32)
     except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(job.path, "the columns do not fit into memory; read windows") from error
     memory = Memory(
