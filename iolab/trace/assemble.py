@@ -19,13 +19,12 @@ from iolab.trace.columns import (
     TIME,
     Fields,
     Memory,
-    Pages,
     decode,
-    new_progress,
 )
 from iolab.trace.cursor import TraceError
 from iolab.trace.formats import Column, EventFormat, PageLayout
 from iolab.trace.load import Loaded, Selection, Source, in_threads, threads
+from iolab.trace.merge import Pages, new_progress
 from iolab.trace.pages import scan
 from iolab.trace.strings import FULL, StringTable, new_table, values
 
