@@ -119,7 +119,7 @@ def bench(session: nox.Session) -> None:
     """Print how fast things are, as ratios measured side by side in one run."""
     install(session, "dev")
     for script in sorted(Path("tests/bench").glob("bench_*.py")):
-        session.run("python", str(script), *session.posargs)
+        session.run("python", "-m", f"tests.bench.{script.stem}")
 
 
 @nox.session

@@ -2,8 +2,8 @@
 """How fast a trace is read, beside one read() of the file and ``trace-cmd report``.
 
 Run as ``python -m tests.bench.bench_trace [trace.dat]``; without a file it looks for the largest
-trace in the folder that IOLAB_TRACES names or beside the repository. Runs are interleaved, so that
-other load on the machine touches all alike; medians.
+trace in the folder that IOLAB_TRACES names or beside the repository, else takes the one in
+data/reference. Runs are interleaved, so that other load on the machine touches all alike; medians.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ print(before, peak())
 """
 
 
-def find_trace() -> Path | None:
+def find_trace() -> Path:
     """Return the trace to measure."""
     if len(sys.argv) > 1:
         return Path(sys.argv[1])
     folder = Path(os.environ.get("IOLAB_TRACES", ROOT.parent / "shared" / "traces"))
     found = sorted(folder.glob("*.dat"), key=lambda p: p.stat().st_size)
-    return found[-1] if found else None
+    return found[-1] if found else ROOT / "data" / "reference" / "traces" / "small_v7_mono.dat"
 
 
 def timed(function: Callable[[], object]) -> float:
@@ -87,9 +87,6 @@ def report(path: Path) -> None:
 def main() -> int:
     """Print the comparison."""
     path = find_trace()
-    if path is None:
-        print("no trace found: name one, or set IOLAB_TRACES")
-        return 1
     trace = read(path)
     events = sum(trace.events.values())
     size = unpacked(path)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How fast virtual time passes, and how much of a block's time is not spent measuring.
 
-    python tests/bench/bench_virtual_time.py [KERNEL]
+    python -m tests.bench.bench_virtual_time [KERNEL]
 
 One block of the quick profile, alone on the machine. Ratios are of the same run.
 """
