@@ -33,6 +33,9 @@ def tracefs() -> Iterator[Path]:
     """Give the tracing folder; put back what a recording leaves changed."""
     if os.geteuid() or not (TRACEFS / "tracing_on").exists():
         pytest.skip("recording needs root and a mounted tracefs")
+    tracer = (TRACEFS / "current_tracer").read_text().strip()
+    if tracer != "nop" or (TRACEFS / "set_event").read_text().strip():
+        pytest.skip("somebody else is tracing on this machine")
     kept = {
         name: (TRACEFS / name).read_text().split()[0]
         for name in ("tracing_on", "buffer_size_kb", "buffer_subbuf_size_kb")
