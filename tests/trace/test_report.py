@@ -41,7 +41,15 @@ def tracefs() -> Iterator[Path]:
         for name in ("tracing_on", "buffer_size_kb", "buffer_subbuf_size_kb")
         if (TRACEFS / name).exists()
     }
+    clock = (TRACEFS / "trace_clock").read_text().partition("[")[2].partition("]")[0]
     yield TRACEFS
+    # trace-cmd leaves its events, its filter, its clock and its instance behind.
+    instance = TRACEFS / "instances" / "iolab_test"
+    if instance.is_dir():
+        instance.rmdir()
+    (TRACEFS / "set_event").write_text("")
+    (TRACEFS / "events" / "sched" / "filter").write_text("0")
+    (TRACEFS / "trace_clock").write_text(clock)
     for name, value in kept.items():
         (TRACEFS / name).write_text(value)
 
