@@ -7,12 +7,12 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iolab.errors import IolabError
 from iolab.files import cache_dir
-from iolab.sweep import RUNS, default_jobs
+from iolab.sweep import RUNS, available_memory, default_jobs
 from iolab.target.vm import kvm_boots
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels
@@ -69,9 +69,7 @@ def _space(folder: Path) -> Finding:
 
 
 def _memory() -> Finding:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    kib = next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable:"))
-    free = kib << 10
+    free = available_memory()
     return Finding(
         "memory",
         free >= _NEEDED_MEMORY,
@@ -80,17 +78,15 @@ def _memory() -> Finding:
     )
 
 
-def _tried(what: str, attempt: Callable[[], str], mend: str, *, needed: bool = True) -> Finding:
+def _tried(what: str, attempt: Callable[[], str], mend: str) -> Finding:
     try:
-        return Finding(what, True, attempt(), needed=needed)
+        return Finding(what, True, attempt())
     except IolabError as error:
-        return Finding(what, False, str(error), mend, needed=needed)
+        return Finding(what, False, str(error), mend)
 
 
 def _virtual_time() -> str:
-    toolbox = ensure_toolbox()
-    toolbox.qemu_version()
-    return toolbox.identity().partition(" sha256")[0] + ", counts instructions"
+    return ensure_toolbox().identity().partition(" sha256")[0] + ", counts instructions"
 
 
 def _kvm() -> Finding:
@@ -134,10 +130,6 @@ def examine() -> Iterator[Finding]:
             needed=False,
         )
     yield _kvm()
-    for name, package in (("fio", "fio"), ("trace-cmd", "trace-cmd")):
-        found = _program(name, package)
-        yield Finding(f"{name} (for this machine as a target)", *_rest(found), needed=False)
-
-
-def _rest(finding: Finding) -> tuple[bool, str, str]:
-    return finding.good, finding.found, finding.mend
+    for name in ("fio", "trace-cmd"):
+        what = f"{name} (for this machine as a target)"
+        yield replace(_program(name, name), what=what, needed=False)

@@ -31,6 +31,7 @@ __all__ = [
     "RUNS",
     "Outcome",
     "Request",
+    "available_memory",
     "default_jobs",
     "family",
     "run_sweep",
@@ -72,14 +73,15 @@ class Outcome:
     pages: list[Path] = field(default_factory=list)
 
 
+def available_memory() -> int:
+    """Return the bytes of memory that programs can still have, as the kernel estimates them."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:"))
+
+
 def default_jobs() -> int:
     """Return how many virtual machines run side by side here: by cores and by free memory."""
-    cores = len(os.sched_getaffinity(0))
-    free = cores * _VM_BYTES
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) << 10
-    return max(1, min(cores, free // _VM_BYTES))
+    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
 
 
 def _targets(
@@ -110,10 +112,6 @@ def _targets(
     return found, absent
 
 
-def _name(block: Mapping[str, Any]) -> str:
-    return f"{block['plan']['block']}"
-
-
 def _measure(
     request: Request,
     store: RawStore,
@@ -130,13 +128,14 @@ def _measure(
         say(f"{outcome.kept} of {len(blocks)} blocks are in the store already")
     pages = []
     for key, block in missing.items():
+        name = block["plan"]["block"]
         plan = request.root / "plans" / f"{key}.json"
         atomic_write(plan, canonical_json(block))
         pages.append(
             Page(
-                name=_name(block),
+                name=name,
                 notebook=NOTEBOOKS / "block.ipynb",
-                output=outcome.folder / "pages" / f"{_name(block)}.ipynb",
+                output=outcome.folder / "pages" / f"{name}.ipynb",
                 parameters={"plan": str(plan), "results": str(request.root)},
                 cells=len(block["cells"]),
                 progress=plan.with_suffix(".progress"),
