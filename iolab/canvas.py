@@ -150,8 +150,8 @@ class WeightAxis:
 
 
 def drawable(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid cells; UserError if there is none or if they mix clocks or targets."""
-    kept = cells[cells["valid"]]
+    """Return the valid untraced cells; UserError if there is none or they mix clocks, targets."""
+    kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
         raise UserError("there is no valid cell to draw")
     for name in _CONTEXT:

@@ -103,6 +103,7 @@ def _show(outcome: Outcome) -> None:
 @click.option("--pathology", multiple=True, default=["dio_kworker"], help="Again for several.")
 @click.option("--kernel", multiple=True, help="Instead of the profile's; again for several.")
 @click.option("--set", "settings", multiple=True, help="FACTOR=LEVEL[,LEVEL...]; again for more.")
+@click.option("--record", multiple=True, help="FACTOR=LEVEL[,LEVEL...] to trace; again for more.")
 @click.option("--clock", default="virtual", show_default=True, help="virtual or host.")
 @click.option("--jobs", type=int, help="Virtual machines side by side.")
 @click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
@@ -114,6 +115,7 @@ def sweep(**options: Any) -> None:
         pathologies=options["pathology"],
         kernels=options["kernel"],
         settings=options["settings"],
+        recorded=options["record"],
         clock=options["clock"],
         jobs=default_jobs() if options["jobs"] is None else options["jobs"],
         root=options["root"].resolve(),

@@ -18,7 +18,9 @@ _PERCENTILES = {
     "latency_p999_ns": "99.900000",
 }
 _NOTHING = {
-    **dict.fromkeys(("iops", "seconds_per_io", "latency_mean_ns", *_PERCENTILES), math.nan),
+    **dict.fromkeys(
+        ("iops", "steady_iops", "seconds_per_io", "latency_mean_ns", *_PERCENTILES), math.nan
+    ),
     **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), math.nan),
     **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), math.nan),
     "ios": 0,
@@ -63,6 +65,7 @@ def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
         return total
 
     return {
+        "steady_iops": ios / elapsed_ns * 1e9,
         "fio_cpu": gained("ran_ns", job=True) / elapsed_ns,
         "kworker_cpu": gained("ran_ns", job=False) / elapsed_ns,
         "idle": 1 - (last["cpu"]["running_ns"] - first["cpu"]["running_ns"]) / elapsed_ns,

@@ -9,10 +9,11 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from iolab.errors import UserError
+from iolab.trace.trace import Trace
 
 __all__ = [
     "Choice",
@@ -80,7 +81,9 @@ class Profile:
 
     ``kernels`` holds alternatives: of each tuple the first that can run here is measured.
     ``boots`` is the number of blocks of each kernel, the replicates of the statistics. Each grid is
-    crossed in full; a pathology's treatment factor always has its control beside it.
+    crossed in full; a pathology's treatment factor always has its control beside it. Conditions
+    whose levels are all among those of ``recorded`` are measured once more with tracing, control
+    and treatment, in the first ``recorded_boots`` boots.
     """
 
     kernels: tuple[tuple[str, ...], ...]
@@ -88,6 +91,13 @@ class Profile:
     grids: tuple[Grid, ...]
     ramp_ms: int
     runtime_ms: int
+    recorded: Grid = field(default_factory=dict)
+    recorded_boots: int = 2
+
+    def records(self, condition: Condition, boot: int) -> bool:
+        """Tell whether a treated condition is recorded in a boot."""
+        chosen = all(condition[name] in levels for name, levels in self.recorded.items())
+        return bool(self.recorded) and chosen and boot < self.recorded_boots
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,8 @@ class Pathology:
     devices, file system, job and cpu.weight for a condition; ``machine`` the virtual machine and
     the block's part of the agent's plan for a level of the boot factors. ``claims`` are the
     conditions declared before measuring: the family that p-values are corrected for.
+    ``recording`` is what the agent records of a cell, ``mechanism`` the measures (by name, units in
+    the names) that a recorded trace gives.
     """
 
     name: str
@@ -112,31 +124,50 @@ class Pathology:
     claims: tuple[Condition, ...]
     cell: Callable[[Condition, Profile, random.Random], dict[str, Any]]
     machine: Callable[[Condition], dict[str, Any]]
+    recording: Mapping[str, Any]
+    mechanism: Callable[[Trace], dict[str, float]]
     describe: Callable[[Condition], dict[str, Any]] = field(default=dict)
 
 
-def override(pathology: Pathology, profile: Profile, settings: Sequence[str]) -> Profile:
-    """Return a profile whose grids are replaced by the levels that the user set.
-
-    `settings` are like ``weight=1000,3000``; factors that are not named keep the levels of the
-    profile's first grid. The control's own level, ``outside``, is always there and may be named.
-
-    Errors: UserError for an unknown factor, a level out of range, or no treatment at all.
-    """
-    grid = dict(profile.grids[0])
+def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for setting in settings:
         name, separator, text = setting.partition("=")
         if not separator:
-            raise UserError(f"--set wants FACTOR=LEVEL[,LEVEL...], not {setting!r}")
+            raise UserError(f"{option} wants FACTOR=LEVEL[,LEVEL...], not {setting!r}")
         one_of("factor", name, pathology.factors)
         levels = [t.strip() for t in text.split(",")]
         if name == pathology.treatment:
             levels = [t for t in levels if t != "outside"]
         parsed = tuple(dict.fromkeys(pathology.factors[name].parse(name, t) for t in levels))
         if not parsed:
-            raise UserError(f"--set {name} needs a level to compare with the control")
-        grid[name] = parsed
-    return Profile(profile.kernels, profile.boots, (grid,), profile.ramp_ms, profile.runtime_ms)
+            raise UserError(f"{option} {name} needs a level to compare with the control")
+        found[name] = parsed
+    return found
+
+
+def override(
+    pathology: Pathology,
+    profile: Profile,
+    settings: Sequence[str] = (),
+    recorded: Sequence[str] = (),
+) -> Profile:
+    """Return a profile whose grids are replaced by the levels that the user set.
+
+    `settings` are like ``weight=1000,3000``; factors that are not named keep the levels of the
+    profile's first grid. `recorded`, of the same form, says which of the conditions are recorded
+    (in every boot). The control's own level, ``outside``, is always there and may be named.
+
+    Errors: UserError for an unknown factor, a level out of range, or no treatment at all.
+    """
+    changed = profile
+    if settings:
+        grid = {**profile.grids[0], **_levels(pathology, "--set", settings)}
+        changed = replace(changed, grids=(grid,))
+    if recorded:
+        levels = _levels(pathology, "--record", recorded)
+        changed = replace(changed, recorded=levels, recorded_boots=profile.boots)
+    return changed
 
 
 def _conditions(pathology: Pathology, profile: Profile) -> dict[tuple[Any, ...], list[Condition]]:
@@ -151,17 +182,33 @@ def _conditions(pathology: Pathology, profile: Profile) -> dict[tuple[Any, ...],
     return {boot: list(found.values()) for boot, found in groups.items()}
 
 
-def _pairs(pathology: Pathology, conditions: Iterable[Condition]) -> list[tuple[Condition, bool]]:
-    """Return the treated conditions, and for each control one A/A pair (True)."""
-    treated = [(c, False) for c in conditions]
+@dataclass(frozen=True)
+class _Pair:
+    """Two cells that run one after the other; a recorded pair has an untraced one as its twin."""
+
+    condition: Condition
+    aa: bool = False
+    twin: int | None = None
+
+
+def _pairs(
+    pathology: Pathology, profile: Profile, conditions: Iterable[Condition], boot: int
+) -> list[_Pair]:
+    """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded."""
+    treated = [_Pair(c) for c in conditions]
     controls = {
-        tuple(sorted((k, str(v)) for k, v in c.items() if k != pathology.treatment)): {
-            **c,
+        tuple(sorted((k, str(v)) for k, v in p.condition.items() if k != pathology.treatment)): {
+            **p.condition,
             pathology.treatment: None,
         }
-        for c, _ in treated
+        for p in treated
     }
-    return [*treated, *((c, True) for c in controls.values())]
+    recorded = [
+        _Pair(p.condition, twin=number)
+        for number, p in enumerate(treated)
+        if profile.records(p.condition, boot)
+    ]
+    return [*treated, *(_Pair(c, aa=True) for c in controls.values()), *recorded]
 
 
 def _block(
@@ -179,28 +226,43 @@ def _block(
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     # Reproducible on purpose: this is no secret, it is the design.
     chance = random.Random(seed)  # noqa: S311
-    pairs = _pairs(pathology, conditions)
+    pairs = list(enumerate(_pairs(pathology, profile, conditions, boot)))
     chance.shuffle(pairs)
     cells: list[dict[str, Any]] = []
     plan_cells: list[dict[str, Any]] = []
-    for number, (condition, is_aa) in enumerate(pairs):
-        control = {**condition, pathology.treatment: None}
-        sides = [("control", control), ("treatment", condition)]
+    # What a cell and its twin share, by the number of the untraced pair and the role.
+    made: dict[tuple[int, str], dict[str, Any]] = {}
+    untraced: dict[tuple[int, str], str] = {}
+    for position, (number, pair) in enumerate(pairs):
+        control = {**pair.condition, pathology.treatment: None}
+        sides = [("control", control), ("treatment", pair.condition)]
         if chance.random() < 0.5:
             sides.reverse()
         for role, chosen in sides:
             identity = f"c{len(cells):03d}"
+            key = (number if pair.twin is None else pair.twin, role)
+            if key not in made:
+                made[key] = pathology.cell(chosen, profile, chance)
+            plan_cell = {"id": identity, **made[key]}
+            if pair.twin is None:
+                untraced[key] = identity
+            else:
+                plan_cell["recording"] = dict(pathology.recording)
             cells.append(
                 {
                     "id": identity,
                     "position": len(cells),
-                    "pair": number,
+                    "pair": position,
                     "role": role,
-                    "aa": is_aa,
+                    "aa": pair.aa,
+                    "recorded": pair.twin is not None,
+                    "twin": key,
                     "condition": {**chosen, **pathology.describe(chosen)},
                 }
             )
-            plan_cells.append({"id": identity, **pathology.cell(chosen, profile, chance)})
+            plan_cells.append(plan_cell)
+    for cell in cells:
+        cell["twin"] = untraced[cell["twin"]] if cell["recorded"] else None
     machine = pathology.machine(level)
     return {
         "format": BLOCK_FORMAT,
@@ -227,7 +289,7 @@ def blocks_of(
 
     Each is a document of plain JSON: the agent's plan, and what each of its cells stands for. Every
     treated cell has its own control right before or after it, pairs and sides in random order, and
-    each control condition has one A/A pair.
+    each control condition has one A/A pair. A recorded pair has the jobs and seeds of its twin.
     """
     groups = _conditions(pathology, profile)
     return [

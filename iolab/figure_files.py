@@ -56,6 +56,25 @@ _SAYS: Final = {
         "IOPS of one block's cells in the order measured; lines link the two cells of a pair."
     ),
 }
+_SAYS_OF_TRACES: Final = {
+    "timeline": (
+        "Who ran, who waited and who woke whom in one window of a trace each, the control above. "
+        "Full: on the CPU; pale: woken and waiting for it; hatched: preempted while runnable; "
+        "arrows: wake-ups."
+    ),
+    "waits_ecdf": (
+        "Share of waits for a CPU, after a wake-up or after being preempted, that were over within "
+        "a time."
+    ),
+    "waits_histogram": (
+        "How often a wait for a CPU of each length came, in bins of a power of two, for 1000 "
+        "completed I/Os."
+    ),
+    "path_breakdown": (
+        "Where an I/O's time went, from the block layer to its submitter running again: means over "
+        "the I/Os whose whole path is in a trace, then over the recorded cells."
+    ),
+}
 _RATIOS = ("iops_ratio_by_weight", "iops_heatmap")
 _BARS = ("iops_ratio_by_weight", "switches_per_io_by_weight")
 
@@ -87,16 +106,27 @@ def caption(
     *,
     level: float = stats.LEVEL,
 ) -> str:
-    """Return the caption of the figure `name` (a function of `iolab.figures`) drawn from `cells`.
+    """Return the caption of the figure `name` drawn from `cells`.
 
-    It says what is shown, how the interval was made, how many boots and pairs, which kernels and
-    which could not run, the clock, and how many cells were invalid. Errors: UserError for an
-    unknown figure, or cells that cannot be drawn.
+    Figures are the functions of `iolab.figures` and `iolab.trace_figures`. The caption says what is
+    shown, how the interval was made, how many boots and pairs, which kernels and which could not
+    run, the clock, and how many cells were invalid. Errors: UserError for an unknown figure, or
+    cells that cannot be drawn.
     """
-    if name not in _SAYS:
+    says = {**_SAYS, **_SAYS_OF_TRACES}
+    if name not in says:
         raise UserError(f"there is no figure called {name}")
-    parts = [_SAYS[name]]
-    if name == "block_figure":
+    parts = [says[name]]
+    if name in _SAYS_OF_TRACES:
+        kept = cells[cells["valid"] & cells["recorded"]]
+        if kept.empty:
+            raise UserError("no cell was recorded")
+        count, boots = len(kept), kept["block"].nunique()
+        parts.append(
+            f"n = {count} recorded cells of {boots} {_plural('boot', pd.Series([boots]))}; no "
+            "interval: a trace shows how, the untraced cells show how much."
+        )
+    elif name == "block_figure":
         kept = cells
     else:
         kept = drawable(cells)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ class RawStore:
     A block's folder holds ``block.json`` (the plan), ``target.json`` (what it ran on),
     ``facts.json`` (what the kernel said), ``run.json`` (when and how long; the only file that
     differs between two runs in virtual time), ``console.txt``, and ``cells/ID.json.gz``: the
-    agent's result with its condition and provenance.
+    agent's result with its condition and provenance. ``traces/ID.dat`` is what was recorded of it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -88,6 +87,10 @@ class RawStore:
                 document = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
                 data = gzip.compress(canonical_json(document).encode(), mtime=0)
                 atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
+                trace = f"traces/{cell['id']}.dat"
+                if trace in digests:
+                    whole = _checked_bytes(results, trace, digests)
+                    atomic_write(made / trace, whole, mode=0o444)
             console = results / "console.txt"
             if console.exists():
                 atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
@@ -119,9 +122,9 @@ class RawStore:
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged: remove its folder") from error
 
-    def drop(self, key: str) -> None:
-        """Forget a block, so that it is measured again."""
-        shutil.rmtree(self._raw / key, ignore_errors=True)
+    def trace(self, key: str, cell: str) -> Path:
+        """Return where the trace.dat of a recorded cell of a block is."""
+        return self.folder(key) / "traces" / f"{cell}.dat"
 
 
 def _status(results: Path) -> tuple[str, dict[str, str]]:
@@ -135,12 +138,16 @@ def _status(results: Path) -> tuple[str, dict[str, str]]:
         raise IolabError("the results hold a damaged status.json") from error
 
 
-def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+def _checked_bytes(results: Path, name: str, digests: Mapping[str, str]) -> bytes:
     try:
         data = (results / name).read_bytes()
     except OSError as error:
         raise IolabError(f"the results lack {name}") from error
     if hashlib.sha256(data).hexdigest() != digests.get(name):
         raise IolabError(f"the results hold a damaged {name}")
-    found: dict[str, Any] = json.loads(data)
+    return data
+
+
+def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_checked_bytes(results, name, digests))
     return found

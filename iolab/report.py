@@ -13,19 +13,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from iolab import stats
-from iolab.canvas import drawable, kernels_of
+from iolab import stats, trace
+from iolab.canvas import OUTSIDE, drawable, kernels_of, number
+from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
 from iolab.files import atomic_write
 from iolab.store import Dataset
+from iolab.trace import Trace
 
 __all__ = [
     "aa_check",
     "headline",
     "invalid_cells",
     "kernel_effects",
+    "mechanism_table",
     "overview",
     "publish",
+    "recorded_traces",
     "regime",
     "summary",
     "write_summary",
@@ -143,6 +147,45 @@ def kernel_effects(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.Dat
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
+def mechanism_table(data: Dataset) -> pd.DataFrame:
+    """Return what the traces say: a row per kernel and condition, a column per measure.
+
+    Means over the recorded cells, ``n`` of them; units are in the names. Empty without traces.
+    """
+    wide = data.mechanism.pivot(index="cell", columns="measure", values="value")
+    wide = wide[list(data.mechanism["measure"].unique())]
+    rows = data.cells.merge(wide, left_on="cell", right_index=True)
+    grouped = rows.groupby(list(stats.STATE), dropna=False, observed=True)
+    table = grouped[list(wide.columns)].mean().reset_index()
+    table.insert(len(stats.STATE), "n", grouped.size().to_numpy())
+    order = [kernels_of(table).index(kernel) for kernel in table["kernel"]]
+    table = table.assign(order=order).sort_values(["order", "weight"], na_position="first")
+    columns = [*_varying(table), "weight", "n", *wide.columns]
+    return table[columns].reset_index(drop=True)
+
+
+def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace]:
+    """Return the kept traces of a kernel's first recorded boot by label, the control first.
+
+    Without `kernel`, the first of those that have traces; empty where nothing was recorded. One
+    trace for each weight. Errors: UserError if the kernel that is named has no trace.
+    """
+    kept = data.cells[data.cells["cell"].isin(list(data.traces))]
+    known = kernels_of(kept)
+    if kernel is not None and kernel not in known:
+        raise UserError(f"no trace is kept of kernel {kernel} (there are: {', '.join(known)})")
+    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))].sort_values(
+        ["weight", "boot", "cell"], na_position="first"
+    )
+    first = kept.drop_duplicates("weight")
+    return {
+        OUTSIDE if pd.isna(row["weight"]) else f"cpu.weight {number(row['weight'])}": trace.read(
+            data.traces[row["cell"]]
+        )
+        for row in first.to_dict("records")
+    }
+
+
 def publish(name: str, figure: Figure, data: Dataset, folder: Path | str | None = None) -> str:
     """Return a figure's caption and, given a folder, save the figure and the caption there."""
     text = caption(name, data.cells, data.absent)
@@ -162,8 +205,9 @@ def summary(
 
     Keys: pathology, target, clock, level, kernels, absent, published (as given), cells, ratios (by
     value: rows of `stats.ratio_table`), means (by value: rows of `stats.mean_table`), aa, regime,
-    order, kernel_effects (the ratio of ratios of each kernel against the first). Units are in the
-    names. Errors: as the tables'.
+    order, kernel_effects (the ratio of ratios of each kernel against the first), mechanism (what
+    the traces say) and recording (what tracing cost). Units are in the names. Errors: as the
+    tables'.
     """
     cells = drawable(data.cells)
     context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
@@ -188,6 +232,8 @@ def summary(
             "regime": regime(cells),
             "order": stats.order_table(cells, level=level),
             "kernel_effects": kernel_effects(cells, level=level),
+            "mechanism": mechanism_table(data),
+            "recording": stats.recording_cost(data.cells, level=level),
         }
     )
     return plain

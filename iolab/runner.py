@@ -111,7 +111,7 @@ def run_block(
         key = _measure(block, store, tell)
     finally:
         note.unlink(missing_ok=True)
-    cells, _ = block_tables(store, [key])
+    cells, _, _ = block_tables(store, [key])
     console = store.folder(key) / "console.txt"
     tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
     return BlockResult(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """From cells to estimates: the boot is the replicate, the pair its unit of comparison.
 
-A treated cell is compared with the control measured next to it, the logarithms of these ratios are
+Cells that were traced are left out everywhere but in `recording_cost`: tracing costs time. A
+treated cell is compared with the control measured next to it, the logarithms of these ratios are
 averaged per boot, and all that is inferred rests on the boots' means: cells of one boot are not
 independent. In simulations with correlated noise and boot effects, t intervals on boot means kept
 their promised coverage from three boots on; bootstraps and pooled tests did not.
@@ -39,6 +40,7 @@ __all__ = [
     "order_table",
     "pair_ratios",
     "ratio_table",
+    "recording_cost",
     "sign_flip",
 ]
 
@@ -235,6 +237,31 @@ def mean_table(
     return _in_kernel_order(table[[*by, "mean", "low", "high", "n", "cells", "level"]], by)
 
 
+def recording_cost(cells: pd.DataFrame, *, level: float = LEVEL) -> pd.DataFrame:
+    """Say what tracing costs in each condition: each recorded cell against its untraced twin.
+
+    Columns `STATE`, ratio (I/Os per second of the steady part, traced over untraced), low, high, n
+    (boots), switches_traced and switches_untraced (per I/O: what tracing should not change). Valid
+    pairs only; empty where nothing was recorded.
+    """
+    recorded = cells[cells["valid"] & cells["recorded"]]
+    twins = cells[cells["valid"]][["cell", "steady_iops", "switches_per_io"]]
+    both = recorded.merge(twins, left_on="twin", right_on="cell", suffixes=("", "_twin"))
+    both["y"] = np.log(both["steady_iops"]) - np.log(both["steady_iops_twin"])
+    rows = []
+    for key, group in both.groupby(list(STATE), dropna=False, observed=True):
+        found = estimate(group.groupby("block")["y"].mean(), level=level)
+        rows.append(
+            dict(zip(STATE, key, strict=True))
+            | {name: getattr(found, name) for name in ("ratio", "low", "high", "n")}
+            | {"switches_traced": group["switches_per_io"].mean()}
+            | {"switches_untraced": group["switches_per_io_twin"].mean()}
+        )
+    columns = [*STATE, "ratio", "low", "high", "n", "switches_traced", "switches_untraced"]
+    table = pd.DataFrame(rows, columns=columns).astype({"weight": "Int64"})
+    return _in_kernel_order(table, STATE)
+
+
 def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
     """Ask each block whether later cells fare differently.
 
@@ -352,7 +379,7 @@ def _trend(x: Floats, y: Floats) -> dict[str, float]:
 def _valid(cells: pd.DataFrame, value: str) -> pd.DataFrame:
     if value not in cells.columns:
         raise UserError(f"cells have no column {value}")
-    kept = cells[cells["valid"]]
+    kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
         raise UserError("there is no valid cell")
     missing = kept.loc[kept[value].isna(), "cell"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,15 @@ import pyarrow as pa
 
 from iolab.errors import UserError
 
-__all__ = ["ABSENT_COLUMNS", "CELL_COLUMNS", "LATENCY_COLUMNS", "REFERENCE", "Dataset", "load"]
+__all__ = [
+    "ABSENT_COLUMNS",
+    "CELL_COLUMNS",
+    "LATENCY_COLUMNS",
+    "MECHANISM_COLUMNS",
+    "REFERENCE",
+    "Dataset",
+    "load",
+]
 
 REFERENCE: Final = Path(__file__).resolve().parents[1] / "data" / "reference"
 
@@ -31,6 +40,8 @@ CELL_COLUMNS: Final = {
     "pair": "int64",
     "role": "str",
     "aa": "bool",
+    "recorded": "bool",
+    "twin": "str",
     "placement": "str",
     "weight": "Int64",
     "iodepth": "int64",
@@ -38,6 +49,7 @@ CELL_COLUMNS: Final = {
     "extents": "str",
     "clumping": "str",
     "iops": "float64",
+    "steady_iops": "float64",
     "seconds_per_io": "float64",
     "latency_mean_ns": "float64",
     "latency_p50_ns": "float64",
@@ -56,6 +68,7 @@ CELL_COLUMNS: Final = {
     "gate": "str",
 }
 LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
+MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
 ABSENT_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 
 
@@ -65,12 +78,16 @@ class Dataset:
 
     ``cells`` has one row per cell (`CELL_COLUMNS`; units in the names, CPU shares of the measured
     core 0..1), ``latency`` the completion latency histograms in long form, ``absent`` the kernels
-    that were asked for and cannot run here, with the reason.
+    that were asked for and cannot run here, with the reason, ``mechanism`` what the traces of
+    recorded cells say (in long form, units in the names of the measures), ``traces`` the trace.dat
+    of a cell, for those that are kept in the folder.
     """
 
     cells: pd.DataFrame
     latency: pd.DataFrame
     absent: pd.DataFrame
+    mechanism: pd.DataFrame
+    traces: Mapping[str, Path]
 
 
 def load(folder: Path | str | None = None) -> Dataset:
@@ -79,15 +96,19 @@ def load(folder: Path | str | None = None) -> Dataset:
     Errors: UserError if a file is missing, unreadable, or not a table of ours.
     """
     root = REFERENCE if folder is None else Path(folder)
-    paths = [root / name for name in ("cells.parquet", "latency.parquet", "absent.json")]
+    names = ("cells.parquet", "latency.parquet", "absent.json", "mechanism.parquet")
+    paths = [root / name for name in names]
     cells = _conform(_parquet(paths[0]), CELL_COLUMNS, paths[0])
     latency = _conform(_parquet(paths[1]), LATENCY_COLUMNS, paths[1])
     absent = _conform(_absent(paths[2]), ABSENT_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():
         raise UserError(f"{paths[0]}: one cell stands there twice")
-    if not latency["cell"].isin(cells["cell"]).all():
-        raise UserError(f"{paths[1]}: holds cells that cells.parquet does not have")
-    return Dataset(cells, latency, absent)
+    mechanism = _conform(_parquet(paths[3]), MECHANISM_COLUMNS, paths[3])
+    for path, table in ((paths[1], latency), (paths[3], mechanism)):
+        if not table["cell"].isin(cells["cell"]).all():
+            raise UserError(f"{path}: holds cells that cells.parquet does not have")
+    traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
+    return Dataset(cells, latency, absent, mechanism, traces)
 
 
 def _parquet(path: Path) -> pd.DataFrame:

@@ -51,6 +51,7 @@ class Request:
     pathologies: Sequence[str]
     kernels: Sequence[str] = ()
     settings: Sequence[str] = ()
+    recorded: Sequence[str] = ()
     clock: str = "virtual"
     jobs: int = 1
     root: Path = RUNS
@@ -196,9 +197,9 @@ def _sweep_one(
     profile = pathology.profiles[one_of("profile", request.profile, pathology.profiles)]
     # A sweep with its own levels or kernels is another sweep: it has another folder.
     label = request.profile
-    if request.settings:
-        profile = override(pathology, profile, request.settings)
-        label += "-" + "-".join(s.replace("=", "").replace(",", "+") for s in request.settings)
+    profile = override(pathology, profile, request.settings, request.recorded)
+    for prefix, settings in (("", request.settings), ("record-", request.recorded)):
+        label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
     if request.kernels:
         label += "-" + "+".join(request.kernels)
     if request.clock != "virtual":

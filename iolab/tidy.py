@@ -13,21 +13,32 @@ from typing import Any
 
 import pandas as pd
 
+from iolab import trace
 from iolab.counters import histogram, measures
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
+from iolab.pathology import get_pathology
 from iolab.raw import RawStore
-from iolab.store import CELL_COLUMNS, LATENCY_COLUMNS, Dataset
+from iolab.store import CELL_COLUMNS, LATENCY_COLUMNS, MECHANISM_COLUMNS, Dataset
 
 __all__ = ["block_tables", "canonical_lines", "write_tables"]
 
 
-def _rows(store: RawStore, key: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the tidy row of each cell of a block, beside the document it was made from."""
+def _rows(
+    store: RawStore, key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
+    """Yield the tidy row of each cell of a block, the document it is from, and its mechanism."""
     block = store.read(key, "block.json")
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]
         found = measures(document["result"], cpu=block["plan"]["cpu"])
+        mechanism: dict[str, float] = {}
+        if cell["recorded"] and found["valid"]:
+            try:
+                recorded = trace.read(store.trace(key, cell["id"]))
+                mechanism = get_pathology(block["pathology"]).mechanism(recorded)
+            except IolabError as error:
+                found.update(valid=False, gate=f"its trace tells nothing: {error}")
         row = {
             "cell": f"{key[:16]}-{cell['id']}",
             "block": key[:16],
@@ -38,24 +49,45 @@ def _rows(store: RawStore, key: str) -> Iterator[tuple[dict[str, Any], dict[str,
             "target": target["target"],
             "clock": block["clock"],
             "boot": block["boot"],
-            **{name: cell[name] for name in ("position", "pair", "role", "aa")},
+            **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
+            "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
             **cell["condition"],
             **found,
         }
-        yield row, document
+        yield row, document, mechanism
 
 
-def block_tables(store: RawStore, keys: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tables ``cells`` and ``latency`` (columns as `iolab.store`) of some blocks."""
+def _frame(rows: Sequence[Any], columns: Mapping[str, str]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
+
+
+def block_tables(
+    store: RawStore, keys: Iterable[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the tables ``cells``, ``latency`` and ``mechanism`` (columns as `iolab.store`)."""
     rows: list[dict[str, Any]] = []
     bins: list[tuple[str, float, int]] = []
+    told: list[tuple[str, str, float]] = []
     for key in keys:
-        for row, document in _rows(store, key):
+        for row, document, mechanism in _rows(store, key):
             rows.append(row)
             bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
-    cells = pd.DataFrame(rows, columns=list(CELL_COLUMNS)).astype(CELL_COLUMNS)
-    latency = pd.DataFrame(bins, columns=list(LATENCY_COLUMNS)).astype(LATENCY_COLUMNS)
-    return cells, latency
+            told += [(row["cell"], *entry) for entry in mechanism.items()]
+    return (
+        _frame(rows, CELL_COLUMNS),
+        _frame(bins, LATENCY_COLUMNS),
+        _frame(told, MECHANISM_COLUMNS),
+    )
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file of the store a second name; a copy where the file system has no links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        atomic_write(target, source.read_bytes())
 
 
 def write_tables(
@@ -63,19 +95,27 @@ def write_tables(
 ) -> Dataset:
     """Write the tables of some blocks into `folder`, each whole or not at all, and return them.
 
-    `absent` maps a kernel that cannot run here to the reason.
+    `absent` maps a kernel that cannot run here to the reason. The traces of recorded cells are
+    linked into the folder.
 
     Errors: IolabError if the folder cannot be written.
     """
-    cells, latency = block_tables(store, keys)
-    for name, table in (("cells", cells), ("latency", latency)):
+    cells, latency, mechanism = block_tables(store, keys)
+    for name, table in (("cells", cells), ("latency", latency), ("mechanism", mechanism)):
         stream = io.BytesIO()
         table.to_parquet(stream, index=False)
         atomic_write(folder / f"{name}.parquet", stream.getvalue())
+    blocks = {key[:16]: key for key in keys}
+    traces: dict[str, Path] = {}
+    for cell in mechanism["cell"].unique():
+        block, _, name = cell.rpartition("-")
+        traces[cell] = folder / "traces" / f"{cell}.dat"
+        _link(store.trace(blocks[block], name), traces[cell])
     missing = [{"kernel": k, "reason": r} for k, r in absent.items()]
     atomic_write(folder / "absent.json", json.dumps(missing, indent=1) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
-    return Dataset(cells, latency, pd.DataFrame(missing, columns=["kernel", "reason"]))
+    away = pd.DataFrame(missing, columns=["kernel", "reason"])
+    return Dataset(cells, latency, away, mechanism, traces)
 
 
 def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
@@ -91,10 +131,10 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
     except (OSError, ValueError) as error:
         raise IolabError(f"{folder} holds no finished sweep") from error
     for key in keys:
-        for row, document in _rows(store, key):
+        for row, document, mechanism in _rows(store, key):
             plain = {
                 name: None if isinstance(value, float) and math.isnan(value) else value
-                for name, value in row.items()
+                for name, value in (*row.items(), *mechanism.items())
             }
             recorded = canonical_json(document["result"]).encode()
             plain["recorded_sha256"] = hashlib.sha256(recorded).hexdigest()

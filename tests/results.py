@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def block(boot: int = 0) -> dict[str, Any]:
     """Return a block of four cells: a treated pair and an A/A pair."""
     pathology = get_pathology("dio_kworker")
     profile = override(pathology, pathology.profiles["smoke"], ["weight=1000"])
+    profile = replace(profile, recorded={})
     return blocks_of(pathology, profile, kernel="6.1", clock="virtual")[boot]
 
 

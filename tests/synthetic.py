@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab.store import ABSENT_COLUMNS, CELL_COLUMNS, LATENCY_COLUMNS, Dataset
+from iolab.store import (
+    ABSENT_COLUMNS,
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    Dataset,
+)
 
 __all__ = ["EFFECTS", "block_cells", "dataset", "frame", "noisy_cells", "shuffled", "write"]
 
@@ -34,6 +40,8 @@ _CONSTANT = {
     "extents": "overwrite",
     "clumping": "tick",
     "runtime_s": 1.0,
+    "recorded": False,
+    "twin": "",
     "valid": True,
     "gate": "",
 }
@@ -145,7 +153,14 @@ def dataset(
     absent = pd.DataFrame(
         [{"kernel": "6.8", "reason": "its archive cannot be reached"}], columns=list(ABSENT_COLUMNS)
     )
-    return Dataset(cells, latency.astype(LATENCY_COLUMNS), absent.astype(ABSENT_COLUMNS))
+    mechanism = pd.DataFrame(columns=list(MECHANISM_COLUMNS)).astype(MECHANISM_COLUMNS)
+    return Dataset(
+        cells,
+        latency.astype(LATENCY_COLUMNS),
+        absent.astype(ABSENT_COLUMNS),
+        mechanism,
+        traces={},
+    )
 
 
 def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -158,6 +173,7 @@ def write(data: Dataset, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     data.cells.to_parquet(folder / "cells.parquet")
     data.latency.to_parquet(folder / "latency.parquet")
+    data.mechanism.to_parquet(folder / "mechanism.parquet")
     (folder / "absent.json").write_text(json.dumps(data.absent.to_dict(orient="records")))
     return folder
 
@@ -185,6 +201,7 @@ def _measures(iops: float, ratio: float) -> dict[str, Any]:
     kworker_cpu = 0.15 + 0.06 * pingpong
     return {
         "iops": iops,
+        "steady_iops": iops,
         "seconds_per_io": 1 / iops,
         "latency_mean_ns": latency_ns,
         "latency_p50_ns": latency_ns,

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -87,7 +88,7 @@ def test_without_any_valid_treatment_the_control_is_still_drawn(small: Dataset) 
 
 @pytest.mark.parametrize("name", DRAW)
 def test_nothing_to_draw_is_one_clear_error(name: str, data: Dataset) -> None:
-    empty = Dataset(data.cells[:0], data.latency[:0], data.absent)
+    empty = replace(data, cells=data.cells[:0], latency=data.latency[:0])
     with pytest.raises(UserError, match=r"no valid cell|exactly one block"):
         DRAW[name](empty)
 
@@ -97,7 +98,7 @@ def test_clocks_are_never_drawn_together(name: str, data: Dataset) -> None:
     mixed = data.cells.copy()
     mixed.loc[mixed["kernel"] == "6.12", "clock"] = "host"
     with pytest.raises(UserError, match="more than one clock"):
-        DRAW[name](Dataset(mixed, data.latency, data.absent))
+        DRAW[name](replace(data, cells=mixed))
 
 
 @pytest.mark.parametrize("name", DRAW)

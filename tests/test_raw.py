@@ -183,9 +183,6 @@ def test_what_is_not_there_is_one_sentence(
         path.write_bytes(data)
         with pytest.raises(IolabError, match=r"target.json is missing or damaged"):
             store.read(key, "target.json")
-    store.drop(key)
-    store.drop(key)
-    assert not store.has(key)
 
 
 def test_two_processes_may_put_the_same_block(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_one_changed_number_changes_its_line_only(tmp_path: Path, keys: list[str
     changed = result("c002")
     changed["last"]["tasks"]["22"]["waited_ns"] = 1
     results = write_results(tmp_path / "again", made, c002=changed, c001=_failed(store, keys[0]))
-    store.drop(keys[0])
+    shutil.rmtree(store.folder(keys[0]))
     store.put(keys[0], block=made, target=TARGET, results=results, run={})
     after = list(canonical_lines(store, tmp_path / "out"))
     assert [n for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [2]

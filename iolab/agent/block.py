@@ -19,6 +19,7 @@ from iolab.agent.fio import fio_argv, lay_out, parse_report, report_gates, stran
 from iolab.agent.journal import Journal, restore
 from iolab.agent.observe import sample
 from iolab.agent.plan import Cell, Plan
+from iolab.agent.recording import Recorder
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, start
 
@@ -45,9 +46,18 @@ def _reports(cell: Cell) -> tuple[Path, Path]:
 
 
 def _measure(
-    cell: Cell, folder: Path, device: Path, group: Path | None, cpu: int
+    cell: Cell,
+    folder: Path,
+    *,
+    device: Path,
+    group: Path | None,
+    recorder: Recorder | None,
+    cpu: int,
 ) -> dict[str, Any]:
-    """Run the job, sample around its steady part, and return report, samples and gates."""
+    """Run the job, sample around its steady part, and return report, samples and gates.
+
+    With a recorder the samples stand around its window.
+    """
     job = cell.job
     report, errors = _reports(cell)
     if job.start_delay_us:
@@ -64,11 +74,18 @@ def _measure(
     def wait_until(at_s: float) -> None:
         time.sleep(max(0.0, began + at_s - time.monotonic()))
 
+    # The job starts a little after its process: the margin keeps both samples inside its run.
+    steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
+    steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
     try:
-        # The job starts a little after its process: the margin keeps both samples inside its run.
-        wait_until(job.ramp_ms / 1e3 + _MARGIN_S)
+        wait_until(steady_from_s)
         first = sample(cpu=cpu, device=device.name, job=fio.pid)
-        wait_until((job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S)
+        if recorder is not None and cell.recording is not None:
+            recorder.open()
+            wait_until(min(steady_until_s, steady_from_s + cell.recording.window_ms / 1e3))
+            recorder.close()
+        else:
+            wait_until(steady_until_s)
         last = sample(cpu=cpu, device=device.name, job=fio.pid)
         fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
     except subprocess.TimeoutExpired as error:
@@ -89,10 +106,11 @@ def _measure(
     return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
 
 
-def _run_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
+def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
     journal_path = _RUN / "cell.journal"
     journal = Journal(journal_path)
     result: dict[str, Any] = {"id": cell.id, "began_ns": time.monotonic_ns()}
+    recorder = None
     try:
         nodes = {d.name: make_device(journal, d) for d in cell.devices}
         folder = _RUN / "mnt"
@@ -104,15 +122,24 @@ def _run_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
             group = make_cgroup(journal, "iolab", weight=cell.weight)
         for path in _reports(cell):
             journal.note("unlink", str(path))
+        if cell.recording is not None:
+            recorder = Recorder(journal, cell.recording, trace)
         result["measuring_from_ns"] = time.monotonic_ns()
-        result.update(_measure(cell, folder, data, group, plan.cpu))
+        result.update(
+            _measure(cell, folder, device=data, group=group, recorder=recorder, cpu=plan.cpu)
+        )
         result["measuring_until_ns"] = time.monotonic_ns()
+        if recorder is not None:
+            result["recording"], gates = recorder.finish()
+            result["gates"] += gates
         result["state"] = "done"
     except CannotRunError as error:
         result.update(state="cannot run here", reason=str(error))
     except (IolabError, OSError) as error:
         result.update(state="failed", reason=str(error))
     finally:
+        if recorder is not None:
+            recorder.discard()
         journal.close()
         left = restore(journal_path)
     if left:
@@ -125,8 +152,9 @@ def _run_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
 def run_block(plan: Plan, out: Path) -> None:
     """Run the cells of `plan` in order and leave their results in the folder `out`.
 
-    ``cells/ID.json`` for each cell, ``facts.json``, and last ``status.json`` with the SHA-256 of
-    each file: a folder without it is unfinished. Failed cells say why and do not end the block.
+    ``cells/ID.json`` for each cell, ``traces/ID.dat`` for each recorded one, ``facts.json``, and
+    last ``status.json`` with the SHA-256 of each file: a folder without it is unfinished. Failed
+    cells say why and do not end the block.
 
     Errors: IolabError if the machine cannot be put back between two cells, or is not as the plan
     asks; CannotRunError if it has no fio.
@@ -150,7 +178,10 @@ def run_block(plan: Plan, out: Path) -> None:
         digests["facts.json"] = _write_json(out / "facts.json", facts)
         print(f"iolab: block {plan.block} begins", flush=True)
         for number, cell in enumerate(plan.cells, 1):
-            result = _run_cell(plan, cell)
+            trace = out / "traces" / f"{cell.id}.dat"
+            result = _run_cell(plan, cell, trace)
+            if trace.exists():
+                digests[f"traces/{trace.name}"] = hashlib.sha256(trace.read_bytes()).hexdigest()
             name = f"cells/{cell.id}.json"
             digests[name] = _write_json(out / name, result)
             print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {result['state']}", flush=True)

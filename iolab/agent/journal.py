@@ -73,19 +73,25 @@ def _users(folder: Path) -> list[int]:
     return found
 
 
-def _umount(path: Path, value: str) -> None:
-    mounts = Path("/proc/self/mounts").read_text(errors="replace")
-    if not any(line.split()[1] == str(path) for line in mounts.splitlines()):
-        return
-    # fio's jobs outlive a fio that was killed: they have sessions of their own.
-    for _ in range(_TRIES if value == "users" else 0):
-        users = _users(path)
+def _kill_users(folder: Path) -> None:
+    """Kill whoever has something open below `folder` until nobody has."""
+    for _ in range(_TRIES):
+        users = _users(folder)
         if not users:
             break
         for pid in users:
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
         time.sleep(_TRY_AGAIN_S)
+
+
+def _umount(path: Path, value: str) -> None:
+    mounts = Path("/proc/self/mounts").read_text(errors="replace")
+    if not any(line.split()[1] == str(path) for line in mounts.splitlines()):
+        return
+    # fio's jobs outlive a fio that was killed: they have sessions of their own.
+    if value == "users":
+        _kill_users(path)
     run(["umount", path], timeout_s=60)
 
 
@@ -128,6 +134,14 @@ def _loop(path: Path, value: str) -> None:
         run(["losetup", "-d", path], timeout_s=60)
 
 
+def _tracing(path: Path, value: str) -> None:
+    if not path.is_dir():
+        return
+    # trace-cmd's readers outlive a trace-cmd that was killed, and hold its instance.
+    _kill_users(path)
+    path.rmdir()
+
+
 def _unlink(path: Path, value: str) -> None:
     path.unlink(missing_ok=True)
 
@@ -138,6 +152,7 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
     "module": _module,
     "null_blk": _null_blk,
     "rmdir": _rmdir,
+    "tracing": _tracing,
     "umount": _umount,
     "unlink": _unlink,
     "write": _write,

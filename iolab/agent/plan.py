@@ -15,10 +15,21 @@ from typing import Any, TypeVar
 
 from iolab.errors import UserError
 
-__all__ = ["FORMAT", "Cell", "Device", "FileSystem", "Job", "Plan", "load_plan", "parse_plan"]
+__all__ = [
+    "FORMAT",
+    "Cell",
+    "Device",
+    "FileSystem",
+    "Job",
+    "Plan",
+    "Recording",
+    "load_plan",
+    "parse_plan",
+]
 
 FORMAT = "iolab-plan/1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
 
 
 @dataclass(frozen=True)
@@ -77,11 +88,25 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Recording:
+    """What trace-cmd records of a cell, from the start of the steady part for ``window_ms``.
+
+    ``events`` (``system:event``) must exist; those of ``also`` are recorded where the kernel has
+    them. ``buffer_kib`` is the buffer of each CPU.
+    """
+
+    events: list[str]
+    window_ms: int
+    also: list[str] = field(default_factory=list)
+    buffer_kib: int = 32768
+
+
+@dataclass(frozen=True)
 class Cell:
     """One measured run: devices, file system, placement of the job, the job.
 
     ``weight`` None leaves the job outside (in the agent's own cgroup); else the job runs in a
-    fresh cgroup of that cpu.weight.
+    fresh cgroup of that cpu.weight. ``recording`` None runs it without tracing.
     """
 
     id: str
@@ -89,6 +114,7 @@ class Cell:
     filesystem: FileSystem
     job: Job
     weight: int | None = None
+    recording: Recording | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +230,18 @@ def _check_job(job: Job, where: str) -> None:
     _check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
 
 
+def _check_recording(recording: Recording, job: Job, where: str) -> None:
+    names = _list(recording.events, f"{where}: events") + _list(recording.also, f"{where}: also")
+    wrong = [n for n in names if not (isinstance(n, str) and _EVENT.fullmatch(n))]
+    _check(not wrong, f"{where}: no tracepoint names: {', '.join(map(repr, wrong))}")
+    _check(bool(recording.events), f"{where}: it records no event")
+    _check_numbers(
+        recording,
+        where,
+        {"window_ms": (1, job.runtime_ms), "buffer_kib": (16384, 1 << 20)},
+    )
+
+
 def _parse_cell(raw: Any, where: str) -> Cell:
     _check(isinstance(raw, dict), f"{where} is not an object")
     devices = [
@@ -211,7 +249,11 @@ def _parse_cell(raw: Any, where: str) -> Cell:
     ]
     filesystem = _build(FileSystem, raw.get("filesystem"), f"{where} filesystem")
     job = _build(Job, raw.get("job"), f"{where} job")
-    cell = _build(Cell, {**raw, "devices": devices, "filesystem": filesystem, "job": job}, where)
+    recording = None
+    if raw.get("recording") is not None:
+        recording = _build(Recording, raw["recording"], f"{where} recording")
+    parts = {"devices": devices, "filesystem": filesystem, "job": job, "recording": recording}
+    cell = _build(Cell, {**raw, **parts}, where)
     _check(_is_name(cell.id), f"{where}: id {cell.id!r} is no name")
     for device in devices:
         _check_device(device, where)
@@ -225,6 +267,8 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         _check(kind == "xfs", f"{where}: only xfs has a realtime_device")
         _check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
     _check_job(job, where)
+    if recording is not None:
+        _check_recording(recording, job, f"{where} recording")
     _check(
         cell.weight is None or _is_int(cell.weight, 1, 10000),
         f"{where}: cpu.weight must be 1-10000, not {cell.weight!r}",

@@ -4,13 +4,17 @@
 For direct writes that complete in a workqueue (iomap's ``iomap_dio_complete_work``)::
 
     start ─queue─ issue ─device─ complete ─defer─ queued ─worker wait─ worker in
-          ─dispatch─ executed ─work─ woken ─submitter wait─ switched in
+          ─dispatch─ executed ─work─ done ─gather─ woken ─submitter wait─ switched in
 
-Each arrow is a pair of events of the trace, so the segments of an I/O add up exactly.
+The work of one I/O wakes the submitter, and it is done with that; the next I/Os of a batch find the
+submitter awake, and are done when their work ends. Where the submitter still sleeps then (it waits
+for more I/Os), they gather until it is woken. Each point is an event of the trace, so the segments
+of an I/O add up exactly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +38,7 @@ _POINTS = (
     "queued_ns",
     "worker_in_ns",
     "executed_ns",
+    "done_ns",
     "woken_ns",
     "in_ns",
 )
@@ -44,6 +49,7 @@ SEGMENTS = (
     "worker_wait_ns",
     "dispatch_ns",
     "work_ns",
+    "gather_ns",
     "submitter_wait_ns",
 )
 REASONS = (
@@ -52,7 +58,7 @@ REASONS = (
     "completion queued no work",
     "work was not executed in the trace",
     "worker's switch in is not in the trace",
-    "work woke no submitter (awake, or woken by another)",
+    "work's end is not in the trace",
     "submitter was not switched in in the trace",
 )
 _REASON = pd.CategoricalDtype(list(REASONS))
@@ -77,10 +83,10 @@ class IoPath:
     ----------
     ios
         A frame, one row an issued I/O in order of its issue: ``dev``, ``sector``, ``nr_sector``,
-        ``rwbs``, ``submitter``, ``worker`` (pids; -1 for unknown), the points ``start_ns`` …
-        ``in_ns``, `SEGMENTS`, ``block_ns`` (the block layer's own latency, start to completion),
-        ``total_ns`` (start to the last point that was joined) and ``reason``: why the path ends
-        early, empty for whole ones. What was not joined is NA.
+        ``rwbs``, ``submitter``, ``worker`` (pids; -1 for unknown), ``woke`` (its work woke the
+        submitter), the points ``start_ns`` … ``in_ns``, `SEGMENTS`, ``block_ns`` (the block layer's
+        own latency, start to completion), ``total_ns`` (start to the last point that was joined)
+        and ``reason``: why the path ends early, empty for whole ones. What was not joined is NA.
     orphans
         Completions in the trace whose issue is not.
     """
@@ -134,7 +140,8 @@ def io_path(
 
     A request and its completion are joined on device and sector. The completion's work is the
     first one queued on its CPU by the same interrupted task before the CPU's next completion.
-    The submitter is whom the work woke, if that task submits I/O in this trace.
+    The submitter is whom the work woke, if that task submits I/O in this trace; else the task that
+    submitted the I/O.
 
     Errors: MissingEventError naming the missing events; CannotRunError for `workqueue` on a kernel
     that does not tell its name.
@@ -167,6 +174,7 @@ class _Path:
         self.reason = np.zeros(count, np.int64)
         self.reached = np.zeros(count, np.int64)
         self.alive = np.ones(count, bool)
+        self.woke = np.zeros(count, bool)
 
     def reach(self, name: str, times: Rows, rows: Rows, why: int) -> Rows:
         """Give each I/O that is still followed the time at its row; lose those without (-1)."""
@@ -181,6 +189,7 @@ class _Path:
         """Return the frame of `IoPath`."""
         frame = issue[["dev", "sector", "nr_sector", "rwbs"]].reset_index(drop=True)
         frame["submitter"], frame["worker"] = self.submitter, self.worker
+        frame["woke"] = self.woke
         last = self.points["start_ns"]
         for number, name in enumerate(_POINTS):
             known = self.reached > number
@@ -240,20 +249,50 @@ def _follow_work(
     path.points["worker_in_ns"] = np.maximum(path.points["worker_in_ns"], path.points["queued_ns"])
     s = path.reach("executed_ns", s_time, s, 3)
 
-    submitters = np.unique(path.submitter)
-    wakes = waking[np.isin(_column(waking, "pid"), submitters)]
-    k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
     e_time = _column(end, "timestamp_ns")
     e_keys = (_column(end, "work"), _column(end, "common_pid"))
-    e_of_s = first_after(e_time, s_time, e_keys, (s_work, s_pid))
-    ended = np.where(e_of_s >= 0, _at(e_time, e_of_s), np.iinfo(np.int64).max)
-    k_of_s = first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,))
-    k_of_s = np.where((k_of_s >= 0) & (_at(k_time, k_of_s) <= ended), k_of_s, -1)
-    k = path.reach("woken_ns", k_time, _then(k_of_s, s), 5)
-    path.submitter = np.where(k >= 0, _at(k_pid, k), path.submitter)
+    e = _then(first_after(e_time, s_time, e_keys, (s_work, s_pid)), s)
+    wakes = waking[np.isin(_column(waking, "pid"), np.unique(path.submitter))]
+    k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
+    k = _then(first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,)), s)
+    ended = np.where(e >= 0, _at(e_time, e), np.iinfo(np.int64).max)
+    path.woke = path.alive & (k >= 0) & (_at(k_time, k) <= ended)
+    path.submitter = np.where(path.woke, _at(k_pid, k), path.submitter)
+    done = np.where(path.woke, _at(k_time, k), ended)
+    path.reach("done_ns", done, np.where(path.woke | (e >= 0), np.arange(e.size), -1), 5)
+    _follow_submitter(switch, k_time, k_pid, path)
 
-    n_of_k = first_after(w_time, k_time, (w_next,), (k_pid,))
-    path.reach("in_ns", w_time, _then(n_of_k, k), 6)
+
+def _follow_submitter(switch: pd.DataFrame, k_time: Rows, k_pid: Rows, path: _Path) -> None:
+    """Follow the I/Os whose work is done until their submitter runs."""
+    done, who = path.points["done_ns"], (path.submitter,)
+    w_time, w_next = _column(switch, "timestamp_ns"), (_column(switch, "next_pid"),)
+    last_in = _unordered(last_before, w_time, done, w_next, who)
+    last_out = _unordered(last_before, w_time, done, (_column(switch, "prev_pid"),), who)
+    # In since it was last out: it runs, and sees what is done at once.
+    runs = (last_in >= 0) & (last_in >= last_out)
+    n = _unordered(first_after, w_time, done, w_next, who)
+    in_time = np.where(runs, done, _at(w_time, n))
+    # The wake-up that led to this switch in: before the I/O was done, or while it gathered.
+    k = _unordered(last_before, k_time, in_time, (k_pid,), who)
+    woken = np.where(runs | (k < 0), done, np.maximum(done, _at(k_time, k)))
+    rows = np.where(runs | (n >= 0), np.arange(n.size), -1)
+    path.reach("woken_ns", woken, rows, 6)
+    path.reach("in_ns", in_time, rows, 6)
+
+
+def _unordered(
+    join: Callable[..., Rows],
+    times: Rows,
+    at: Rows,
+    keys: tuple[Rows, ...],
+    at_keys: tuple[Rows, ...],
+) -> Rows:
+    """Return a join whose times `at` need not be in order."""
+    order = np.argsort(at, kind="stable")
+    found = np.empty(at.size, np.int64)
+    found[order] = join(times, at[order], keys, tuple(k[order] for k in at_keys))
+    return found
 
 
 def _queueings(trace: Trace, workqueue: str | None) -> pd.DataFrame:

@@ -17,6 +17,7 @@ The recipe and what was tuned in it, each for a reason:
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes up to 0.4 s to settle into the
   ping-pong; with half of that, the rate of switches came out 2 % too low.
 * **No I/O scheduler**, as is usual on NVMe.
+* **Recorded for 0.3 s**, with what joins one I/O's path from the block layer to its submitter.
 * ``extents=unwritten`` makes the kworker heavy (it converts the extent of every first write),
   ``overwrite`` makes it light.
 """
@@ -26,7 +27,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from iolab import measure
 from iolab.design import Choice, Condition, Grid, Number, Pathology, Profile
+from iolab.trace.trace import Trace
 
 __all__ = ["DIO_KWORKER"]
 
@@ -89,6 +92,53 @@ def _describe(condition: Condition) -> dict[str, Any]:
     return {"placement": "outside" if condition["weight"] is None else "inside"}
 
 
+_RECORDING = {
+    "events": [
+        "sched:sched_switch",
+        "sched:sched_waking",
+        "workqueue:workqueue_queue_work",
+        "workqueue:workqueue_execute_start",
+        "workqueue:workqueue_execute_end",
+        "block:block_rq_issue",
+        "block:block_rq_complete",
+    ],
+    # Where a request begins, by kernel.
+    "also": ["block:block_io_start", "block:block_getrq"],
+    "window_ms": 300,
+}
+
+
+def _mechanism(trace: Trace) -> dict[str, float]:
+    """Count what the report describes, for each I/O that was completed in the trace.
+
+    fio is woken by the kworker, preempts it, and goes back to sleep (``slept_again`` of its stays
+    that began so); ``stay_median_ns`` is how long such a stay was, ``path_…_ns`` the mean segments
+    of an I/O's path.
+    """
+    path = measure.io_path(trace, rwbs="W.*")
+    ios = trace.events["block_rq_complete"]
+    waits = measure.waits(trace)
+    woken = waits[(waits["comm"] == "fio") & waits["waker_comm"].str.startswith("kworker/")]
+    put_off = measure.preemptions(trace)
+    put_off = put_off[(put_off["by_comm"] == "fio") & put_off["comm"].str.startswith("kworker/")]
+    stays = measure.slices(trace)
+    stays = stays[(stays["comm"] == "fio") & stays["start_ns"].isin(put_off["start_ns"])]
+    turns = measure.ping_pong(trace, "fio", "kworker/.*")
+    asleep = stays["state"].isin(["sleeping", "blocked"])
+    return {
+        "ios_traced": float(ios),
+        "wakeups_per_io": len(woken) / ios,
+        "preemptions_per_io": len(put_off) / ios,
+        "turns_per_io": turns.switches_per_io,
+        "turns_share": turns.share,
+        "slept_again": float(asleep.mean()) if len(stays) else float("nan"),
+        "stay_median_ns": float((stays["end_ns"] - stays["start_ns"]).median()),
+        "ios_whole": float(len(path.whole)),
+        "ios_unjoined": float(path.unjoined.sum()),
+        **{f"path_{name}": float(mean) for name, mean in path.breakdown()["mean"].items()},
+    }
+
+
 _BASE: Grid = {"numjobs": (1,), "extents": ("overwrite",), "clumping": ("tick",)}
 
 DIO_KWORKER = Pathology(
@@ -111,6 +161,8 @@ DIO_KWORKER = Pathology(
             grids=({**_BASE, "weight": (1000, 10000), "iodepth": (256,)},),
             ramp_ms=400,
             runtime_ms=450,
+            recorded={"weight": (1000,)},
+            recorded_boots=1,
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
@@ -118,6 +170,7 @@ DIO_KWORKER = Pathology(
             grids=({**_BASE, "weight": (100, 1000, 3000, 10000), "iodepth": (192, 256)},),
             ramp_ms=400,
             runtime_ms=600,
+            recorded={"weight": (1000, 10000), "iodepth": (256,)},
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
@@ -139,6 +192,7 @@ DIO_KWORKER = Pathology(
             ),
             ramp_ms=400,
             runtime_ms=1000,
+            recorded={"weight": (1000, 3000, 10000), "iodepth": (256,), "numjobs": (1,)},
         ),
     },
     boot_factors=("clumping",),
@@ -147,5 +201,7 @@ DIO_KWORKER = Pathology(
     claims=({"kernel": "6.1", "iodepth": 256, "weight": 1000},),
     cell=_cell,
     machine=_machine,
+    recording=_RECORDING,
+    mechanism=_mechanism,
     describe=_describe,
 )

@@ -17,7 +17,7 @@ from iolab.files import atomic_write
 __all__ = ["CHANNEL_BYTES", "ChannelError", "make_channel", "unpack_channel"]
 
 # A power of two, as a PCI bar must be; the file is sparse.
-CHANNEL_BYTES = 64 << 20
+CHANNEL_BYTES = 128 << 20
 _MAGIC = b"IOLABRES"
 _HEADER = struct.Struct("<8sQ32s")
 

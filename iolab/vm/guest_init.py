@@ -30,6 +30,7 @@ _MOUNTS = (
     ("tmpfs", "/run"),
     ("tmpfs", "/tmp"),  # noqa: S108 - the guest's own
     ("debugfs", "/sys/kernel/debug"),
+    ("tracefs", "/sys/kernel/tracing"),
     ("cgroup2", "/sys/fs/cgroup"),
 )
 _RB_POWER_OFF = 0x4321FEDC

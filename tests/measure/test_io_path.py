@@ -39,12 +39,14 @@ def test_whole_path(tmp_path: Path) -> None:
     assert len(found.whole) == 2
     assert found.unjoined.empty
     for _, row in found.ios.iterrows():
-        assert [row[s] for s in SEGMENTS] == [3, 97, 7, 13, 11, 19, 27]
+        assert [row[s] for s in SEGMENTS] == [3, 97, 7, 13, 11, 19, 0, 27]
         assert (row["submitter"], row["worker"]) == (10, 20)
         assert row["total_ns"] == 177
         assert row["block_ns"] == 100
     parts = found.breakdown()
-    assert parts["mean"].to_dict() == dict(zip(SEGMENTS, [3, 97, 7, 13, 11, 19, 27], strict=True))
+    assert parts["mean"].to_dict() == dict(
+        zip(SEGMENTS, [3, 97, 7, 13, 11, 19, 0, 27], strict=True)
+    )
     assert parts["share"].sum() == pytest.approx(1)
 
 
@@ -70,7 +72,12 @@ def test_wakeups_and_edges(tmp_path: Path) -> None:
     whole = one_io(1000, 800, 0xA)
     lines = [x for x in whole if x[3] != "sched_waking"]
     found = measure.io_path(story(tmp_path, lines))
-    assert found.unjoined.to_dict() == {"work woke no submitter (awake, or woken by another)": 1}
+    assert found.whole[["work_ns", "gather_ns", "submitter_wait_ns"]].values.tolist() == [
+        [29, 0, 17]
+    ]
+    lines = [x for x in lines if x[3] != "workqueue_execute_end"]
+    found = measure.io_path(story(tmp_path, lines))
+    assert found.unjoined.to_dict() == {"work's end is not in the trace": 1}
     found = measure.io_path(story(tmp_path, whole[:-1]))
     assert found.unjoined.to_dict() == {"submitter was not switched in in the trace": 1}
     found = measure.io_path(story(tmp_path, whole[3:]))
@@ -87,6 +94,36 @@ def test_a_running_worker_waits_for_nothing(tmp_path: Path) -> None:
     assert found["worker_wait_ns"].tolist() == [0]
     assert found["dispatch_ns"].tolist() == [24]
     assert found["total_ns"].tolist() == [177]
+
+
+def test_a_batch_wakes_its_submitter_once(tmp_path: Path) -> None:
+    """Three works in a row: one wakes nobody, one the submitter, one finds it awake."""
+    lines = [
+        *(block(1000 + n, 0, 10, "block_rq_issue", 800 + 8 * n) for n in range(3)),
+        switch(1010, 0, FIO, 1, IDLE),
+        *(block(1100 + n, 0, 0, "block_rq_complete", 800 + 8 * n) for n in range(3)),
+    ]
+    # Each completion queues its work before the next one.
+    lines += [work(1100 + n, 0, 0, "queue", 0xA + n) for n in range(3)]
+    lines.append(switch(1110, 0, IDLE, 0, WORKER))
+    for n in range(3):
+        lines += [work(1120 + 10 * n, 0, 20, "start", 0xA + n)]
+        lines += [work(1126 + 10 * n, 0, 20, "end", 0xA + n)]
+    lines += [waking(1133, 0, 20, FIO), switch(1160, 0, WORKER, 1, FIO)]
+    found = measure.io_path(story(tmp_path, lines))
+    assert found.unjoined.empty
+    assert found.ios["woke"].tolist() == [False, True, False]
+    assert found.ios["work_ns"].tolist() == [6, 3, 6]
+    assert found.ios["gather_ns"].tolist() == [7, 0, 0]
+    assert found.ios["submitter_wait_ns"].tolist() == [27, 27, 14]
+    assert (found.ios[list(SEGMENTS)].sum(axis=1) == found.ios["total_ns"]).all()
+
+
+def test_a_running_submitter_sees_it_at_once(tmp_path: Path) -> None:
+    lines = [x for x in one_io(1000, 800, 0xA) if x[3] != "sched_waking" and x[0] != 1005]
+    lines = [x for x in lines if x[0] != 1177] + [switch(900, 1, IDLE, 0, FIO)]
+    found = measure.io_path(story(tmp_path, lines)).whole
+    assert found[["gather_ns", "submitter_wait_ns"]].to_numpy().tolist() == [[0, 0]]
 
 
 def test_choice_of_ios(tmp_path: Path) -> None:

@@ -58,11 +58,11 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
     run_cell, look = block._run_cell, sample
     current = ""
 
-    def watched_cell(plan: Plan, cell: Cell) -> dict[str, Any]:
+    def watched_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         nonlocal current
         current = cell.id
         before = state()
-        result = run_cell(plan, cell)
+        result = run_cell(plan, cell, trace)
         after = state()
         seen["left"][cell.id] = {k: [v, after[k]] for k, v in before.items() if after[k] != v}
         return result
