@@ -203,6 +203,32 @@ def export(folder: Path, canonical: bool, root: Path) -> None:
         sys.stdout.write(line + "\n")
 
 
+@app.command()
+@click.argument("file", type=_FOLDER)
+@click.option("--perfetto", type=_FOLDER, help="Write it for Perfetto's UI, as this file.")
+@click.option("--parquet", type=_FOLDER, help="Write it as tables, one an event, to this folder.")
+def trace(file: Path, perfetto: Path | None, parquet: Path | None) -> None:
+    """Say what is in a trace.dat FILE, and export it."""
+    from iolab.trace import read  # noqa: PLC0415
+    from iolab.trace.parquet import write_parquet  # noqa: PLC0415
+    from iolab.trace.perfetto import write_perfetto  # noqa: PLC0415
+
+    found = read(file)
+    info = found.info
+    console.print(
+        f"version {info.version}, {info.compression}, {info.cpus} CPUs, {info.clock} clock"
+    )
+    for name, count in sorted(found.events.items()):
+        if count:
+            console.print(f"{count:10} {name}")
+    for loss in found.losses.to_dict("records"):
+        console.print(f"lost: {loss}", markup=False, soft_wrap=True)
+    if perfetto is not None:
+        write_perfetto(found, perfetto)
+    if parquet is not None:
+        write_parquet(found, parquet)
+
+
 def _fail(message: str, code: int) -> int:
     print(f"iolab: {message}", file=sys.stderr)
     return code

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from iolab import stats, trace
-from iolab.canvas import OUTSIDE, drawable, kernels_of, number
+from iolab.canvas import OUTSIDE, drawable, kernels_of
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
 from iolab.files import atomic_write
@@ -179,7 +179,7 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
     )
     first = kept.drop_duplicates("weight")
     return {
-        OUTSIDE if pd.isna(row["weight"]) else f"cpu.weight {number(row['weight'])}": trace.read(
+        OUTSIDE if pd.isna(row["weight"]) else f"cpu.weight {row['weight']}": trace.read(
             data.traces[row["cell"]]
         )
         for row in first.to_dict("records")

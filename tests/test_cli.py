@@ -13,6 +13,7 @@ from iolab.cli import main
 from iolab.errors import UserError
 from iolab.raw import RawStore, block_key
 from iolab.runner import read_block, run_block
+from iolab.store import REFERENCE
 from iolab.tidy import write_tables
 from tests import synthetic
 from tests.processes import child_environment
@@ -216,3 +217,16 @@ def test_a_foreign_plan_is_a_users_mistake(tmp_path: Path, text: str) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
     with pytest.raises(UserError, match="holds no block"):
         read_block(tmp_path / "absent")
+
+
+def test_a_trace_says_what_is_in_it(tmp_path: Path) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--perfetto", tmp_path / "p", "--parquet", tmp_path / "tables")
+    assert told.code == 0
+    assert "mono clock" in told.out
+    assert (tmp_path / "p").stat().st_size > 1000
+    assert (tmp_path / "tables" / "sched_switch.parquet").exists()
+    (tmp_path / "cut").write_bytes(source.read_bytes()[:5000])
+    told = iolab("trace", tmp_path / "cut")
+    assert (told.code, told.out) == (2, "")
+    assert "cut" in told.one_line()

@@ -64,6 +64,7 @@ def test_every_condition_of_the_grids_is_there_once_in_each_boot(
     blocks = _blocks(pathology, profile)
     for boot in range(chosen.boots):
         cells = [c for b in blocks if b["boot"] == boot for c in b["cells"]]
+        cells = [c for c in cells if not c["recorded"]]
         treated = [_factors(pathology, c) for c in cells if c["role"] == "treatment"]
         assert sorted(treated, key=str) == sorted([*wanted, *controls], key=str)
         pairs = [_factors(pathology, c) for c in cells if c["aa"]]
@@ -104,7 +105,9 @@ def test_the_same_inputs_give_the_same_bytes(pathology: Pathology, profile: str)
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
 def test_boots_differ_and_kernels_share_them(pathology: Pathology, profile: str) -> None:
     blocks = _blocks(pathology, profile)
-    seeds = [c["job"]["seed"] for b in blocks for c in b["plan"]["cells"]]
+    # A recorded cell has its twin's seed.
+    untraced = [c for b in blocks for c in b["plan"]["cells"] if "recording" not in c]
+    seeds = [c["job"]["seed"] for c in untraced]
     assert len(set(seeds)) == len(seeds)
     names = [b["plan"]["block"] for b in blocks]
     assert len(set(names)) == len(names)
@@ -155,7 +158,8 @@ def test_levels_of_the_user_replace_the_profiles(
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     assert len(blocks) == profile.boots * len(clumping)
     for block in blocks:
-        assert len(block["cells"]) == 2 * (len(weights) * len(depths) + len(depths))
+        untraced = [c for c in block["cells"] if not c["recorded"]]
+        assert len(untraced) == 2 * (len(weights) * len(depths) + len(depths))
     assert (profile.boots, profile.ramp_ms) == (2, pathology.profiles["smoke"].ramp_ms)
 
 
@@ -210,3 +214,48 @@ def test_claims_are_among_what_the_profiles_measure(pathology: Pathology) -> Non
     for claim in pathology.claims:
         for name in ("quick", "full"):
             assert measured(pathology.profiles[name], dict(claim))
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_recorded_cells_have_an_untraced_twin_in_their_boot(
+    pathology: Pathology, profile: str
+) -> None:
+    chosen = pathology.profiles[profile]
+    found = 0
+    for block in _blocks(pathology, profile):
+        plan = {c["id"]: c for c in block["plan"]["cells"]}
+        cells = {c["id"]: c for c in block["cells"]}
+        for cell in block["cells"]:
+            assert ("recording" in plan[cell["id"]]) is cell["recorded"]
+            if not cell["recorded"]:
+                assert cell["twin"] is None
+                continue
+            found += 1
+            twin = cells[cell["twin"]]
+            assert not twin["recorded"]
+            assert (twin["role"], twin["condition"]) == (cell["role"], cell["condition"])
+            untraced = {**plan[cell["id"]], "id": cell["twin"]}
+            assert untraced.pop("recording") == pathology.recording
+            assert untraced == plan[cell["twin"]]
+    wanted = sum(
+        chosen.records(dict(zip(pathology.factors, levels, strict=True)), boot)
+        for boot in range(chosen.boots)
+        for grid in chosen.grids
+        for levels in itertools.product(*(grid[name] for name in pathology.factors))
+    )
+    assert found == 2 * wanted > 0
+
+
+def test_the_user_says_what_is_recorded() -> None:
+    pathology = PATHOLOGIES["dio_kworker"]
+    profile = override(
+        pathology, pathology.profiles["quick"], ["weight=100,3000"], ["weight=3000", "iodepth=192"]
+    )
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    recorded = [c for b in blocks for c in b["cells"] if c["recorded"] and c["role"] != "control"]
+    assert len(recorded) == profile.boots
+    assert {(c["condition"]["weight"], c["condition"]["iodepth"]) for c in recorded} == {
+        (3000, 192)
+    }
+    with pytest.raises(UserError, match="--record wants"):
+        override(pathology, profile, recorded=["all"])

@@ -89,6 +89,7 @@ class Recorder:
             self._process = start(argv, stdout=stream, stderr=subprocess.STDOUT)
         try:
             self._wait_for_start()
+            self._check_buffer(spec)
             self.close()
             # What was seen of the preparation would look like long stays on a CPU.
             (self._instance / "trace").write_text("")
@@ -106,6 +107,14 @@ class Recorder:
                     return
             time.sleep(_POLL_S)
         raise IolabError(f"trace-cmd did not begin within {_START_S:.0f} s: {self._said()}")
+
+    def _check_buffer(self, spec: Recording) -> None:
+        # trace-cmd goes on with a smaller buffer when there is no memory for the one asked for.
+        size = (self._instance / "buffer_size_kb").read_text().split()[0]
+        if not size.isdigit() or int(size) < spec.buffer_kib:
+            raise IolabError(
+                f"the kernel gives a recording buffer of {size} KiB a CPU, not {spec.buffer_kib}"
+            )
 
     def _said(self) -> str:
         lines = self._words.read_text(errors="replace").strip().splitlines()

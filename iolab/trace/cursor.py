@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from iolab.errors import IolabError
+from iolab.errors import UserError
 
 __all__ = ["Cursor", "TraceError", "TraceFile"]
 
 _STRING_LIMIT = 4096
 
 
-class TraceError(IolabError):
+class TraceError(UserError):
     """A trace file is not what it claims to be; names the file and the offset or section."""
 
     def __init__(self, path: Path, what: str, offset: int | None = None) -> None:

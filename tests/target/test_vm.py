@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from iolab.counters import histogram, measures
-from iolab.errors import CannotRunError, IolabError
+from iolab.errors import IolabError
 from iolab.target import vm
-from iolab.target.vm import VmTarget, prepare
+from iolab.target.vm import VmTarget
 from iolab.vm import qemu
 from iolab.vm.qemu import GuestError
 from tests.plans import job, null_blk_cell, plan
@@ -27,15 +27,6 @@ pytestmark = pytest.mark.vm
 
 # Not xfs's own modules: mounting loads them, and what mounting loads is no setting.
 _MODULES = ["null_blk", "crc32c", "xfs", "ext4", "bfq"]
-
-
-@pytest.fixture(scope="module")
-def target() -> VmTarget:
-    """Kernel 6.1 out of this user's own cache, so that it is fetched once."""
-    try:
-        return prepare("6.1", "virtual", {"cpus": 1, "memory_mib": 1024})
-    except CannotRunError as error:
-        pytest.skip(f"no virtual machine here: {error}")
 
 
 @pytest.fixture(scope="module")
