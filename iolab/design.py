@@ -10,13 +10,14 @@ import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from iolab.errors import UserError
 from iolab.trace.trace import Trace
 
 __all__ = [
     "Choice",
+    "Claim",
     "Condition",
     "Factor",
     "Grid",
@@ -101,16 +102,41 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """One statement of a report, with the rule that decides it: fixed before anything is measured.
+
+    ``value`` is a column of the cells or a measure of the pathology, taken in the treated
+    `condition` (and in its control). ``of`` says what is judged: the "ratio" treated/control, the
+    "difference" treated minus control, or "treated" alone. It is reproduced where the whole
+    interval lies above ``above``, or below ``below``; not reproduced where the whole interval lies
+    on the other side; inconclusive else. ``needs`` is why this kind of machine cannot decide it:
+    then there is no verdict here, whatever was measured.
+    """
+
+    name: str
+    kind: Literal["mechanism", "magnitude"]
+    statement: str
+    condition: Condition
+    value: str
+    of: Literal["ratio", "difference", "treated"]
+    above: float | None = None
+    below: float | None = None
+    published: float | None = None
+    needs: str = ""
+
+
+@dataclass(frozen=True)
 class Pathology:
     """One published interaction: its factors, its profiles, and how a cell of it is run.
 
     ``treatment`` is the factor whose levels are each compared with the control, in which that
     factor is None. ``boot_factors`` are fixed for a whole boot. ``cell`` returns the agent's
     devices, file system, job and cpu.weight for a condition; ``machine`` the virtual machine and
-    the block's part of the agent's plan for a level of the boot factors. ``claims`` are the
-    conditions declared before measuring: the family that p-values are corrected for.
+    the block's part of the agent's plan for a level of the boot factors. ``claims`` are
+    what the report says, ``declared`` the conditions that p-values are corrected for.
     ``recording`` is what the agent records of a cell, ``mechanism`` the measures (by name, units in
-    the names) that a recorded trace gives.
+    the names) that a recorded trace gives, ``measures`` those of a cell's result as the agent wrote
+    it.
     """
 
     name: str
@@ -121,12 +147,14 @@ class Pathology:
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
     boot_factors: tuple[str, ...]
-    claims: tuple[Condition, ...]
+    claims: tuple[Claim, ...]
+    declared: tuple[Condition, ...]
     cell: Callable[[Condition, Profile, random.Random], dict[str, Any]]
     machine: Callable[[Condition], dict[str, Any]]
-    recording: Mapping[str, Any]
-    mechanism: Callable[[Trace], dict[str, float]]
-    describe: Callable[[Condition], dict[str, Any]] = field(default=dict)
+    describe: Callable[[Condition], dict[str, Any]]
+    recording: Mapping[str, Any] = field(default_factory=dict)
+    mechanism: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
+    measures: Callable[[Mapping[str, Any]], dict[str, float]] = field(default=lambda result: {})
 
 
 def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[str, Any]:

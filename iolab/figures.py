@@ -246,7 +246,7 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     counts = latency.merge(kept, on="cell")
     if counts.empty:
         raise UserError("no valid cell has a latency histogram")
-    keys = [*stats.STATE, "bin_ns"]
+    keys = [*stats.state_of(kept), "bin_ns"]
     counts = counts.groupby(keys, dropna=False, observed=True)["count"].sum().reset_index()
     weights = weights_of(counts)
     colours = sns.color_palette("viridis", len(weights))

@@ -76,11 +76,12 @@ def headline(cells: pd.DataFrame, weight: int, *, level: float = stats.LEVEL) ->
     largest = ratios["weight"].max()
     chosen = ratios[ratios["weight"].isin([weight, largest]) & ~ratios["aa"]]
     switches = stats.mean_table(kept, "switches_per_io", level=level)
-    outside = switches[switches["placement"] == "outside"].set_index(list(stats.FACTORS))["mean"]
-    inside = switches.set_index([*stats.FACTORS, "weight"])["mean"]
-    keys = pd.MultiIndex.from_frame(chosen[list(stats.FACTORS)])
-    weighted = pd.MultiIndex.from_frame(chosen[[*stats.FACTORS, "weight"]])
-    columns = [*_varying(chosen), "weight", "ratio", "low", "high", "n"]
+    factors = stats.factors_of(cells)
+    outside = switches[switches["placement"] == "outside"].set_index(factors)["mean"]
+    inside = switches.set_index([*factors, "weight"])["mean"]
+    keys = pd.MultiIndex.from_frame(chosen[factors])
+    weighted = pd.MultiIndex.from_frame(chosen[[*factors, "weight"]])
+    columns = [*_varying(chosen, factors), "weight", "ratio", "low", "high", "n"]
     return (
         chosen[columns]
         .assign(
@@ -102,7 +103,8 @@ def aa_check(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame
     table = stats.ratio_table(drawable(cells), level=level)
     table = table[table["aa"]].reset_index(drop=True)
     holds = ((table["low"] <= 1) & (table["high"] >= 1)).astype("boolean")
-    columns = [*_varying(table), "ratio", "low", "high", "n", "pairs", "p_value"]
+    columns = [*_varying(table, stats.factors_of(cells)), "ratio", "low", "high", "n"]
+    columns += ["pairs", "p_value"]
     return table[columns].assign(holds=holds.mask(table["low"].isna()))
 
 
@@ -118,7 +120,7 @@ def regime(cells: pd.DataFrame) -> pd.DataFrame:
     table = stats.mean_table(outside, "idle").rename(columns={"mean": "idle"})
     iops = stats.mean_table(outside, "iops")["mean"]
     ceiling = (table["iodepth"] * table["numjobs"] / TICK_S).where(table["clumping"] == "tick")
-    return table[[*stats.FACTORS, "idle", "n"]].assign(
+    return table[[*stats.factors_of(cells), "idle", "n"]].assign(
         iops=iops,
         ceiling_iops=ceiling,
         of_ceiling=iops / ceiling,
@@ -155,12 +157,13 @@ def mechanism_table(data: Dataset) -> pd.DataFrame:
     wide = data.mechanism.pivot(index="cell", columns="measure", values="value")
     wide = wide[list(data.mechanism["measure"].unique())]
     rows = data.cells.merge(wide, left_on="cell", right_index=True)
-    grouped = rows.groupby(list(stats.STATE), dropna=False, observed=True)
+    state = stats.state_of(data.cells)
+    grouped = rows.groupby(state, dropna=False, observed=True)
     table = grouped[list(wide.columns)].mean().reset_index()
-    table.insert(len(stats.STATE), "n", grouped.size().to_numpy())
+    table.insert(len(state), "n", grouped.size().to_numpy())
     order = [kernels_of(table).index(kernel) for kernel in table["kernel"]]
     table = table.assign(order=order).sort_values(["order", "weight"], na_position="first")
-    columns = [*_varying(table), "weight", "n", *wide.columns]
+    columns = [*_varying(table, stats.factors_of(data.cells)), "weight", "n", *wide.columns]
     return table[columns].reset_index(drop=True)
 
 
@@ -245,11 +248,9 @@ def write_summary(path: Path | str, results: Mapping[str, Any]) -> None:
     atomic_write(Path(path), text + "\n")
 
 
-def _varying(table: pd.DataFrame) -> list[str]:
+def _varying(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
     """Return the factors a reader needs to tell the rows apart."""
-    return [
-        name for name in stats.FACTORS if name in ("kernel", "iodepth") or table[name].nunique() > 1
-    ]
+    return [name for name in factors if name in ("kernel", "iodepth") or table[name].nunique() > 1]
 
 
 def _reading(row: Mapping[Any, Any]) -> str:

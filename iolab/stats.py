@@ -23,15 +23,16 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 from statsmodels.tsa.stattools import acf
 
+from iolab.design import Pathology
 from iolab.errors import UserError
+from iolab.pathology import get_pathology
 
 __all__ = [
-    "EFFECT",
-    "FACTORS",
     "LEVEL",
-    "STATE",
     "Estimate",
+    "effect_of",
     "estimate",
+    "factors_of",
     "kernel_order",
     "kernel_ratio",
     "mark_outliers",
@@ -42,18 +43,12 @@ __all__ = [
     "ratio_table",
     "recording_cost",
     "sign_flip",
+    "state_of",
 ]
 
 Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.95
-# What a condition is made of, apart from where the process runs and with which weight.
-FACTORS: Final = ("kernel", "iodepth", "numjobs", "extents", "clumping")
-# A pair's condition: that of its treated cell. In an A/A pair it is the control's, without weight.
-EFFECT: Final = (*FACTORS, "aa", "weight")
-# A single cell's condition.
-STATE: Final = (*FACTORS, "placement", "weight")
-
 _CONTEXT = ("pathology", "target", "clock")
 _IDENTITY = ("kernel_release", "scheduler")
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
@@ -79,6 +74,31 @@ class Estimate:
     pairs: float
     p_value: float
     level: float
+
+
+def factors_of(cells: pd.DataFrame) -> list[str]:
+    """Return the factors of the cells' pathology but its treatment: what a pair has in common.
+
+    Errors: UserError without a cell.
+    """
+    found = _pathology(cells)
+    return ["kernel", *(name for name in found.factors if name != found.treatment)]
+
+
+def effect_of(cells: pd.DataFrame) -> list[str]:
+    """Return what a pair's condition is made of: its treated cell's, and whether it is A/A."""
+    return [*factors_of(cells), "aa", _pathology(cells).treatment]
+
+
+def state_of(cells: pd.DataFrame) -> list[str]:
+    """Return what a single cell's condition is made of."""
+    return [*factors_of(cells), "placement", _pathology(cells).treatment]
+
+
+def _pathology(cells: pd.DataFrame) -> Pathology:
+    if cells.empty:
+        raise UserError("there is no valid cell")
+    return get_pathology(cells["pathology"].iloc[0])
 
 
 def kernel_order(name: str) -> tuple[tuple[int, int, str], ...]:
@@ -127,7 +147,7 @@ def estimate(differences: npt.ArrayLike, *, pairs: float = 1.0, level: float = L
 
 
 def pair_ratios(
-    cells: pd.DataFrame, value: str = "iops", by: Sequence[str] = EFFECT
+    cells: pd.DataFrame, value: str = "iops", by: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """Return the mean log ratio treated/control of each boot: columns `by`, block, y, pairs.
 
@@ -137,7 +157,8 @@ def pair_ratios(
     cell has no logarithm.
     """
     pairs = _pairs(cells, value)
-    _refuse_mixture(pairs, by, (*EFFECT, *_IDENTITY))
+    by = effect_of(cells) if by is None else by
+    _refuse_mixture(pairs, by, (*effect_of(cells), *_IDENTITY))
     grouped = pairs.groupby([*by, "block"], dropna=False, observed=True)["y"]
     boots = grouped.agg(y="mean", pairs="size").reset_index()
     return _in_kernel_order(boots, by)
@@ -146,7 +167,7 @@ def pair_ratios(
 def ratio_table(
     cells: pd.DataFrame,
     value: str = "iops",
-    by: Sequence[str] = EFFECT,
+    by: Sequence[str] | None = None,
     *,
     family: Sequence[Mapping[str, object]] | None = None,
     level: float = LEVEL,
@@ -158,6 +179,7 @@ def ratio_table(
     pairs. A declared condition that was not measured or cannot be tested still counts in the
     family's size. Errors: as `pair_ratios`; UserError if a member of the family picks several rows.
     """
+    by = effect_of(cells) if by is None else by
     boots = pair_ratios(cells, value, by)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.size().reset_index()[list(by)]
@@ -199,7 +221,7 @@ def kernel_ratio(
         if not (cells["kernel"] == kernel).any():
             raise UserError(f"kernel {kernel} is not in these data")
     chosen = cells[cells["kernel"].isin([base, other])]
-    by = EFFECT if effect else STATE
+    by = effect_of(cells) if effect else state_of(cells)
     boots = pair_ratios(chosen, value, by) if effect else _boot_means(chosen, value, by, log=True)
     condition = [name for name in by if name != "kernel"]
     keys: list[pd.DataFrame] = []
@@ -218,7 +240,7 @@ def kernel_ratio(
 def mean_table(
     cells: pd.DataFrame,
     value: str = "iops",
-    by: Sequence[str] = STATE,
+    by: Sequence[str] | None = None,
     *,
     level: float = LEVEL,
 ) -> pd.DataFrame:
@@ -228,6 +250,7 @@ def mean_table(
     valid cells only. Errors: UserError if `by` would pool different conditions, or if a valid cell
     lacks the value.
     """
+    by = state_of(cells) if by is None else by
     boots = _boot_means(cells, value, by, log=False)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
@@ -240,26 +263,28 @@ def mean_table(
 def recording_cost(cells: pd.DataFrame, *, level: float = LEVEL) -> pd.DataFrame:
     """Say what tracing costs in each condition: each recorded cell against its untraced twin.
 
-    Columns `STATE`, ratio (I/Os per second of the steady part, traced over untraced), low, high, n
-    (boots), switches_traced and switches_untraced (per I/O: what tracing should not change). Valid
-    pairs only; empty where nothing was recorded.
+    Columns `state_of`, ratio (I/Os per second of the steady part, traced over untraced), low, high,
+    n (boots), switches_traced and switches_untraced (per I/O: what tracing should not change).
+    Valid pairs only; empty where nothing was recorded.
     """
     recorded = cells[cells["valid"] & cells["recorded"]]
     twins = cells[cells["valid"]][["cell", "steady_iops", "switches_per_io"]]
     both = recorded.merge(twins, left_on="twin", right_on="cell", suffixes=("", "_twin"))
     both["y"] = np.log(both["steady_iops"]) - np.log(both["steady_iops_twin"])
     rows = []
-    for key, group in both.groupby(list(STATE), dropna=False, observed=True):
+    state = state_of(cells)
+    for key, group in both.groupby(state, dropna=False, observed=True):
         found = estimate(group.groupby("block")["y"].mean(), level=level)
         rows.append(
-            dict(zip(STATE, key, strict=True))
+            dict(zip(state, key, strict=True))
             | {name: getattr(found, name) for name in ("ratio", "low", "high", "n")}
             | {"switches_traced": group["switches_per_io"].mean()}
             | {"switches_untraced": group["switches_per_io_twin"].mean()}
         )
-    columns = [*STATE, "ratio", "low", "high", "n", "switches_traced", "switches_untraced"]
-    table = pd.DataFrame(rows, columns=columns).astype({"weight": "Int64"})
-    return _in_kernel_order(table, STATE)
+    columns = [*state, "ratio", "low", "high", "n", "switches_traced", "switches_untraced"]
+    treatment = _pathology(cells).treatment
+    table = pd.DataFrame(rows, columns=columns).astype({treatment: cells[treatment].dtype})
+    return _in_kernel_order(table, state)
 
 
 def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
@@ -276,7 +301,7 @@ def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
     _positive(kept, value)
     kept = kept.sort_values(["block", "position"])
     kept = kept.assign(y=np.log(kept[value]), x=kept["position"].astype(np.float64))
-    grouped = kept.groupby(["block", *STATE], dropna=False, observed=True)
+    grouped = kept.groupby(["block", *state_of(kept)], dropna=False, observed=True)
     centred = kept[["x", "y"]] - grouped[["x", "y"]].transform("mean")
     repeated = grouped["y"].transform("size") > 1
     kept = kept.assign(x=centred["x"], y=centred["y"], repeated=repeated)
@@ -316,7 +341,7 @@ def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
     kept = _valid(cells, value)
     _positive(kept, value)
     kept = kept.assign(y=np.log(kept[value]))
-    grouped = kept.groupby(list(STATE), dropna=False, observed=True)["y"]
+    grouped = kept.groupby(state_of(kept), dropna=False, observed=True)["y"]
     distance = (kept["y"] - grouped.transform("median")).abs()
     mad = grouped.transform(lambda y: stats.median_abs_deviation(y, scale="normal"))
     far = (distance > _OUTLIER_MADS * mad) & (distance > _ROUNDING)
@@ -398,7 +423,7 @@ def _boot_means(cells: pd.DataFrame, value: str, by: Sequence[str], *, log: bool
     kept = _valid(cells, value)
     if log:
         _positive(kept, value)
-    _refuse_mixture(kept, by, (*STATE, *_IDENTITY))
+    _refuse_mixture(kept, by, (*state_of(kept), *_IDENTITY))
     # In the order measured, so that the sums round alike however the rows came.
     kept = kept.sort_values(["block", "position"])
     kept = kept.assign(y=np.log(kept[value]) if log else kept[value])
@@ -417,7 +442,7 @@ def _pairs(cells: pd.DataFrame, value: str) -> pd.DataFrame:
     )
     if pairs.empty:
         raise UserError("there is no pair with two valid cells")
-    for name in (*FACTORS, *_CONTEXT):
+    for name in (*factors_of(kept), *_CONTEXT):
         unequal = pairs[name] != pairs[f"{name}_control"]
         if unequal.any():
             where = pairs[unequal].iloc[0]

@@ -12,7 +12,9 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
+from iolab.design import Number
 from iolab.errors import UserError
+from iolab.pathology import get_pathology
 
 __all__ = [
     "ABSENT_COLUMNS",
@@ -21,11 +23,13 @@ __all__ = [
     "MECHANISM_COLUMNS",
     "REFERENCE",
     "Dataset",
+    "cell_columns",
     "load",
 ]
 
 REFERENCE: Final = Path(__file__).resolve().parents[1] / "data" / "reference"
 
+# What every pathology's cells have; the levels of its factors come to them.
 CELL_COLUMNS: Final = {
     "cell": "str",
     "block": "str",
@@ -43,11 +47,6 @@ CELL_COLUMNS: Final = {
     "recorded": "bool",
     "twin": "str",
     "placement": "str",
-    "weight": "Int64",
-    "iodepth": "int64",
-    "numjobs": "int64",
-    "extents": "str",
-    "clumping": "str",
     "iops": "float64",
     "steady_iops": "float64",
     "seconds_per_io": "float64",
@@ -67,6 +66,21 @@ CELL_COLUMNS: Final = {
     "valid": "bool",
     "gate": "str",
 }
+
+
+def cell_columns(pathology: str) -> dict[str, str]:
+    """Return the columns of a pathology's cells with their types: `CELL_COLUMNS`, its factors.
+
+    Errors: UserError for an unknown pathology.
+    """
+    found = get_pathology(pathology)
+    columns = dict(CELL_COLUMNS)
+    for name, factor in found.factors.items():
+        number = "Int64" if name == found.treatment else "int64"
+        columns[name] = number if isinstance(factor, Number) else "str"
+    return columns
+
+
 LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
 MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
 ABSENT_COLUMNS: Final = {"kernel": "str", "reason": "str"}
@@ -76,11 +90,11 @@ ABSENT_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 class Dataset:
     """The tidy tables of one folder of results.
 
-    ``cells`` has one row per cell (`CELL_COLUMNS`; units in the names, CPU shares of the measured
-    core 0..1), ``latency`` the completion latency histograms in long form, ``absent`` the kernels
-    that were asked for and cannot run here, with the reason, ``mechanism`` what the traces of
-    recorded cells say (in long form, units in the names of the measures), ``traces`` the trace.dat
-    of a cell, for those that are kept in the folder.
+    ``cells`` has one row per cell (columns of `cell_columns`; units in the names, CPU shares of the
+    measured core 0..1), ``latency`` the completion latency histograms in long form, ``absent`` the
+    kernels that were asked for and cannot run here, with the reason, ``mechanism`` the pathology's
+    own measures, from the agent's counters and from the traces of recorded cells (in long form,
+    units in their names), ``traces`` the trace.dat of a cell, for those that are kept there.
     """
 
     cells: pd.DataFrame
@@ -98,7 +112,7 @@ def load(folder: Path | str | None = None) -> Dataset:
     root = REFERENCE if folder is None else Path(folder)
     names = ("cells.parquet", "latency.parquet", "absent.json", "mechanism.parquet")
     paths = [root / name for name in names]
-    cells = _conform(_parquet(paths[0]), CELL_COLUMNS, paths[0])
+    cells = _cells(_parquet(paths[0]), paths[0])
     latency = _conform(_parquet(paths[1]), LATENCY_COLUMNS, paths[1])
     absent = _conform(_absent(paths[2]), ABSENT_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():
@@ -109,6 +123,14 @@ def load(folder: Path | str | None = None) -> Dataset:
             raise UserError(f"{path}: holds cells that cells.parquet does not have")
     traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
     return Dataset(cells, latency, absent, mechanism, traces)
+
+
+def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    found = _conform(table, CELL_COLUMNS, path)
+    names = found["pathology"].unique()
+    if len(names) > 1:
+        raise UserError(f"{path}: holds {len(names)} pathologies, not one")
+    return _conform(table, cell_columns(names[0]), path) if len(names) else found
 
 
 def _parquet(path: Path) -> pd.DataFrame:

@@ -156,7 +156,7 @@ def family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
     cells = data.cells
     measured = [
         dict(claim)
-        for claim in pathology.claims
+        for claim in pathology.declared
         if (cells[list(claim)] == pd.Series(claim)).all(axis=1).any()
     ]
     return measured or None

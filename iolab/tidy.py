@@ -19,7 +19,13 @@ from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology import get_pathology
 from iolab.raw import RawStore
-from iolab.store import CELL_COLUMNS, LATENCY_COLUMNS, MECHANISM_COLUMNS, Dataset
+from iolab.store import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    Dataset,
+    cell_columns,
+)
 
 __all__ = ["block_tables", "canonical_lines", "write_tables"]
 
@@ -32,11 +38,14 @@ def _rows(
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]
         found = measures(document["result"], cpu=block["plan"]["cpu"])
+        pathology = get_pathology(block["pathology"])
         mechanism: dict[str, float] = {}
+        if found["valid"]:
+            mechanism = pathology.measures(document["result"])
         if cell["recorded"] and found["valid"]:
             try:
                 recorded = trace.read(store.trace(key, cell["id"]))
-                mechanism = get_pathology(block["pathology"]).mechanism(recorded)
+                mechanism |= pathology.mechanism(recorded)
             except IolabError as error:
                 found.update(valid=False, gate=f"its trace tells nothing: {error}")
         row = {
@@ -73,8 +82,10 @@ def block_tables(
             rows.append(row)
             bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
             told += [(row["cell"], *entry) for entry in mechanism.items()]
+    names = {row["pathology"] for row in rows}
+    columns = cell_columns(names.pop()) if len(names) == 1 else CELL_COLUMNS
     return (
-        _frame(rows, CELL_COLUMNS),
+        _frame(rows, columns),
         _frame(bins, LATENCY_COLUMNS),
         _frame(told, MECHANISM_COLUMNS),
     )
@@ -107,7 +118,7 @@ def write_tables(
         atomic_write(folder / f"{name}.parquet", stream.getvalue())
     blocks = {key[:16]: key for key in keys}
     traces: dict[str, Path] = {}
-    for cell in mechanism["cell"].unique():
+    for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
         block, _, name = cell.rpartition("-")
         traces[cell] = folder / "traces" / f"{cell}.dat"
         _link(store.trace(blocks[block], name), traces[cell])

@@ -18,7 +18,7 @@ def job(**different: Any) -> dict[str, Any]:
         "numjobs": 1,
         "batch": 32,
         "size_mib": 16,
-        "overwrite": True,
+        "layout": "written",
         "ramp_ms": 200,
         "runtime_ms": 300,
         "seed": 7,
@@ -45,7 +45,7 @@ def null_blk_cell(name: str, weight: int | None = None, **different: Any) -> dic
             },
         ],
         "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
-        "weight": weight,
+        "group": None if weight is None else {"controller": "cpu", "weight": weight},
         "job": job(),
         **different,
     }

@@ -17,10 +17,10 @@ import pandas as pd
 
 from iolab.store import (
     ABSENT_COLUMNS,
-    CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
     Dataset,
+    cell_columns,
 )
 
 __all__ = ["EFFECTS", "block_cells", "dataset", "frame", "noisy_cells", "shuffled", "write"]
@@ -165,7 +165,8 @@ def dataset(
 
 def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Return rows as a tidy frame of cells."""
-    return pd.DataFrame(rows, columns=list(CELL_COLUMNS)).astype(CELL_COLUMNS)
+    columns = cell_columns("dio_kworker")
+    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
 
 
 def write(data: Dataset, folder: Path) -> Path:

@@ -15,6 +15,7 @@ def test_measures_are_what_a_pencil_finds() -> None:
     found = measures(result(), cpu=0)
     wanted = {
         "iops": 1500 / 0.5,
+        "steady_iops": 2000.0,
         "seconds_per_io": 0.5 / 1500,
         "latency_mean_ns": 4000.0,
         "latency_p50_ns": 3000,
@@ -81,7 +82,7 @@ def test_a_cell_that_did_not_run_has_no_numbers_and_says_why(state: str) -> None
     found = measures({"id": "c0", "state": state, "reason": "no room"}, cpu=0)
     assert (found["valid"], found["gate"]) == (False, f"{state}: no room")
     numbers = {k: v for k, v in found.items() if isinstance(v, float) and k != "runtime_s"}
-    assert len(numbers) == 13
+    assert len(numbers) == 14
     assert all(math.isnan(value) for value in numbers.values())
     assert found.keys() == measures(result(), cpu=0).keys()
 

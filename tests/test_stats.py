@@ -255,11 +255,11 @@ def test_conditions_are_never_pooled_by_accident(column: str) -> None:
     one, two = plain(2), plain(2, kernel="6.1").assign(block=lambda c: c["block"] + "'")
     two[column] = 64 if column == "iodepth" else "other"
     cells = pd.concat([one, two], ignore_index=True)
-    by = [name for name in stats.EFFECT if name != column]
+    by = [name for name in stats.effect_of(cells) if name != column]
     with pytest.raises(UserError, match=column):
         stats.ratio_table(cells, by=by)
     with pytest.raises(UserError, match=column):
-        stats.mean_table(cells, by=[name for name in stats.STATE if name != column])
+        stats.mean_table(cells, by=[name for name in stats.state_of(cells) if name != column])
 
 
 @pytest.mark.parametrize(

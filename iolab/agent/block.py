@@ -8,24 +8,36 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.cgroup import make_cgroup
-from iolab.agent.devices import load_module, make_device
+from iolab.agent.devices import load_module, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.filesystem import make_filesystem
-from iolab.agent.fio import fio_argv, lay_out, parse_report, report_gates, strange_files
+from iolab.agent.fio import (
+    fio_argv,
+    job_files,
+    lay_out,
+    parse_report,
+    report_gates,
+    strange_files,
+)
 from iolab.agent.journal import Journal, restore
 from iolab.agent.observe import sample
 from iolab.agent.plan import Cell, Plan
+from iolab.agent.probes import Probes
 from iolab.agent.recording import Recorder
+from iolab.agent.tunables import change_settings
+from iolab.agent.watch import watching
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, start
 
 __all__ = ["run_block"]
 
 _RUN = Path("/run/iolab")
+_MOUNT = _RUN / "mnt"
 _MARGIN_S = 0.05
 
 
@@ -47,10 +59,11 @@ def _reports(cell: Cell) -> tuple[Path, Path]:
 
 def _measure(
     cell: Cell,
-    folder: Path,
+    files: Sequence[Path],
     *,
     device: Path,
     group: Path | None,
+    probes: Probes | None,
     recorder: Recorder | None,
     cpu: int,
 ) -> dict[str, Any]:
@@ -64,7 +77,7 @@ def _measure(
         time.sleep(job.start_delay_us / 1e6)
     with errors.open("wb") as stream:
         fio = start(
-            fio_argv(job, folder, report, cpu=cpu),
+            fio_argv(job, files, report, cpu=cpu),
             stdout=stream,
             stderr=subprocess.STDOUT,
             cgroup=group,
@@ -77,16 +90,21 @@ def _measure(
     # The job starts a little after its process: the margin keeps both samples inside its run.
     steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
     steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
+
+    def look() -> dict[str, Any]:
+        calls = dict if probes is None else probes.hits
+        return sample(cpu=cpu, device=device.name, job=fio.pid, calls=calls)
+
     try:
         wait_until(steady_from_s)
-        first = sample(cpu=cpu, device=device.name, job=fio.pid)
+        first = look()
         if recorder is not None and cell.recording is not None:
             recorder.open()
             wait_until(min(steady_until_s, steady_from_s + cell.recording.window_ms / 1e3))
             recorder.close()
         else:
             wait_until(steady_until_s)
-        last = sample(cpu=cpu, device=device.name, job=fio.pid)
+        last = look()
         fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
     except subprocess.TimeoutExpired as error:
         raise IolabError("fio did not end within 60 s after its run") from error
@@ -101,9 +119,18 @@ def _measure(
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in (first, last)]
     if not all(jobs):
         gates.append("the job was not running when it was sampled")
-    if astray := strange_files(job, folder):
-        gates.append(f"fio made files of its own: {', '.join(astray)}")
     return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
+
+
+def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[list[Path], Path]:
+    """Return what each of the job's processes reads or writes, and the device that is under it."""
+    if cell.filesystem is None:
+        data = nodes[cell.devices[-1].name]
+        return [data] * cell.job.numjobs, data
+    make_filesystem(journal, cell.filesystem, nodes, _MOUNT)
+    lay_out(cell.job, _MOUNT)
+    data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
+    return job_files(cell.job, _MOUNT), data
 
 
 def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
@@ -113,21 +140,31 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
     recorder = None
     try:
         nodes = {d.name: make_device(journal, d) for d in cell.devices}
-        folder = _RUN / "mnt"
-        make_filesystem(journal, cell.filesystem, nodes, folder)
-        lay_out(cell.job, folder)
-        data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
-        group = None
-        if cell.weight is not None:
-            group = make_cgroup(journal, "iolab", weight=cell.weight)
+        files, data = _files(journal, cell, nodes)
+        for device in cell.devices:
+            schedule(journal, device, nodes[device.name])
+        result["settings"] = change_settings(journal, cell.settings)
+        group = None if cell.group is None else make_cgroup(journal, "iolab", cell.group)
         for path in _reports(cell):
             journal.note("unlink", str(path))
+        probes = Probes(journal, cell.count) if cell.count else None
         if cell.recording is not None:
             recorder = Recorder(journal, cell.recording, trace)
         result["measuring_from_ns"] = time.monotonic_ns()
-        result.update(
-            _measure(cell, folder, device=data, group=group, recorder=recorder, cpu=plan.cpu)
-        )
+        with watching(cell.watch, data):
+            result.update(
+                _measure(
+                    cell,
+                    files,
+                    device=data,
+                    group=group,
+                    probes=probes,
+                    recorder=recorder,
+                    cpu=plan.cpu,
+                )
+            )
+        if cell.filesystem is not None and (astray := strange_files(cell.job, _MOUNT)):
+            result["gates"].append(f"fio made files of its own: {', '.join(astray)}")
         result["measuring_until_ns"] = time.monotonic_ns()
         if recorder is not None:
             result["recording"], gates = recorder.finish()

@@ -12,7 +12,7 @@ from iolab.agent.settings import change
 from iolab.errors import CannotRunError
 from iolab.process import run
 
-__all__ = ["load_module", "make_device"]
+__all__ = ["load_module", "make_device", "schedule"]
 
 _CONFIGFS = Path("/sys/kernel/config")
 _SYS_BLOCK = Path("/sys/block")
@@ -72,9 +72,11 @@ def _scsi_debug(journal: Journal, device: Device) -> Path:
     # The driver of SCSI disks: nothing loads it where no udev runs.
     load_module(journal, "sd_mod")
     before = {p.name for p in _SYS_BLOCK.glob("sd*")}
-    load_module(
-        journal, "scsi_debug", f"dev_size_mb={device.size_mib}", f"ndelay={device.completion_ns}"
-    )
+    parameters = [f"dev_size_mb={device.size_mib}", f"ndelay={device.completion_ns}"]
+    if device.integrity:
+        # T10 protection information of type 1: dix and dif as the published case has them.
+        parameters += ["dix=1", "dif=1"]
+    load_module(journal, "scsi_debug", *parameters)
     for _ in range(100):
         new = {p.name for p in _SYS_BLOCK.glob("sd*")} - before
         if new:
@@ -101,9 +103,29 @@ _MAKERS = {"loop": _loop, "null_blk": _null_blk, "scsi_debug": _scsi_debug}
 def make_device(journal: Journal, device: Device) -> Path:
     """Make a block device and return its node; restoring removes it.
 
-    Errors: CannotRunError if this kernel cannot make it, SettingError if it does not take the
-    I/O scheduler.
+    Its I/O scheduler is `schedule`'s. Errors: CannotRunError if this kernel cannot make it.
     """
     node = _MAKERS[device.kind](journal, device)
-    change(journal, _SYS_BLOCK / node.name / "queue/scheduler", device.scheduler)
+    queue = _SYS_BLOCK / node.name / "queue"
+    # What is on the device is made without a scheduler, whatever schedules the measured I/O.
+    change(journal, queue / "scheduler", "none")
+    change(journal, queue / "rotational", str(int(device.rotational)))
     return node
+
+
+def schedule(journal: Journal, device: Device, node: Path) -> None:
+    """Give a device its I/O scheduler and that one's tunables.
+
+    Errors: CannotRunError if this kernel has not the scheduler or the tunable; SettingError if it
+    does not take the value.
+    """
+    queue = _SYS_BLOCK / node.name / "queue"
+    offered = (queue / "scheduler").read_text().replace("[", " ").replace("]", " ").split()
+    if device.scheduler not in offered:
+        raise CannotRunError(f"this kernel has no I/O scheduler {device.scheduler}")
+    change(journal, queue / "scheduler", device.scheduler)
+    for name, value in device.tunables.items():
+        path = queue / "iosched" / name
+        if not path.exists():
+            raise CannotRunError(f"the I/O scheduler {device.scheduler} has no tunable {name}")
+        change(journal, path, str(value))

@@ -6,13 +6,22 @@ from __future__ import annotations
 import json
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan import Job
 from iolab.errors import IolabError
 
-__all__ = ["FioError", "fio_argv", "lay_out", "parse_report", "report_gates", "strange_files"]
+__all__ = [
+    "FioError",
+    "fio_argv",
+    "job_files",
+    "lay_out",
+    "parse_report",
+    "report_gates",
+    "strange_files",
+]
 
 _PATTERN = 16 << 20
 
@@ -21,27 +30,32 @@ class FioError(IolabError):
     """fio's report is missing, unreadable or not the report of the job that was asked for."""
 
 
-def _files(job: Job, folder: Path) -> list[Path]:
+def job_files(job: Job, folder: Path) -> list[Path]:
+    """Return the file of each of a job's processes, in a folder."""
     return [folder / f"iolab.{number}" for number in range(job.numjobs)]
 
 
 def strange_files(job: Job, folder: Path) -> list[str]:
-    """Return the files in `folder` that `lay_out` did not make: I/O that went astray."""
-    return sorted({p.name for p in folder.iterdir()} - {p.name for p in _files(job, folder)})
+    """Return the files in `folder` that are not the job's: I/O that went astray."""
+    known = {p.name for p in job_files(job, folder)}
+    # mke2fs makes this folder in every file system.
+    return sorted({p.name for p in folder.iterdir()} - known - {"lost+found"})
 
 
 def lay_out(job: Job, folder: Path) -> None:
-    """Make the job's files in `folder`, with written extents to overwrite or with unwritten ones.
+    """Make the job's files in `folder` with written extents or with unwritten ones, or leave them.
 
     Errors: OSError, when the device is too small.
     """
+    if job.layout == "growing":
+        return
     size = job.size_mib << 20
-    for path in _files(job, folder):
+    for path in job_files(job, folder):
         # O_DIRECT, so that no dirty page is left to be written while the job is measured.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
         try:
             os.posix_fallocate(handle, 0, size)
-            if job.overwrite:
+            if job.layout == "written":
                 # Large writes: on a device that completes once a tick, each of them waits for one.
                 with mmap.mmap(-1, min(size, _PATTERN)) as buffer:
                     for offset in range(0, size, len(buffer)):
@@ -51,8 +65,11 @@ def lay_out(job: Job, folder: Path) -> None:
             os.close(handle)
 
 
-def fio_argv(job: Job, folder: Path, report: Path, *, cpu: int) -> list[str]:
-    """Return the command that runs `job` on the files of `lay_out` and writes JSON to `report`."""
+def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:
+    """Return the command that runs `job`, a process for each of `files`, and reports to `report`.
+
+    `cpu` is the core it is pinned to unless the job names its own.
+    """
     argv = [
         "fio",
         f"--size={job.size_mib}m",
@@ -67,7 +84,7 @@ def fio_argv(job: Job, folder: Path, report: Path, *, cpu: int) -> list[str]:
         "--time_based=1",
         f"--runtime={job.runtime_ms}ms",
         f"--ramp_time={job.ramp_ms}ms",
-        f"--cpus_allowed={cpu}",
+        f"--cpus_allowed={','.join(map(str, job.cpus or [cpu]))}",
         "--norandommap=1",
         "--randrepeat=1",
         f"--randseed={job.seed}",
@@ -76,9 +93,11 @@ def fio_argv(job: Job, folder: Path, report: Path, *, cpu: int) -> list[str]:
         "--output-format=json+",
         f"--output={report}",
     ]
+    if job.dsync:
+        argv.append("--sync=dsync")
     # Each job names its file: left to itself, fio takes the job's name as the file's when something
     # of that name stands in its working directory.
-    for number, path in enumerate(_files(job, folder)):
+    for number, path in enumerate(files):
         argv += [f"--name=job{number}", f"--filename={path}"]
     return argv
 

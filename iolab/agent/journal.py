@@ -142,12 +142,22 @@ def _tracing(path: Path, value: str) -> None:
     path.rmdir()
 
 
+def _kprobe(path: Path, value: str) -> None:
+    if path.exists() and any(f":{value} " in line for line in path.read_text().splitlines()):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(handle, f"-:{value}\n".encode())
+        finally:
+            os.close(handle)
+
+
 def _unlink(path: Path, value: str) -> None:
     path.unlink(missing_ok=True)
 
 
 _UNDO: dict[str, Callable[[Path, str], None]] = {
     "cgroup": _cgroup,
+    "kprobe": _kprobe,
     "loop": _loop,
     "module": _module,
     "null_blk": _null_blk,

@@ -8,6 +8,7 @@ the steady part of the run.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,13 @@ def _completed_ios(device: str) -> int:
     return int(counts[0]) + int(counts[4])
 
 
+def _migrations(path: Path) -> int:
+    for line in path.read_text(errors="replace").splitlines():
+        if line.startswith("se.nr_migrations"):
+            return int(line.split()[-1])
+    return 0
+
+
 def _task(pid: str, *, job: int) -> dict[str, Any] | None:
     # The comm may hold any bytes, parentheses too: the fields start after the last one.
     head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
@@ -58,6 +66,8 @@ def _task(pid: str, *, job: int) -> dict[str, Any] | None:
         return None
     ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
     found = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
+    with suppress(FileNotFoundError):
+        found["migrations"] = _migrations(_PROC / pid / "sched")
     for line in (_PROC / pid / "status").read_text(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
@@ -65,10 +75,13 @@ def _task(pid: str, *, job: int) -> dict[str, Any] | None:
     return found
 
 
-def sample(*, cpu: int, device: str, job: int) -> dict[str, Any]:
+def sample(
+    *, cpu: int, device: str, job: int, calls: Callable[[], dict[str, int]] = dict
+) -> dict[str, Any]:
     """Return the counters of a core, a disk, the kworkers and the process `job` with its children.
 
-    Times are in ns; ``at_ns`` is CLOCK_MONOTONIC, read first.
+    Times are in ns; ``at_ns`` is CLOCK_MONOTONIC, read first; ``calls`` is what that function
+    counts of kernel functions.
 
     Errors: CannotRunError if this kernel does not count what is needed.
     """
@@ -77,6 +90,7 @@ def sample(*, cpu: int, device: str, job: int) -> dict[str, Any]:
         "context_switches": _context_switches(),
         "cpu": _cpu_running(cpu),
         "ios": _completed_ios(device),
+        "calls": calls(),
     }
     tasks = {}
     for pid in sorted((p.name for p in _PROC.iterdir() if p.name.isdigit()), key=int):

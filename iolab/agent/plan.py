@@ -20,9 +20,11 @@ __all__ = [
     "Cell",
     "Device",
     "FileSystem",
+    "Group",
     "Job",
     "Plan",
     "Recording",
+    "Watch",
     "load_plan",
     "parse_plan",
 ]
@@ -39,6 +41,7 @@ class Device:
     ``kind`` is null_blk, scsi_debug or loop. ``memory_backed`` (null_blk): False stores nothing,
     for data whose content does not matter. ``irqmode`` 0 completes in the submitter's context,
     1 from a softirq, 2 from a timer ``completion_ns`` after the request was queued.
+    ``rotational`` is what the kernel is told of it; ``tunables`` are of its I/O ``scheduler``.
     """
 
     name: str
@@ -49,6 +52,9 @@ class Device:
     completion_ns: int = 0
     queue_depth: int = 1024
     scheduler: str = "none"
+    rotational: bool = False
+    integrity: bool = False
+    tunables: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,11 @@ class FileSystem:
 class Job:
     """One fio run: direct or buffered I/O on ``numjobs`` files of ``size_mib`` each.
 
-    ``overwrite`` lays the files out with written extents first; else they are unwritten
-    (preallocated) and every first write converts its extent. ``batch`` is fio's
-    iodepth_batch_submit and iodepth_batch_complete_max.
+    ``layout`` "written" lays the files out with written extents first, "unwritten" preallocates
+    them, so that every first write converts its extent, "growing" leaves making them to the job.
+    Without a file system all jobs use the device itself. ``batch`` is fio's iodepth_batch_submit
+    and iodepth_batch_complete_max. ``cpus`` are the cores the jobs may run on (none: the plan's);
+    ``dsync`` opens the files with O_DSYNC.
     """
 
     engine: str
@@ -79,12 +87,37 @@ class Job:
     numjobs: int
     batch: int
     size_mib: int
-    overwrite: bool
+    layout: str
     ramp_ms: int
     runtime_ms: int
     seed: int
     direct: bool = True
     start_delay_us: int = 0
+    cpus: list[int] = field(default_factory=list)
+    dsync: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """A fresh cgroup for the job: its controller (cpu or io) is enabled, with a weight or without.
+
+    ``weight`` is cpu.weight or io.weight; None leaves the kernel's default.
+    """
+
+    controller: str
+    weight: int | None = None
+
+
+@dataclass(frozen=True)
+class Watch:
+    """An inotify watch that is held while the job runs.
+
+    ``on`` is "node" (the device node), "directory" (the one that the node is in) or "other"
+    (another node of that directory); ``event`` is close_write, attrib or delete.
+    """
+
+    on: str
+    event: str
 
 
 @dataclass(frozen=True)
@@ -105,15 +138,20 @@ class Recording:
 class Cell:
     """One measured run: devices, file system, placement of the job, the job.
 
-    ``weight`` None leaves the job outside (in the agent's own cgroup); else the job runs in a
-    fresh cgroup of that cpu.weight. ``recording`` None runs it without tracing.
+    ``filesystem`` None: the job uses the last of the devices itself. ``group`` None leaves the job
+    outside, in the agent's own cgroup. ``settings`` are kernel settings by their names here (see
+    `iolab.agent.tunables`). ``count`` are kernel functions whose calls are counted in the steady
+    part. ``recording`` None runs it without tracing.
     """
 
     id: str
     devices: list[Device]
-    filesystem: FileSystem
+    filesystem: FileSystem | None
     job: Job
-    weight: int | None = None
+    group: Group | None = None
+    watch: Watch | None = None
+    settings: dict[str, int] = field(default_factory=dict)
+    count: list[str] = field(default_factory=list)
     recording: Recording | None = None
 
 
@@ -137,7 +175,13 @@ _FILE_SYSTEMS = {"xfs", "ext4"}
 _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
 _SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
-_MODULES = {"null_blk", "scsi_debug", "loop", "xfs", "ext4", "crc32c", "bfq"}
+_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "xfs", "ext4", "crc32c", "bfq"}
+_LAYOUTS = {"written", "unwritten", "growing"}
+_CONTROLLERS = {"cpu", "io"}
+_PLACES = {"node", "directory", "other"}
+_WATCHED = {"close_write", "attrib", "delete"}
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
+_TUNABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 _T = TypeVar("_T")
 
@@ -187,6 +231,13 @@ def _list(value: Any, where: str) -> list[Any]:
     return list(value)
 
 
+def _check_values(values: Any, where: str) -> None:
+    _check(isinstance(values, dict), f"{where} is not an object")
+    for name, value in values.items():
+        _check(isinstance(name, str) and bool(_TUNABLE.fullmatch(name)), f"{where}: {name!r}")
+        _check(_is_int(value, 0, 10**12), f"{where}: {name} must be 0-10^12, not {value!r}")
+
+
 def _check_device(device: Device, where: str) -> None:
     _check(_is_name(device.name), f"{where}: {device.name!r} is no device name")
     _check(_is_one_of(device.kind, _KINDS), f"{where}: unknown device kind {device.kind!r}")
@@ -194,7 +245,8 @@ def _check_device(device: Device, where: str) -> None:
         _is_one_of(device.scheduler, _SCHEDULERS),
         f"{where}: unknown scheduler {device.scheduler!r}",
     )
-    _check_flags(device, where, "memory_backed")
+    _check_flags(device, where, "memory_backed", "rotational", "integrity")
+    _check_values(device.tunables, f"{where}: tunables")
     _check_numbers(
         device,
         where,
@@ -210,7 +262,10 @@ def _check_device(device: Device, where: str) -> None:
 def _check_job(job: Job, where: str) -> None:
     _check(_is_one_of(job.engine, _ENGINES), f"{where}: unknown ioengine {job.engine!r}")
     _check(_is_one_of(job.rw, _RW), f"{where}: unknown rw {job.rw!r}")
-    _check_flags(job, where, "overwrite", "direct")
+    _check(_is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
+    _check_flags(job, where, "direct", "dsync")
+    cpus = _list(job.cpus, f"{where}: cpus")
+    _check(all(_is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
     _check_numbers(
         job,
         where,
@@ -242,23 +297,7 @@ def _check_recording(recording: Recording, job: Job, where: str) -> None:
     )
 
 
-def _parse_cell(raw: Any, where: str) -> Cell:
-    _check(isinstance(raw, dict), f"{where} is not an object")
-    devices = [
-        _build(Device, d, f"{where} device") for d in _list(raw.get("devices"), f"{where}: devices")
-    ]
-    filesystem = _build(FileSystem, raw.get("filesystem"), f"{where} filesystem")
-    job = _build(Job, raw.get("job"), f"{where} job")
-    recording = None
-    if raw.get("recording") is not None:
-        recording = _build(Recording, raw["recording"], f"{where} recording")
-    parts = {"devices": devices, "filesystem": filesystem, "job": job, "recording": recording}
-    cell = _build(Cell, {**raw, **parts}, where)
-    _check(_is_name(cell.id), f"{where}: id {cell.id!r} is no name")
-    for device in devices:
-        _check_device(device, where)
-    names = [d.name for d in devices]
-    _check(len(set(names)) == len(names), f"{where}: two devices have one name")
+def _check_filesystem(filesystem: FileSystem, names: list[str], where: str) -> None:
     kind, realtime = filesystem.kind, filesystem.realtime_device
     _check(_is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
     _check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
@@ -266,13 +305,60 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         _check(realtime in names, f"{where}: no device {realtime!r}")
         _check(kind == "xfs", f"{where}: only xfs has a realtime_device")
         _check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
+
+
+def _check_surroundings(cell: Cell, where: str) -> None:
+    group, watch = cell.group, cell.watch
+    if group is not None:
+        known = _is_one_of(group.controller, _CONTROLLERS)
+        _check(known, f"{where}: unknown controller {group.controller!r}")
+        fits = group.weight is None or _is_int(group.weight, 1, 10000)
+        _check(fits, f"{where}: {group.controller}.weight must be 1-10000, not {group.weight!r}")
+    if watch is not None:
+        _check(_is_one_of(watch.on, _PLACES), f"{where}: cannot watch {watch.on!r}")
+        _check(_is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")
+        _check(cell.filesystem is None, f"{where}: a watch is for I/O on the device itself")
+    _check_values(cell.settings, f"{where}: settings")
+    wrong = [
+        name
+        for name in _list(cell.count, f"{where}: count")
+        if not (isinstance(name, str) and _FUNCTION.fullmatch(name))
+    ]
+    _check(not wrong, f"{where}: no function names: {', '.join(map(repr, wrong))}")
+
+
+_PARTS: dict[str, Any] = {
+    "filesystem": FileSystem,
+    "group": Group,
+    "watch": Watch,
+    "recording": Recording,
+}
+
+
+def _parse_cell(raw: Any, where: str) -> Cell:
+    _check(isinstance(raw, dict), f"{where} is not an object")
+    devices = [
+        _build(Device, d, f"{where} device") for d in _list(raw.get("devices"), f"{where}: devices")
+    ]
+    job = _build(Job, raw.get("job"), f"{where} job")
+    _check("filesystem" in raw, f"{where}: filesystem is missing (null: the device itself)")
+    parts = {
+        name: None if raw.get(name) is None else _build(kind, raw[name], f"{where} {name}")
+        for name, kind in _PARTS.items()
+    }
+    cell = _build(Cell, {**raw, **parts, "devices": devices, "job": job}, where)
+    _check(_is_name(cell.id), f"{where}: id {cell.id!r} is no name")
+    _check(bool(devices), f"{where}: it has no device")
+    for device in devices:
+        _check_device(device, where)
+    names = [d.name for d in devices]
+    _check(len(set(names)) == len(names), f"{where}: two devices have one name")
+    if cell.filesystem is not None:
+        _check_filesystem(cell.filesystem, names, where)
     _check_job(job, where)
-    if recording is not None:
-        _check_recording(recording, job, f"{where} recording")
-    _check(
-        cell.weight is None or _is_int(cell.weight, 1, 10000),
-        f"{where}: cpu.weight must be 1-10000, not {cell.weight!r}",
-    )
+    if cell.recording is not None:
+        _check_recording(cell.recording, job, f"{where} recording")
+    _check_surroundings(cell, where)
     return cell
 
 

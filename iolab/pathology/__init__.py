@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from iolab.design import Pathology, one_of
+from iolab.pathology.aio_migration import AIO_MIGRATION
 from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.pathology.fsnotify_contention import FSNOTIFY_CONTENTION
 
 __all__ = ["PATHOLOGIES", "get_pathology"]
 
-PATHOLOGIES = {p.name: p for p in (DIO_KWORKER,)}
+PATHOLOGIES = {p.name: p for p in (DIO_KWORKER, AIO_MIGRATION, FSNOTIFY_CONTENTION)}
 
 
 def get_pathology(name: str) -> Pathology:

@@ -14,6 +14,7 @@ import pytest
 from iolab.agent.fio import (
     FioError,
     fio_argv,
+    job_files,
     lay_out,
     parse_report,
     report_gates,
@@ -37,7 +38,9 @@ def _with(**different: Any) -> dict[str, Any]:
 
 
 def test_each_job_has_its_own_file_and_every_option_is_known(tmp_path: Path) -> None:
-    argv = fio_argv(_job(numjobs=3), tmp_path, tmp_path / "report", cpu=5)
+    argv = fio_argv(
+        _job(numjobs=3), job_files(_job(numjobs=3), tmp_path), tmp_path / "report", cpu=5
+    )
     assert argv[0] == "fio"
     assert [a for a in argv if a.startswith("--filename")] == [
         f"--filename={tmp_path}/iolab.{n}" for n in range(3)
@@ -96,11 +99,11 @@ def _on_disk(folder: Path, job: Job) -> None:
         pytest.skip(f"{folder} cannot hold files for direct I/O: {error}")
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
-def test_extents_are_as_the_job_wants_them(tmp_path: Path, overwrite: bool) -> None:
+@pytest.mark.parametrize("layout", ["written", "unwritten"])
+def test_extents_are_as_the_job_wants_them(tmp_path: Path, layout: str) -> None:
     if shutil.which("filefrag") is None:
         pytest.skip("no filefrag on this machine")
-    _on_disk(tmp_path, _job(numjobs=2, size_mib=20, overwrite=overwrite))
+    _on_disk(tmp_path, _job(numjobs=2, size_mib=20, layout=layout))
     for name in ("iolab.0", "iolab.1"):
         path = tmp_path / name
         assert path.stat().st_size == 20 << 20
@@ -110,7 +113,7 @@ def test_extents_are_as_the_job_wants_them(tmp_path: Path, overwrite: bool) -> N
         rows = re.findall(r"^ +\d+: +\d+\.\. +\d+:.*$", told.stdout, re.MULTILINE)
         blocks = [int(x) for row in rows for x in re.findall(r": +(\d+): ", row)]
         assert sum(blocks) * 4096 == 20 << 20
-        assert all(("unwritten" in row) is not overwrite for row in rows)
+        assert all(("unwritten" in row) is (layout == "unwritten") for row in rows)
 
 
 def test_files_are_never_reused_and_strange_ones_are_seen(tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
     _on_disk(tmp_path, job)
     report = tmp_path / "report.json"
     cpu = min(os.sched_getaffinity(0))
-    run(fio_argv(job, tmp_path, report, cpu=cpu), timeout_s=120, cwd=tmp_path)
+    run(fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=120, cwd=tmp_path)
     parsed = parse_report(report.read_text())
     assert report_gates(parsed, job) == []
     report.unlink()

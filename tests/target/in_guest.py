@@ -67,8 +67,8 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
         seen["left"][cell.id] = {k: [v, after[k]] for k, v in before.items() if after[k] != v}
         return result
 
-    def watched_sample(*, cpu: int, device: str, job: int) -> dict[str, Any]:
-        found = look(cpu=cpu, device=device, job=job)
+    def watched_sample(*, cpu: int, device: str, job: int, **more: Any) -> dict[str, Any]:
+        found = look(cpu=cpu, device=device, job=job, **more)
         group = Path(f"/proc/{job}/cgroup").read_text().strip().rpartition(":")[2]
         weight = _CGROUPS / group.lstrip("/") / "cpu.weight"
         lines = [x.split() for x in Path("/proc/self/mounts").read_text().splitlines()]

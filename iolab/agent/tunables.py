@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""Kernel settings by one name, wherever this kernel keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from iolab.agent.journal import Journal
+from iolab.agent.settings import change
+from iolab.errors import CannotRunError
+
+__all__ = ["change_settings"]
+
+_DEBUG = Path("/sys/kernel/debug/sched")
+_PROC = Path("/proc/sys")
+# The first that exists is meant. EEVDF's base slice stands where CFS had its minimal granularity.
+_PLACES: dict[str, tuple[Path, ...]] = {
+    "autogroup": (_PROC / "kernel/sched_autogroup_enabled",),
+    "base_slice_ns": (_DEBUG / "base_slice_ns",),
+    "dirty_background_bytes": (_PROC / "vm/dirty_background_bytes",),
+    "dirty_bytes": (_PROC / "vm/dirty_bytes",),
+    "dirty_writeback_centisecs": (_PROC / "vm/dirty_writeback_centisecs",),
+    "min_granularity_ns": (
+        _DEBUG / "min_granularity_ns",
+        _PROC / "kernel/sched_min_granularity_ns",
+        _DEBUG / "base_slice_ns",
+    ),
+    "wakeup_granularity_ns": (
+        _DEBUG / "wakeup_granularity_ns",
+        _PROC / "kernel/sched_wakeup_granularity_ns",
+    ),
+}
+# A kernel without these behaves as with the value that is asked for.
+_OPTIONAL = {"autogroup": 0}
+
+
+def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, str]:
+    """Change kernel settings, and return which file stood for each.
+
+    Errors: CannotRunError for a setting that this kernel has not; SettingError if it refuses the
+    value or does not keep it.
+    """
+    used = {}
+    for name, value in settings.items():
+        if name not in _PLACES:
+            raise CannotRunError(f"this agent knows no setting {name!r}")
+        path = next((p for p in _PLACES[name] if p.exists()), None)
+        if path is None:
+            if _OPTIONAL.get(name) == value:
+                continue
+            raise CannotRunError(f"this kernel has no setting {name}")
+        change(journal, path, str(value))
+        used[name] = str(path)
+    return used

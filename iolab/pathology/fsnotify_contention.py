@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""fsnotify reference counts on a parent directory that stop direct reads from scaling.
+
+Source: the patch mail to linux-fsdevel of 2023 (seed ``002_6198472e252e7bda.txt``): for each I/O
+``__fsnotify_parent`` takes and drops a reference of the device node's directory; with many jobs on
+a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on (Linux 6.3.9, 48
+threads); without these calls they were more than four times as high.
+
+What is decided here is the **mechanism**: how often ``dget_parent`` is called for each read,
+counted with a kprobe. Its magnitude is a fight between cores for a cache line; neither virtual
+time nor a machine of few cores can show it.
+
+What was tuned, and why:
+
+* **A watch on what.** The mail says that there is one, not which. A reference of the parent is
+  taken only when someone watches the *directory* for events that can happen to its children;
+  ``close_write`` and ``attrib`` are such. A watch on the node itself, or one on the directory for
+  ``delete`` alone, takes none: these are the negative controls, as is another node's watch.
+* **null_blk that completes in the submitter's context**, one job: the count for each read does not
+  depend on how fast the device is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from iolab.design import Choice, Claim, Condition, Grid, Pathology, Profile
+
+__all__ = ["FSNOTIFY_CONTENTION"]
+
+_COUNTED = ["dget_parent", "__fsnotify_parent"]
+_WATCHES = {
+    "directory": {"on": "directory", "event": "close_write"},
+    "directory-attrib": {"on": "directory", "event": "attrib"},
+    "directory-delete": {"on": "directory", "event": "delete"},
+    "node": {"on": "node", "event": "close_write"},
+    "other-node": {"on": "other", "event": "close_write"},
+}
+_CORES = (
+    "the fight is between many cores for one cache line: it takes real ones, at least 16; virtual "
+    "time has no caches"
+)
+
+
+def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+    watch = condition["watch"]
+    return {
+        "devices": [
+            {
+                "name": "data",
+                "kind": "null_blk",
+                "size_mib": 4096,
+                "memory_backed": False,
+                "irqmode": 0,
+            }
+        ],
+        "filesystem": None,
+        "watch": None if watch is None else _WATCHES[str(watch)],
+        "count": _COUNTED,
+        "job": {
+            "engine": condition["engine"],
+            "rw": "randread",
+            "block_size": 4096,
+            "iodepth": 32,
+            "numjobs": 1,
+            "batch": 1,
+            "size_mib": 4096,
+            "layout": "written",
+            "ramp_ms": profile.ramp_ms,
+            "runtime_ms": profile.runtime_ms,
+            "seed": chance.randrange(1, 2**31),
+        },
+    }
+
+
+def _machine(level: Condition) -> dict[str, Any]:
+    return {
+        "vm": {"cpus": 1, "memory_mib": 1024},
+        "plan": {"cpu": 0, "modules": ["null_blk"]},
+    }
+
+
+def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the calls of each counted function for one completed read."""
+    first, last = result["first"], result["last"]
+    ios = last["ios"] - first["ios"]
+    return {
+        f"{name}_per_io": (last["calls"][name] - first["calls"][name]) / ios for name in _COUNTED
+    }
+
+
+def _describe(condition: Condition) -> dict[str, Any]:
+    return {"placement": "outside" if condition["watch"] is None else "inside"}
+
+
+def _claim(engine: str) -> Claim:
+    return Claim(
+        name=f"a parent reference per read, {engine}",
+        kind="mechanism",
+        statement="with a watch on the directory, every read takes a reference of the parent",
+        condition={"watch": "directory", "engine": engine},
+        value="dget_parent_per_io",
+        of="difference",
+        # Half a call for each read: counts are whole numbers, but for the window's edges.
+        above=0.5,
+        published=1.0,
+    )
+
+
+_ALL: Grid = {"watch": tuple(_WATCHES), "engine": ("libaio", "io_uring")}
+
+FSNOTIFY_CONTENTION = Pathology(
+    name="fsnotify_contention",
+    title="fsnotify reference counts that stop read scaling",
+    source="002_6198472e252e7bda.txt",
+    notebook="fsnotify_contention.ipynb",
+    treatment="watch",
+    factors={"watch": Choice(tuple(_WATCHES)), "engine": Choice(("libaio", "io_uring"))},
+    profiles={
+        "smoke": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=2,
+            grids=({**_ALL, "watch": ("directory", "node")},),
+            ramp_ms=300,
+            runtime_ms=400,
+        ),
+        "quick": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=3,
+            grids=(_ALL,),
+            ramp_ms=300,
+            runtime_ms=400,
+        ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=6,
+            grids=(_ALL,),
+            ramp_ms=300,
+            runtime_ms=600,
+        ),
+    },
+    boot_factors=(),
+    claims=(
+        _claim("libaio"),
+        _claim("io_uring"),
+        Claim(
+            name="IOPS fall with jobs",
+            kind="magnitude",
+            statement="from about 15 jobs on, more jobs read less",
+            condition={"watch": "directory", "engine": "libaio"},
+            value="iops",
+            of="ratio",
+            below=1.0,
+            needs=_CORES,
+        ),
+    ),
+    declared=(),
+    cell=_cell,
+    machine=_machine,
+    describe=_describe,
+    measures=_measures,
+)

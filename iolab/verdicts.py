@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Whether a report's claims hold, kernel by kernel, by rules that were fixed before measuring."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+from scipy import stats as scipy_stats
+
+from iolab import stats
+from iolab.design import Claim
+from iolab.errors import UserError
+from iolab.pathology import get_pathology
+from iolab.store import Dataset
+
+__all__ = ["VERDICTS", "judge", "verdict_table", "with_measure"]
+
+VERDICTS: Final = ("reproduced", "not reproduced", "inconclusive", "cannot run here")
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    estimate: float
+    low: float
+    high: float
+    n: int
+    verdict: str
+    reason: str = ""
+
+
+def with_measure(data: Dataset, name: str) -> pd.DataFrame:
+    """Return the cells with a measure of the pathology as a column, those that have it.
+
+    Errors: UserError for a measure that no cell has.
+    """
+    if name in data.cells.columns:
+        return data.cells
+    rows = data.mechanism[data.mechanism["measure"] == name]
+    if rows.empty:
+        known = ", ".join(sorted(data.mechanism["measure"].unique()))
+        raise UserError(f"no cell has the measure {name} (there are: {known or 'none'})")
+    values = rows[["cell", "value"]].rename(columns={"value": name})
+    return data.cells.merge(values, on="cell", validate="one_to_one")
+
+
+def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
+    """Judge every claim of the data's pathology on every kernel, absent ones too.
+
+    Columns: pathology, kernel, claim, kind, statement, estimate, low, high, n (boots), published,
+    verdict (one of `VERDICTS`), reason, clock.
+    """
+    pathology = get_pathology(data.cells["pathology"].iloc[0])
+    kernels = sorted(data.cells["kernel"].unique(), key=stats.kernel_order)
+    rows = []
+    for kernel in (*kernels, *data.absent["kernel"]):
+        for claim in pathology.claims:
+            judged = judge(data, claim, kernel, level=level)
+            rows.append(
+                {
+                    "pathology": pathology.name,
+                    "kernel": kernel,
+                    "claim": claim.name,
+                    "kind": claim.kind,
+                    "statement": claim.statement,
+                    "estimate": judged.estimate,
+                    "low": judged.low,
+                    "high": judged.high,
+                    "n": judged.n,
+                    "published": math.nan if claim.published is None else claim.published,
+                    "verdict": judged.verdict,
+                    "reason": judged.reason,
+                    "clock": data.cells["clock"].iloc[0],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def judge(data: Dataset, claim: Claim, kernel: str, *, level: float = stats.LEVEL) -> _Judged:
+    """Return the estimate, its interval over boots, and the verdict of a claim on a kernel."""
+
+    def no(reason: str, verdict: str = "cannot run here") -> _Judged:
+        return _Judged(math.nan, math.nan, math.nan, 0, verdict, reason)
+
+    if claim.needs:
+        return no(claim.needs)
+    absent = data.absent.loc[data.absent["kernel"] == kernel, "reason"]
+    if len(absent):
+        return no(str(absent.iloc[0]))
+    try:
+        boots = _by_boot(data, claim, kernel)
+    except UserError as error:
+        return no(str(error))
+    if boots.empty:
+        return no(_why_not(data, claim, kernel))
+    n, mean = len(boots), float(boots.mean())
+    if n < 2:
+        return _Judged(_back(claim, mean), math.nan, math.nan, n, "inconclusive", "one boot")
+    half = float(scipy_stats.t.ppf((1 + level) / 2, n - 1) * scipy_stats.sem(boots))
+    low, high = _back(claim, mean - half), _back(claim, mean + half)
+    return _Judged(_back(claim, mean), low, high, n, _ruled(claim, low, high))
+
+
+def _back(claim: Claim, value: float) -> float:
+    return math.exp(value) if claim.of == "ratio" else value
+
+
+def _ruled(claim: Claim, low: float, high: float) -> str:
+    if claim.above is not None:
+        good, bad = low > claim.above, high <= claim.above
+    else:
+        limit = math.inf if claim.below is None else claim.below
+        good, bad = high < limit, low >= limit
+    return "reproduced" if good else "not reproduced" if bad else "inconclusive"
+
+
+def _chosen(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return a claim's treated cells with the controls of their pairs."""
+    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    here = cells[(cells["kernel"] == kernel) & ~cells["aa"]]
+    for name, level in claim.condition.items():
+        if name != treatment:
+            here = here[here[name] == level]
+    treated = here[here[treatment] == claim.condition[treatment]]
+    pairs = pd.MultiIndex.from_frame(treated[["block", "pair"]])
+    return here[pd.MultiIndex.from_frame(here[["block", "pair"]]).isin(pairs)]
+
+
+def _by_boot(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
+    """Return one value a boot: of untraced cells, or of recorded ones where only they have it."""
+    cells = with_measure(data, claim.value)
+    chosen = _chosen(data, claim, kernel, cells)
+    chosen = chosen[chosen["valid"] & chosen[claim.value].notna()]
+    untraced = chosen[~chosen["recorded"]]
+    chosen = chosen if untraced.empty else untraced
+    wide = chosen.pivot(index=["block", "pair"], columns="role", values=claim.value)
+    wide = wide.reindex(columns=["control", "treatment"])
+    if claim.of == "treated":
+        value = wide["treatment"].dropna()
+    else:
+        wide = wide.dropna()
+        value = wide["treatment"] - wide["control"]
+        if claim.of == "ratio":
+            value = (wide["treatment"] / wide["control"]).map(math.log)
+    return value.groupby("block").mean()
+
+
+def _why_not(data: Dataset, claim: Claim, kernel: str) -> str:
+    """Say why no boot has the claim's value: the gate of its cells, or that there are none."""
+    chosen = _chosen(data, claim, kernel, data.cells)
+    gates = chosen.loc[~chosen["valid"], "gate"].unique()
+    return str(gates[0]) if len(gates) else "its condition was not measured"
