@@ -19,7 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from iolab import stats
+from iolab.design import Choice
 from iolab.errors import UserError
+from iolab.pathology import get_pathology
 
 __all__ = [
     "COLUMN_IN",
@@ -35,6 +37,8 @@ __all__ = [
     "kernel_handles",
     "kernels_of",
     "legend",
+    "level_looks",
+    "levels_of",
     "number",
     "outer_labels",
     "panels_of",
@@ -176,14 +180,18 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10_000 else f"{value:.0f}"
 
 
-def panels_of(table: pd.DataFrame, always: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Split a table by the columns `always` and by every factor that varies besides."""
+def panels_of(
+    table: pd.DataFrame, always: Sequence[str], factors: Sequence[str]
+) -> list[tuple[str, pd.DataFrame]]:
+    """Split a table by the columns `always` and by each of `factors` that varies besides."""
     varying = [
         name
-        for name in ("numjobs", "extents", "clumping")
-        if name not in always and table[name].nunique() > 1
+        for name in factors
+        if name not in ("kernel", *always) and table[name].nunique(dropna=False) > 1
     ]
     keys = [*always, *varying]
+    if not keys:
+        return [("", table)]
     return [
         (", ".join(_say(name, value) for name, value in zip(keys, values, strict=True)), group)
         for values, group in table.groupby(keys, sort=False)
@@ -192,20 +200,19 @@ def panels_of(table: pd.DataFrame, always: list[str]) -> list[tuple[str, pd.Data
 
 def _say(name: str, value: object) -> str:
     return {
-        "kernel": f"kernel {value}",
-        "iodepth": f"iodepth {value}",
         "numjobs": f"{value} jobs",
         "extents": f"{value} extents" if value == "unwritten" else f"{value}",
         "clumping": f"{value} completions",
-    }[name]
+        "size": f"{value} B",
+    }.get(name, f"{name} {value}")
 
 
 def kernel_grid(
-    table: pd.DataFrame, *, height_in: float
+    table: pd.DataFrame, factors: Sequence[str], *, height_in: float
 ) -> tuple[Figure, npt.NDArray[Any], list[tuple[str, pd.DataFrame]]]:
     """Return a grid with a column per kernel and a row per iodepth and what else varies."""
     kernels = kernels_of(table)
-    rows = panels_of(table, ["iodepth"])
+    rows = panels_of(table, ["iodepth"], factors)
     figure, grid = grid_of(len(kernels) * len(rows), len(rows), height_in=height_in)
     prefix = "kernel " if len(kernels) <= 3 else ""
     panels = [
@@ -277,8 +284,26 @@ def kernel_handles(kernels: Sequence[str]) -> list[Artist]:
     ]
 
 
-def say_missing(axes: Axes) -> None:
-    """Write into an empty panel that it was not measured."""
-    axes.text(
-        0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", va="center", color="0.4"
-    )
+def levels_of(cells: pd.DataFrame) -> list[Any]:
+    """Return the levels of the treatment in the cells, in its own order; the control has none."""
+    pathology = get_pathology(cells["pathology"].iloc[0])
+    found = set(cells[pathology.treatment].dropna())
+    factor = pathology.factors[pathology.treatment]
+    return [x for x in factor.levels if x in found] if isinstance(factor, Choice) else sorted(found)
+
+
+def level_looks(levels: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return colour and marker for the control, in black, and for each level of a treatment."""
+    palette = sns.color_palette("colorblind")
+    return [
+        {"color": "black", "marker": "_", "ms": 7, "mew": 1.4},
+        *(
+            {"color": palette[i % len(palette)], "marker": MARKERS[i % len(MARKERS)]}
+            for i in range(len(levels))
+        ),
+    ]
+
+
+def say_missing(axes: Axes, why: str = "not measured") -> None:
+    """Write into an empty panel why it is empty."""
+    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color="0.4")

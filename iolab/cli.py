@@ -11,10 +11,11 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from iolab import pool
 from iolab.errors import IolabError, UserError
-from iolab.sweep import RUNS, Outcome, Request, default_jobs, run_sweep
+from iolab.sweep import RUNS, Outcome, Request, default_jobs, run_sweep, start_page
 
 __all__ = ["main"]
 
@@ -91,16 +92,18 @@ def _show(outcome: Outcome) -> None:
     say(f"  cells           {outcome.cells}, of which {outcome.invalid} are not valid")
     for name, error in outcome.failed.items():
         say(f"  failed          {name}: {error}", markup=False, soft_wrap=True)
-    for page in outcome.pages:
-        say(f"  page            {page}", soft_wrap=True)
+    if outcome.page:
+        say(f"  page            {outcome.page}", soft_wrap=True)
     if outcome.cells:
         say(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
         say(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
+    for row in outcome.verdicts:
+        say(f"  {row['kernel']:16}mechanism {row['mechanism']}, magnitude {row['magnitude']}")
 
 
 @app.command()
 @click.option("--profile", default="quick", show_default=True, help="smoke, quick or full.")
-@click.option("--pathology", multiple=True, default=["dio_kworker"], help="Again for several.")
+@click.option("--pathology", multiple=True, help="Instead of all; again for several.")
 @click.option("--kernel", multiple=True, help="Instead of the profile's; again for several.")
 @click.option("--set", "settings", multiple=True, help="FACTOR=LEVEL[,LEVEL...]; again for more.")
 @click.option("--record", multiple=True, help="FACTOR=LEVEL[,LEVEL...] to trace; again for more.")
@@ -122,10 +125,13 @@ def sweep(**options: Any) -> None:
     )
     try:
         outcomes = run_sweep(request, teller.say, teller.tell)
+        first = start_page(request, outcomes)
     finally:
         teller.stop()
     for outcome in outcomes:
         _show(outcome)
+    if first:
+        console.print(f"\nopen {first}", soft_wrap=True)
     if any(o.failed for o in outcomes):
         raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
 
@@ -201,6 +207,32 @@ def export(folder: Path, canonical: bool, root: Path) -> None:
         return
     for line in canonical_lines(RawStore(root.resolve()), folder):
         sys.stdout.write(line + "\n")
+
+
+@app.command()
+@click.argument("folders", type=_FOLDER, nargs=-1)
+@click.option("--claims", is_flag=True, help="Each claim with its estimate, rule and reason.")
+def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
+    """Say what holds on which kernel, from sweeps' FOLDERS or the reference data."""
+    import pandas as pd  # noqa: PLC0415
+
+    from iolab.store import REFERENCE, load, result_folders  # noqa: PLC0415
+    from iolab.verdicts import verdict_summary, verdict_table, verdict_text  # noqa: PLC0415
+
+    found = [f for folder in folders or (REFERENCE,) for f in result_folders(folder)]
+    judged = pd.concat([verdict_table(load(f)) for f in found], ignore_index=True)
+    shown = Table(box=None, pad_edge=False)
+    if claims:
+        judged["result"] = [verdict_text(row) for row in judged.to_dict("records")]
+        names = ["pathology", "kernel", "claim", "kind", "verdict", "result", "rule", "published"]
+    else:
+        judged = verdict_summary(judged)
+        names = list(judged.columns)
+    for name in names:
+        shown.add_column(name, overflow="fold")
+    for row in judged[names].to_dict("records"):
+        shown.add_row(*("" if pd.isna(value) else str(value) for value in row.values()))
+    console.print(shown)
 
 
 @app.command()

@@ -70,6 +70,10 @@ _SAYS_OF_TRACES: Final = {
         "How often a wait for a CPU of each length came, in bins of a power of two, for 1000 "
         "completed I/Os."
     ),
+    "migration_intervals": (
+        "Share of the moves to another CPU, by what moved the task, that came within a time of the "
+        "move before."
+    ),
     "path_breakdown": (
         "Where an I/O's time went, from the block layer to its submitter running again: means over "
         "the I/Os whose whole path is in a trace, then over the recorded cells."
@@ -104,19 +108,23 @@ def caption(
     cells: pd.DataFrame,
     absent: pd.DataFrame | None = None,
     *,
+    says: str | None = None,
     level: float = stats.LEVEL,
 ) -> str:
     """Return the caption of the figure `name` drawn from `cells`.
 
     Figures are the functions of `iolab.figures` and `iolab.trace_figures`. The caption says what is
     shown, how the interval was made, how many boots and pairs, which kernels and which could not
-    run, the clock, and how many cells were invalid. Errors: UserError for an unknown figure, or
-    cells that cannot be drawn.
+    run, the clock, and how many cells were invalid. `says` is what a `figures.by_kernel` shows; the
+    name of one of ratios ends with ``_ratio``. Errors: UserError for an unknown figure, or cells
+    that cannot be drawn.
     """
-    says = {**_SAYS, **_SAYS_OF_TRACES}
-    if name not in says:
-        raise UserError(f"there is no figure called {name}")
-    parts = [says[name]]
+    if says is None:
+        known = {**_SAYS, **_SAYS_OF_TRACES}
+        if name not in known:
+            raise UserError(f"there is no figure called {name}")
+        says = known[name]
+    parts = [says]
     if name in _SAYS_OF_TRACES:
         kept = cells[cells["valid"] & cells["recorded"]]
         if kept.empty:
@@ -143,17 +151,18 @@ def caption(
 
 
 def _sample(name: str, cells: pd.DataFrame, level: float) -> str:
-    if name in _RATIOS:
+    if name in _RATIOS or name.endswith("_ratio"):
         table = stats.ratio_table(cells, level=level)
         pairs = table["pairs"]
         count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs)}"
-        method = "exp of the mean over boots of ln(inside/outside) of adjacent pairs"
+        method = "exp of the mean over boots of ln(treated/control) of adjacent pairs"
     else:
         table = stats.mean_table(cells, level=level)
         each = table["cells"] / table["n"]
         count = f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each)}"
         method = "mean over boots"
-    bars = f"; bars are {level:.0%} t intervals on the boots' means" if name in _BARS else ""
+    barred = name in _BARS or name not in _SAYS
+    bars = f"; bars are {level:.0%} t intervals on the boots' means" if barred else ""
     if name == "latency_ecdf":
         return f"{count} per condition."
     if bars and (table["n"] < 2).any():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -41,6 +41,8 @@ from iolab.canvas import (
     kernel_handles,
     kernels_of,
     legend,
+    level_looks,
+    levels_of,
     number,
     outer_labels,
     panels_of,
@@ -50,10 +52,12 @@ from iolab.canvas import (
 )
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
+from iolab.pathology import get_pathology
 
 __all__ = [
     "Reference",
     "block_figure",
+    "by_kernel",
     "caption",
     "cpu_split_by_weight",
     "iops_heatmap",
@@ -85,7 +89,7 @@ def iops_ratio_by_weight(
     """
     table = stats.ratio_table(drawable(cells), level=level)
     kernels = kernels_of(table)
-    panels = panels_of(table, ["iodepth"])
+    panels = panels_of(table, ["iodepth"], stats.factors_of(cells))
     figure, grid = grid_of(len(panels), 1, height_in=2.1)
     weights = weights_of(table)
     for axes, (label, panel) in zip(grid.flat, panels, strict=True):
@@ -116,7 +120,7 @@ def switches_per_io_by_weight(cells: pd.DataFrame, *, level: float = stats.LEVEL
     """
     table = stats.mean_table(drawable(cells), "switches_per_io", level=level)
     kernels = kernels_of(table)
-    panels = panels_of(table, ["iodepth"])
+    panels = panels_of(table, ["iodepth"], stats.factors_of(cells))
     figure, grid = grid_of(len(panels), 1, height_in=2.1)
     weights = weights_of(table)
     for axes, (label, panel) in zip(grid.flat, panels, strict=True):
@@ -144,7 +148,7 @@ def iops_heatmap(cells: pd.DataFrame) -> Figure:
     columns = [*(["A/A"] if table["aa"].any() else []), *map(number, weights)]
     table = table.assign(column=["A/A" if aa else number(w) for aa, w in _aa_weight(table)])
     reach = max(0.05, float((table["ratio"] - 1).abs().max()))
-    panels = panels_of(table, ["kernel"])
+    panels = panels_of(table, ["kernel"], [])
     height = 0.55 + 0.26 * len(depths)
     figure, grid = grid_of(len(panels), 1, height_in=height, columns=2 if len(columns) > 4 else 3)
     for axes, (label, panel) in zip(grid.flat, panels, strict=True):
@@ -199,7 +203,7 @@ def cpu_split_by_weight(cells: pd.DataFrame) -> Figure:
         ("other", "0.6", "...."),
         ("idle", "0.95", ""),
     ]
-    figure, grid, panels = kernel_grid(first, height_in=1.5)
+    figure, grid, panels = kernel_grid(first, stats.factors_of(cells), height_in=1.5)
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         axes.set_title(title)
         if rows.empty:
@@ -254,7 +258,7 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
         weight: {"color": colour, "linestyle": LINES[1:][index % (len(LINES) - 1)]}
         for index, (weight, colour) in enumerate(zip(weights, colours, strict=True))
     }
-    figure, grid, panels = kernel_grid(counts, height_in=1.5)
+    figure, grid, panels = kernel_grid(counts, stats.factors_of(cells), height_in=1.5)
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         axes.set_title(title)
         if rows.empty:
@@ -285,24 +289,33 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
 def block_figure(cells: pd.DataFrame) -> Figure:
     """Draw one block's cells in the order measured: IOPS, pairs linked, invalid cells crossed out.
 
-    Colour is the condition, the marker the iodepth. Errors: UserError if there is no cell, or more
-    than one block.
+    Colour is the treatment's level, the marker what else varies. Errors: UserError if there is no
+    cell, or more than one block.
     """
     if cells.empty or cells["block"].nunique() != 1:
         raise UserError("this figure shows the cells of exactly one block")
-    weights = weights_of(cells)
-    colours = dict(zip(weights, sns.color_palette("viridis", len(weights)), strict=True))
-    depths = sorted(cells["iodepth"].unique())
+    treatment = get_pathology(cells["pathology"].iloc[0]).treatment
+    levels = levels_of(cells)
+    palette = sns.color_palette("viridis", len(levels))
+    colours = {level: to_hex(colour) for level, colour in zip(levels, palette, strict=True)}
+    conditions = dict(panels_of(cells, [], stats.factors_of(cells)))
+    markers = {
+        cell: MARKERS[index % len(MARKERS)]
+        for index, rows in enumerate(conditions.values())
+        for cell in rows["cell"]
+    }
     figure = Figure(figsize=(DOUBLE_IN, 2.5), layout="constrained")
     axes = figure.add_subplot()
     for _, pair in cells.groupby("pair"):
         axes.plot(pair["position"], pair["iops"] / 1e3, color="0.75", zorder=1)
     for row in cells.sort_values("position").to_dict("records"):
-        colour = "black" if pd.isna(row["weight"]) else to_hex(colours[row["weight"]])
+        control = pd.isna(row[treatment])
+        colour = "black" if control else colours[row[treatment]]
         x, y = row["position"], row["iops"] / 1e3
         hollow = row["aa"] and row["role"] == "treatment"
-        marker = MARKERS[depths.index(row["iodepth"]) % len(MARKERS)]
-        axes.plot(x, y, marker, mec=colour, mfc="white" if hollow else colour, zorder=2)
+        axes.plot(
+            x, y, markers[row["cell"]], mec=colour, mfc="white" if hollow else colour, zorder=2
+        )
         if not row["valid"]:
             # An invalid cell may have no IOPS at all: its cross then stands on the axis.
             where = 0.0 if pd.isna(y) else y
@@ -311,18 +324,75 @@ def block_figure(cells: pd.DataFrame) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("position in the block, in the order measured")
     axes.set_ylabel("IOPS (thousands)")
-    handles: list[Artist] = [Patch(color="black", label=OUTSIDE)]
+    handles: list[Artist] = [Patch(color="black", label="control")]
     if cells["aa"].any():
-        handles.append(Patch(fc="white", ec="black", lw=0.8, label="outside (A/A)"))
-    handles += [Patch(color=colours[w], label=f"weight {number(w)}") for w in weights]
-    handles += [
-        Line2D([], [], marker=MARKERS[i % len(MARKERS)], ls="", color="0.5", label=f"iodepth {d}")
-        for i, d in enumerate(depths)
-    ]
+        handles.append(Patch(fc="white", ec="black", lw=0.8, label="control (A/A)"))
+    handles += [Patch(color=colours[x], label=f"{treatment} {_say_level(x)}") for x in levels]
+    if len(conditions) > 1:
+        handles += [
+            Line2D([], [], marker=MARKERS[i % len(MARKERS)], ls="", color="0.5", label=label)
+            for i, label in enumerate(conditions)
+        ]
     if not cells["valid"].all():
         handles.append(Line2D([], [], marker="x", ls="", color="#d55e00", mew=1.6, label="invalid"))
     figure.legend(handles=handles, loc="outside right upper", handlelength=1.2, handletextpad=0.5)
     return figure
+
+
+@styled
+def by_kernel(
+    cells: pd.DataFrame,
+    value: str,
+    label: str,
+    *,
+    of: Literal["mean", "ratio"] = "mean",
+    line: tuple[float, str] | None = None,
+    level: float = stats.LEVEL,
+) -> Figure:
+    """Draw a value, or its ratio to the control, kernel by kernel: the control, then each level.
+
+    A panel for each condition that varies besides; bars are t intervals on the boots' means. With
+    ``of="ratio"`` the control is the A/A pair. `line` is a value to compare with, and its name.
+    Errors: UserError if there is nothing to draw, or if the cells mix what may not be pooled.
+    """
+    kept = drawable(cells)
+    treatment = get_pathology(kept["pathology"].iloc[0]).treatment
+    make = stats.ratio_table if of == "ratio" else stats.mean_table
+    table = make(kept, value, level=level).rename(columns={of: "y"})
+    kernels, levels = kernels_of(table), levels_of(kept)
+    looks = level_looks(levels)
+    panels = panels_of(table, [], stats.factors_of(kept))
+    figure, grid = grid_of(len(panels), 1, height_in=2.1)
+    step = 0.8 / (len(levels) + 1)
+    for axes, (title, panel) in zip(grid.flat, panels, strict=True):
+        for index, (key, look) in enumerate(zip([None, *levels], looks, strict=True)):
+            rows = panel[panel[treatment].isna() if key is None else panel[treatment] == key]
+            x = [kernels.index(k) + step * (index - len(levels) / 2) for k in rows["kernel"]]
+            y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+            reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
+            axes.errorbar(x, y, reach, fmt="none", color=look["color"], elinewidth=1, capsize=2)
+            axes.plot(x, y, linestyle="", zorder=4, **look)
+        if of == "ratio":
+            axes.axhline(1, color="0.35", linewidth=0.8, zorder=1)
+        if line is not None:
+            axes.axhline(line[0], color="0.35", linewidth=0.8, linestyle="--", zorder=1)
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        axes.set_xticks(range(len(kernels)), kernels)
+        axes.set_xlim(-0.6, len(kernels) - 0.4)
+        axes.set_title(title)
+    outer_labels(grid, "kernel", label)
+    names = ["A/A" if of == "ratio" else "control", *map(_say_level, levels)]
+    handles: list[Artist] = [
+        Line2D([], [], ls="", label=name, **look) for name, look in zip(names, looks, strict=True)
+    ]
+    if line is not None:
+        handles.append(Line2D([], [], color="0.35", lw=0.8, ls="--", label=line[1]))
+    legend(figure, handles)
+    return figure
+
+
+def _say_level(level: object) -> str:
+    return number(float(level)) if isinstance(level, int | np.integer) else str(level)
 
 
 def _aa_weight(table: pd.DataFrame) -> Iterator[tuple[bool, int]]:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,8 @@ _POLL_S = 0.5
 class Page:
     """A page to be made: a notebook, its output and its parameters.
 
-    ``cells`` is how much work it is, ``progress`` a file in which it tells how much is done.
+    ``cells`` is how much work it is, ``progress`` a file in which it tells how much is done,
+    ``memory_bytes`` what its virtual machine may take.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Page:
     parameters: dict[str, Any]
     cells: int = 0
     progress: Path | None = None
+    memory_bytes: int = 0
 
 
 @dataclass
@@ -86,17 +88,26 @@ def _start(page: Page) -> _Running:
     return _Running(page, process, log)
 
 
+def _fits(page: Page, running: Sequence[_Running], memory_bytes: int | None) -> bool:
+    """Tell whether a page has room beside the others; alone it is always tried."""
+    if not running or memory_bytes is None:
+        return True
+    return page.memory_bytes + sum(r.page.memory_bytes for r in running) <= memory_bytes
+
+
 def make_pages(
     pages: Iterable[Page],
     *,
     jobs: int,
+    memory_bytes: int | None = None,
     tell: Teller = lambda progress: None,
     on_end: Callable[[Page, str], None] = lambda page, error: None,
 ) -> dict[str, str]:
     """Make pages, `jobs` at a time, and return the error of each that failed by its name.
 
-    All are killed with everything they started when this is interrupted. `tell` hears the state
-    twice a second, `on_end` of each page as it ends, with its error or "".
+    No page begins that would take more than `memory_bytes` together with the others. All are killed
+    with everything they started when this is interrupted. `tell` hears the state twice a second,
+    `on_end` of each page as it ends, with its error or "".
     """
     waiting = list(pages)
     state = Progress(len(waiting), sum(p.cells for p in waiting))
@@ -106,7 +117,7 @@ def make_pages(
     cells_of_ended = 0
     try:
         while waiting or running:
-            while waiting and len(running) < jobs:
+            while waiting and len(running) < jobs and _fits(waiting[0], running, memory_bytes):
                 running.append(_start(waiting.pop(0)))
             time.sleep(_POLL_S)
             for entry in list(running):

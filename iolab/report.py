@@ -14,18 +14,23 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from iolab import stats, trace
-from iolab.canvas import OUTSIDE, drawable, kernels_of
+from iolab.canvas import drawable, kernels_of
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
 from iolab.files import atomic_write
-from iolab.store import Dataset
+from iolab.pathology import get_pathology
+from iolab.store import Dataset, with_measure
 from iolab.trace import Trace
+from iolab.verdicts import verdict_table
 
 __all__ = [
     "aa_check",
+    "factors",
     "headline",
     "invalid_cells",
     "kernel_effects",
+    "level_table",
+    "main_grid",
     "mechanism_table",
     "overview",
     "publish",
@@ -55,14 +60,42 @@ def overview(cells: pd.DataFrame) -> pd.DataFrame:
                 "release": _listed(here["kernel_release"]),
                 "scheduler": _listed(here["scheduler"]),
                 "clock": _listed(here["clock"]),
-                "iodepths": _listed(here["iodepth"]),
-                "weights": _listed(here["weight"].dropna()),
+                **{name: _listed(here[name].dropna()) for name in factors(cells)},
                 "boots": here["block"].nunique(),
                 "cells": len(here),
                 "invalid": int((~here["valid"]).sum()),
             }
         )
     return pd.DataFrame(rows)
+
+
+def factors(cells: pd.DataFrame) -> list[str]:
+    """Return the names of all factors of the cells' pathology, the treatment first."""
+    pathology = get_pathology(cells["pathology"].iloc[0])
+    return sorted(pathology.factors, key=lambda name: name != pathology.treatment)
+
+
+def main_grid(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of a pathology's main conditions, all treatments and iodepths of them.
+
+    Each other factor is at the level that most cells have: what side experiments vary is left out.
+    """
+    for name in stats.factors_of(cells):
+        if name not in ("kernel", "iodepth"):
+            cells = cells[cells[name] == cells[name].mode().iloc[0]]
+    return cells
+
+
+def level_table(data: Dataset, value: str, *, level: float = stats.LEVEL) -> pd.DataFrame:
+    """Return the mean of a column or measure: a row per kernel and condition, the control first.
+
+    Columns: kernel, the factors that vary, mean, low, high (t interval over boots), n (boots),
+    cells. Errors: as `stats.mean_table`.
+    """
+    table = stats.mean_table(drawable(with_measure(data, value)), value, level=level)
+    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    columns = [*_varying(table, stats.factors_of(data.cells)), treatment]
+    return table[[*columns, "mean", "low", "high", "n", "cells"]]
 
 
 def headline(cells: pd.DataFrame, weight: int, *, level: float = stats.LEVEL) -> pd.DataFrame:
@@ -130,7 +163,7 @@ def regime(cells: pd.DataFrame) -> pd.DataFrame:
 
 def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """List the cells a gate has excluded, with the reason."""
-    columns = ["kernel", "block", "position", "placement", "weight", "iodepth", "gate", "cell"]
+    columns = ["kernel", "block", "position", "role", *factors(cells), "gate", "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
 
 
@@ -154,16 +187,19 @@ def mechanism_table(data: Dataset) -> pd.DataFrame:
 
     Means over the recorded cells, ``n`` of them; units are in the names. Empty without traces.
     """
-    wide = data.mechanism.pivot(index="cell", columns="measure", values="value")
-    wide = wide[list(data.mechanism["measure"].unique())]
+    recorded = data.cells.loc[data.cells["recorded"], "cell"]
+    told = data.mechanism[data.mechanism["cell"].isin(recorded)]
+    wide = told.pivot(index="cell", columns="measure", values="value")
+    wide = wide[list(told["measure"].unique())]
     rows = data.cells.merge(wide, left_on="cell", right_index=True)
     state = stats.state_of(data.cells)
     grouped = rows.groupby(state, dropna=False, observed=True)
     table = grouped[list(wide.columns)].mean().reset_index()
     table.insert(len(state), "n", grouped.size().to_numpy())
     order = [kernels_of(table).index(kernel) for kernel in table["kernel"]]
-    table = table.assign(order=order).sort_values(["order", "weight"], na_position="first")
-    columns = [*_varying(table, stats.factors_of(data.cells)), "weight", "n", *wide.columns]
+    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    table = table.assign(order=order).sort_values(["order", treatment], na_position="first")
+    columns = [*_varying(table, stats.factors_of(data.cells)), treatment, "n", *wide.columns]
     return table[columns].reset_index(drop=True)
 
 
@@ -171,27 +207,38 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
     """Return the kept traces of a kernel's first recorded boot by label, the control first.
 
     Without `kernel`, the first of those that have traces; empty where nothing was recorded. One
-    trace for each weight. Errors: UserError if the kernel that is named has no trace.
+    trace for each level of the treatment. Errors: UserError if the kernel that is named has none.
     """
     kept = data.cells[data.cells["cell"].isin(list(data.traces))]
+    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
     known = kernels_of(kept)
     if kernel is not None and kernel not in known:
         raise UserError(f"no trace is kept of kernel {kernel} (there are: {', '.join(known)})")
     kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))].sort_values(
-        ["weight", "boot", "cell"], na_position="first"
+        [treatment, "boot", "cell"], na_position="first"
     )
-    first = kept.drop_duplicates("weight")
+    first = kept.drop_duplicates(treatment)
     return {
-        OUTSIDE if pd.isna(row["weight"]) else f"cpu.weight {row['weight']}": trace.read(
+        "control" if pd.isna(row[treatment]) else f"{treatment} {row[treatment]}": trace.read(
             data.traces[row["cell"]]
         )
         for row in first.to_dict("records")
     }
 
 
-def publish(name: str, figure: Figure, data: Dataset, folder: Path | str | None = None) -> str:
-    """Return a figure's caption and, given a folder, save the figure and the caption there."""
-    text = caption(name, data.cells, data.absent)
+def publish(
+    name: str,
+    figure: Figure,
+    data: Dataset,
+    folder: Path | str | None = None,
+    *,
+    says: str | None = None,
+) -> str:
+    """Return a figure's caption and, given a folder, save the figure and the caption there.
+
+    `says` as in `figure_files.caption`.
+    """
+    text = caption(name, data.cells, data.absent, says=says)
     if folder is not None:
         save_figure(figure, Path(folder), name, caption=text)
     return text
@@ -202,21 +249,26 @@ def summary(
     *,
     published: Mapping[str, Any] | None = None,
     family: Sequence[Mapping[str, object]] | None = None,
+    more: Mapping[str, pd.DataFrame] | None = None,
     level: float = stats.LEVEL,
 ) -> dict[str, Any]:
     """Return all results of a data set as plain JSON values; what is missing is None, never NaN.
 
-    Keys: pathology, target, clock, level, kernels, absent, published (as given), cells, ratios (by
-    value: rows of `stats.ratio_table`), means (by value: rows of `stats.mean_table`), aa, regime,
-    order, kernel_effects (the ratio of ratios of each kernel against the first), mechanism (what
-    the traces say) and recording (what tracing cost). Units are in the names. Errors: as the
-    tables'.
+    Keys: pathology, target, clock, level, kernels, absent, published (as given), cells, verdicts,
+    ratios (by value: rows of `stats.ratio_table`), means (by value: rows of `stats.mean_table`),
+    measures (the same of the pathology's own), aa, order, kernel_effects (the ratio of ratios of
+    each kernel against the first), mechanism (what the traces say), recording (what tracing cost),
+    and the tables of `more`. Units are in the names. Errors: as the tables'.
     """
     cells = drawable(data.cells)
     context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
     ratios = {
-        value: stats.ratio_table(cells, value, family=family, level=level) for value in _RATIOS
+        value: stats.ratio_table(cells, value, family=family, level=level)
+        for value in _RATIOS
+        if cells[value].notna().all()
     }
+    counted = data.mechanism.loc[data.mechanism["cell"].isin(cells["cell"]), "measure"].unique()
+    own = {name: drawable(with_measure(data, name)) for name in counted}
     plain: dict[str, Any] = _plain(
         {
             **context,
@@ -229,14 +281,16 @@ def summary(
                 "valid": len(cells),
                 "invalid": invalid_cells(data.cells),
             },
+            "verdicts": verdict_table(data, level=level),
             "ratios": ratios,
             "means": {value: stats.mean_table(cells, value, level=level) for value in _MEANS},
+            "measures": {name: stats.mean_table(c, name, level=level) for name, c in own.items()},
             "aa": aa_check(cells, level=level),
-            "regime": regime(cells),
             "order": stats.order_table(cells, level=level),
             "kernel_effects": kernel_effects(cells, level=level),
             "mechanism": mechanism_table(data),
             "recording": stats.recording_cost(data.cells, level=level),
+            **(more or {}),
         }
     )
     return plain

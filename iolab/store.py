@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from iolab.design import Number
 from iolab.errors import UserError
-from iolab.pathology import get_pathology
+from iolab.pathology import PATHOLOGIES, get_pathology
 
 __all__ = [
     "ABSENT_COLUMNS",
@@ -25,6 +25,8 @@ __all__ = [
     "Dataset",
     "cell_columns",
     "load",
+    "result_folders",
+    "with_measure",
 ]
 
 REFERENCE: Final = Path(__file__).resolve().parents[1] / "data" / "reference"
@@ -104,12 +106,41 @@ class Dataset:
     traces: Mapping[str, Path]
 
 
-def load(folder: Path | str | None = None) -> Dataset:
-    """Read the tables of a folder; without one, the reference data of this project.
+def result_folders(folder: Path | str) -> list[Path]:
+    """Return the folders of results that a folder is or holds, in the order of the pathologies.
+
+    Errors: UserError if there is none.
+    """
+    root = Path(folder)
+    if (root / "cells.parquet").exists():
+        return [root]
+    found = [root / name for name in PATHOLOGIES if (root / name / "cells.parquet").exists()]
+    if not found:
+        raise UserError(f"{root} neither is nor holds a folder of results (cells.parquet)")
+    return found
+
+
+def with_measure(data: Dataset, name: str) -> pd.DataFrame:
+    """Return the cells with a measure of the pathology as a column, those that have it.
+
+    Errors: UserError for a measure that no cell has.
+    """
+    if name in data.cells.columns:
+        return data.cells
+    rows = data.mechanism[data.mechanism["measure"] == name]
+    if rows.empty:
+        known = ", ".join(sorted(data.mechanism["measure"].unique()))
+        raise UserError(f"no cell has the measure {name} (there are: {known or 'none'})")
+    values = rows[["cell", "value"]].rename(columns={"value": name})
+    return data.cells.merge(values, on="cell", validate="one_to_one")
+
+
+def load(folder: Path | str) -> Dataset:
+    """Read the tables of a folder of results, such as ``REFERENCE / "dio_kworker"``.
 
     Errors: UserError if a file is missing, unreadable, or not a table of ours.
     """
-    root = REFERENCE if folder is None else Path(folder)
+    root = Path(folder)
     names = ("cells.parquet", "latency.parquet", "absent.json", "mechanism.parquet")
     paths = [root / name for name in names]
     cells = _cells(_parquet(paths[0]), paths[0])

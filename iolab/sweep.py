@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ import pandas as pd
 from iolab.design import Pathology, Profile, blocks_of, one_of, override
 from iolab.errors import CannotRunError, UserError
 from iolab.files import atomic_write, canonical_json, locked
-from iolab.pathology import get_pathology
+from iolab.page import make_page
+from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pool import Page, Teller, make_pages
 from iolab.raw import RawStore, block_key
 from iolab.store import Dataset
 from iolab.target.vm import VmTarget, check_clock, prepare
 from iolab.tidy import write_tables
+from iolab.verdicts import verdict_summary, verdict_table
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import check_name
 from iolab.vm.toolbox import ensure_toolbox
@@ -35,6 +37,7 @@ __all__ = [
     "default_jobs",
     "family",
     "run_sweep",
+    "start_page",
 ]
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -45,10 +48,14 @@ _VM_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; empty ``kernels`` means those of the profile."""
+    """What the user asked for.
+
+    Empty ``kernels`` means those of the profile, empty ``pathologies`` all that have the factors
+    which are set.
+    """
 
     profile: str
-    pathologies: Sequence[str]
+    pathologies: Sequence[str] = ()
     kernels: Sequence[str] = ()
     settings: Sequence[str] = ()
     recorded: Sequence[str] = ()
@@ -71,7 +78,8 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
     invalid: int = 0
     cells: int = 0
-    pages: list[Path] = field(default_factory=list)
+    page: Path | None = None
+    verdicts: list[dict[Any, Any]] = field(default_factory=list)
 
 
 def available_memory() -> int:
@@ -113,42 +121,66 @@ def _targets(
     return found, absent
 
 
+@dataclass
+class _Work:
+    """One pathology's part of a sweep: its blocks by their key in the store, and the outcome."""
+
+    pathology: Pathology
+    outcome: Outcome
+    blocks: dict[str, dict[str, Any]]
+
+    def pages(self, store: RawStore, root: Path) -> list[Page]:
+        """Return the pages of the blocks that the store lacks; each measures its own."""
+        pages = []
+        for key, block in self.blocks.items():
+            if store.has(key):
+                self.outcome.kept += 1
+                continue
+            name = block["plan"]["block"]
+            plan = root / "plans" / f"{key}.json"
+            atomic_write(plan, canonical_json(block))
+            pages.append(
+                Page(
+                    name=name,
+                    notebook=NOTEBOOKS / "block.ipynb",
+                    output=self.outcome.folder / "pages" / f"{name}.ipynb",
+                    parameters={"plan": str(plan), "results": str(root)},
+                    cells=len(block["cells"]),
+                    progress=plan.with_suffix(".progress"),
+                    memory_bytes=block["machine"]["memory_mib"] << 20,
+                )
+            )
+        return pages
+
+
 def _measure(
     request: Request,
     store: RawStore,
-    blocks: Mapping[str, dict[str, Any]],
-    outcome: Outcome,
+    works: Sequence[_Work],
     *,
     say: Callable[[str], None],
     tell: Teller,
 ) -> None:
-    """Measure the blocks (by key) that the store lacks, each through its own page."""
-    missing = {k: b for k, b in blocks.items() if not store.has(k)}
-    outcome.kept = len(blocks) - len(missing)
-    if outcome.kept:
-        say(f"{outcome.kept} of {len(blocks)} blocks are in the store already")
-    pages = []
-    for key, block in missing.items():
-        name = block["plan"]["block"]
-        plan = request.root / "plans" / f"{key}.json"
-        atomic_write(plan, canonical_json(block))
-        pages.append(
-            Page(
-                name=name,
-                notebook=NOTEBOOKS / "block.ipynb",
-                output=outcome.folder / "pages" / f"{name}.ipynb",
-                parameters={"plan": str(plan), "results": str(request.root)},
-                cells=len(block["cells"]),
-                progress=plan.with_suffix(".progress"),
-            )
-        )
+    """Measure the blocks of all pathologies that the store lacks, side by side."""
+    pages = {work.pathology.name: work.pages(store, request.root) for work in works}
+    kept, blocks = (sum(getattr(w.outcome, n) for w in works) for n in ("kept", "blocks"))
+    if kept:
+        say(f"{kept} of {blocks} blocks are in the store already")
 
     def on_end(page: Page, error: str) -> None:
         say(f"{page.name}: {'failed: ' + error if error else 'measured'}")
 
-    errors = make_pages(pages, jobs=request.jobs, tell=tell, on_end=on_end)
-    outcome.failed.update(errors)
-    outcome.measured = sum(store.has(k) for k in missing)
+    errors = make_pages(
+        [page for found in pages.values() for page in found],
+        jobs=request.jobs,
+        memory_bytes=available_memory(),
+        tell=tell,
+        on_end=on_end,
+    )
+    for work in works:
+        missing = pages[work.pathology.name]
+        work.outcome.failed = {p.name: errors[p.name] for p in missing if p.name in errors}
+        work.outcome.measured = sum(store.has(k) for k in work.blocks) - work.outcome.kept
 
 
 def family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
@@ -163,51 +195,74 @@ def family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
 
 
 def _write_up(
-    pathology: Pathology, outcome: Outcome, data: Dataset, say: Callable[[str], None], jobs: int
+    request: Request, store: RawStore, works: Sequence[_Work], say: Callable[[str], None]
 ) -> None:
+    """Make the tables and pages of all that was measured, and one page to start from."""
     say("making the pages and figures")
-    folder = outcome.folder
-    parameters = {
-        "data": str(folder),
-        "figures_folder": str(folder / "figures"),
-        "results_file": str(folder / "results.json"),
-        "family": family(pathology, data),
-    }
-    pages = [
-        Page(
+    pages: dict[str, Page] = {}
+    for work in works:
+        pathology, outcome = work.pathology, work.outcome
+        keys = [k for k in work.blocks if store.has(k)]
+        if not keys:
+            continue
+        data = write_tables(store, keys, outcome.absent, outcome.folder)
+        outcome.cells = len(data.cells)
+        outcome.invalid = int((~data.cells["valid"]).sum())
+        outcome.verdicts = verdict_summary(verdict_table(data)).to_dict("records")
+        pages[pathology.name] = Page(
             name=pathology.name,
             notebook=NOTEBOOKS / pathology.notebook,
-            output=folder / pathology.notebook,
-            parameters=parameters,
-        ),
-        Page(
-            name="00_start_here",
-            notebook=NOTEBOOKS / "00_start_here.ipynb",
-            output=folder / "00_start_here.ipynb",
-            parameters={"data": str(folder)},
-        ),
-    ]
-    outcome.failed.update(make_pages(pages, jobs=jobs))
-    outcome.pages = [p.output.with_suffix(".html") for p in pages if p.name not in outcome.failed]
+            output=outcome.folder / pathology.notebook,
+            parameters={
+                "data": str(outcome.folder),
+                "figures_folder": str(outcome.folder / "figures"),
+                "results_file": str(outcome.folder / "results.json"),
+                "family": family(pathology, data),
+            },
+        )
+    errors = make_pages(pages.values(), jobs=request.jobs)
+    for work in works:
+        name = work.pathology.name
+        if name in errors:
+            work.outcome.failed[name] = errors[name]
+        elif name in pages:
+            work.outcome.page = pages[name].output.with_suffix(".html")
 
 
-def _sweep_one(
-    request: Request, pathology: Pathology, say: Callable[[str], None], tell: Teller
-) -> Outcome:
-    profile = pathology.profiles[one_of("profile", request.profile, pathology.profiles)]
-    # A sweep with its own levels or kernels is another sweep: it has another folder.
+def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
+    """Make the page that leads to the others: every verdict; None where nothing was measured.
+
+    Errors: IolabError if it cannot be made.
+    """
+    folders = [str(o.folder) for o in outcomes if o.cells]
+    if not folders:
+        return None
+    output = request.root / f"{_label(request)}.ipynb"
+    links = {o.pathology: str(o.page.relative_to(request.root)) for o in outcomes if o.page}
+    parameters = {"folders": folders, "links": links}
+    return make_page(NOTEBOOKS / "00_start_here.ipynb", output, parameters).with_suffix(".html")
+
+
+def _label(request: Request) -> str:
+    """Return the name of a sweep's folders: one with its own levels or kernels is another sweep."""
     label = request.profile
-    profile = override(pathology, profile, request.settings, request.recorded)
     for prefix, settings in (("", request.settings), ("record-", request.recorded)):
         label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
     if request.kernels:
         label += "-" + "+".join(request.kernels)
-    if request.clock != "virtual":
-        label += f"-{request.clock}"
-    outcome = Outcome(pathology.name, request.root / pathology.name / label)
+    return label if request.clock == "virtual" else f"{label}-{request.clock}"
+
+
+def _plan_one(request: Request, pathology: Pathology, say: Callable[[str], None]) -> _Work:
+    """Return a pathology's blocks on all kernels that can run here.
+
+    Errors: UserError for a factor or a level that it has not.
+    """
+    profile = override(
+        pathology, pathology.profiles[request.profile], request.settings, request.recorded
+    )
+    outcome = Outcome(pathology.name, request.root / pathology.name / _label(request))
     targets, outcome.absent = _targets(request, pathology, profile, say)
-    if not targets:
-        raise CannotRunError(f"no kernel can run here: {'; '.join(outcome.absent.values())}")
     blocks: dict[str, dict[str, Any]] = {}
     for kernel, machines in targets.items():
         outcome.kernels[kernel] = next(iter(machines.values())).kernel.source
@@ -216,18 +271,26 @@ def _sweep_one(
             identity = identities[canonical_json(block["machine"])]
             blocks[block_key(block, identity)] = block
     outcome.blocks = len(blocks)
-    store = RawStore(request.root)
-    waiting = f"another sweep is at work in {request.root}: waiting for its end"
-    with locked(request.root / ".sweep.lock", lambda: say(waiting)):
-        _measure(request, store, blocks, outcome, say=say, tell=tell)
-        keys = [k for k in blocks if store.has(k)]
-        if not keys:
-            return outcome
-        data = write_tables(store, keys, outcome.absent, outcome.folder)
-        outcome.cells = len(data.cells)
-        outcome.invalid = int((~data.cells["valid"]).sum())
-        _write_up(pathology, outcome, data, say, request.jobs)
-    return outcome
+    return _Work(pathology, outcome, blocks)
+
+
+def _chosen(request: Request) -> list[Pathology]:
+    """Return the pathologies that are asked for: by name, else all that know the factors set.
+
+    Errors: UserError for a name, profile or factor that is not known.
+    """
+    if request.pathologies:
+        chosen = [get_pathology(name) for name in request.pathologies]
+    else:
+        named = [s.partition("=")[0] for s in (*request.settings, *request.recorded)]
+        for name in named:
+            one_of("factor", name, {f for p in PATHOLOGIES.values() for f in p.factors})
+        chosen = [p for p in PATHOLOGIES.values() if all(name in p.factors for name in named)]
+        if not chosen:
+            raise UserError(f"no pathology has all of these factors: {', '.join(named)}")
+    for pathology in chosen:
+        one_of("profile", request.profile, pathology.profiles)
+    return chosen
 
 
 def run_sweep(
@@ -248,10 +311,16 @@ def run_sweep(
     check_clock(request.clock)
     for kernel in request.kernels:
         check_name(kernel)
-    pathologies = [get_pathology(name) for name in request.pathologies]
-    for pathology in pathologies:
-        one_of("profile", request.profile, pathology.profiles)
-    outcomes = [_sweep_one(request, pathology, say, tell) for pathology in pathologies]
+    works = [_plan_one(request, pathology, say) for pathology in _chosen(request)]
+    outcomes = [work.outcome for work in works]
+    if not any(work.blocks for work in works):
+        reasons = dict.fromkeys(r for o in outcomes for r in o.absent.values())
+        raise CannotRunError(f"no kernel can run here: {'; '.join(reasons)}")
+    store = RawStore(request.root)
+    waiting = f"another sweep is at work in {request.root}: waiting for its end"
+    with locked(request.root / ".sweep.lock", lambda: say(waiting)):
+        _measure(request, store, works, say=say, tell=tell)
+        _write_up(request, store, works, say)
     _publish(request.root, outcomes)
     return outcomes
 

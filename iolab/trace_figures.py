@@ -38,7 +38,15 @@ from iolab.canvas import (
 from iolab.errors import UserError
 from iolab.trace import Trace
 
-__all__ = ["LANES", "busiest", "path_breakdown", "timeline", "waits_ecdf", "waits_histogram"]
+__all__ = [
+    "LANES",
+    "busiest",
+    "migration_intervals",
+    "path_breakdown",
+    "timeline",
+    "waits_ecdf",
+    "waits_histogram",
+]
 
 # The two sides of the direct-I/O ping-pong.
 LANES: Final = {"fio": "fio", "kworker": "kworker/.*"}
@@ -238,6 +246,37 @@ def waits_histogram(rows: Mapping[str, Trace], *, lanes: Mapping[str, str] = LAN
         axes.set_title(lane)
     outer_labels(grid, "wait for the CPU (µs, bins of a power of two)", "waits per 1000 I/Os")
     legend(figure, [Line2D([], [], label=label, **looks[label]) for label in rows])
+    return figure
+
+
+@styled
+def migration_intervals(rows: Mapping[str, Trace], *, task: str = "fio") -> Figure:
+    """Draw how long a task stayed on a CPU before it was moved on, by what moved it.
+
+    A panel for each of `rows`, traces by their label; a curve is the share of a cause's moves that
+    came within a time of the one before. Errors: MissingEventError.
+    """
+    figure, grid = grid_of(len(rows), 1, height_in=1.8)
+    colours = sns.color_palette("colorblind", len(measure.CAUSES))
+    handles: list[Artist] = []
+    for axes, (label, trace) in zip(grid.flat, rows.items(), strict=True):
+        moved = measure.migration_causes(trace)
+        moved = moved[moved["comm"] == task].dropna(subset=["interval_ns"])
+        axes.set_title(f"{label}: {len(moved)} moves")
+        if moved.empty:
+            say_missing(axes, "never moved")
+        for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
+            chosen = moved.loc[moved["cause"] == cause, "interval_ns"].astype("float64")
+            times = np.sort(chosen.to_numpy()) / 1e6
+            share = np.arange(1, times.size + 1) / max(1, times.size)
+            axes.step(times, share, where="post", color=colour, linestyle=style)
+        _time_axis(axes)
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
+        handles.append(Line2D([], [], color=colour, linestyle=style, label=cause))
+    outer_labels(grid, "time since the task was moved last (ms, log scale)", "moves of that cause")
+    legend(figure, handles)
     return figure
 
 

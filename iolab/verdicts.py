@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 from scipy import stats as scipy_stats
@@ -14,9 +15,9 @@ from iolab import stats
 from iolab.design import Claim
 from iolab.errors import UserError
 from iolab.pathology import get_pathology
-from iolab.store import Dataset
+from iolab.store import Dataset, with_measure
 
-__all__ = ["VERDICTS", "judge", "verdict_table", "with_measure"]
+__all__ = ["VERDICTS", "judge", "verdict_summary", "verdict_table", "verdict_text"]
 
 VERDICTS: Final = ("reproduced", "not reproduced", "inconclusive", "cannot run here")
 
@@ -31,26 +32,12 @@ class _Judged:
     reason: str = ""
 
 
-def with_measure(data: Dataset, name: str) -> pd.DataFrame:
-    """Return the cells with a measure of the pathology as a column, those that have it.
-
-    Errors: UserError for a measure that no cell has.
-    """
-    if name in data.cells.columns:
-        return data.cells
-    rows = data.mechanism[data.mechanism["measure"] == name]
-    if rows.empty:
-        known = ", ".join(sorted(data.mechanism["measure"].unique()))
-        raise UserError(f"no cell has the measure {name} (there are: {known or 'none'})")
-    values = rows[["cell", "value"]].rename(columns={"value": name})
-    return data.cells.merge(values, on="cell", validate="one_to_one")
-
-
 def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
     """Judge every claim of the data's pathology on every kernel, absent ones too.
 
-    Columns: pathology, kernel, claim, kind, statement, estimate, low, high, n (boots), published,
-    verdict (one of `VERDICTS`), reason, clock.
+    Columns: pathology, kernel, claim, kind, statement, estimate, low, high, n (boots), rule,
+    published, verdict (one of `VERDICTS`), reason, clock. ``estimate`` is what the claim is of,
+    with the t interval over boots.
     """
     pathology = get_pathology(data.cells["pathology"].iloc[0])
     kernels = sorted(data.cells["kernel"].unique(), key=stats.kernel_order)
@@ -69,6 +56,7 @@ def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
                     "low": judged.low,
                     "high": judged.high,
                     "n": judged.n,
+                    "rule": _rule(claim),
                     "published": math.nan if claim.published is None else claim.published,
                     "verdict": judged.verdict,
                     "reason": judged.reason,
@@ -76,6 +64,51 @@ def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def verdict_summary(table: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame:
+    """Condense a verdict table: a row for each pathology and kernel.
+
+    Columns: pathology, kernel, mechanism and magnitude (the verdict on all claims of that kind, or
+    how many of them were reproduced), confidence (the boots behind them), page (the notebook).
+    """
+    rows = []
+    for (pathology, kernel), group in table.groupby(["pathology", "kernel"], sort=False):
+        boots = group.loc[group["n"] > 0, "n"]
+        rows.append(
+            {
+                "pathology": pathology,
+                "kernel": kernel,
+                **{kind: _joint(group, kind) for kind in ("mechanism", "magnitude")},
+                "confidence": f"{level:.0%}, {boots.min()} boots" if len(boots) else "none",
+                "page": get_pathology(str(pathology)).notebook,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _rule(claim: Claim) -> str:
+    """Say what must hold of the interval."""
+    side = f"above {claim.above:g}" if claim.above is not None else f"below {claim.below:g}"
+    of = {"ratio": "treated / control", "difference": "treated - control", "treated": "treated"}
+    return f"{claim.value}, {of[claim.of]}: {side}"
+
+
+def verdict_text(row: Mapping[Any, Any]) -> str:
+    """Return a claim's row as a reader wants it: the estimate with its interval, or the reason."""
+    if not math.isfinite(row["estimate"]):
+        return str(row["reason"])
+    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if math.isfinite(row["low"]) else ""
+    return f"{row['estimate']:.3g}{interval}"
+
+
+def _joint(group: pd.DataFrame, kind: str) -> str:
+    found = group.loc[group["kind"] == kind, "verdict"]
+    if found.empty:
+        return "no claim"
+    if found.nunique() == 1:
+        return str(found.iloc[0])
+    return f"{(found == 'reproduced').sum()} of {len(found)} reproduced"
 
 
 def judge(data: Dataset, claim: Claim, kernel: str, *, level: float = stats.LEVEL) -> _Judged:

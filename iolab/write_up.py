@@ -8,42 +8,45 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from iolab import report
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write
 from iolab.page import make_page
-from iolab.pathology import PATHOLOGIES
-from iolab.store import REFERENCE, Dataset, load
+from iolab.pathology import get_pathology
+from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.store import REFERENCE, Dataset, load, result_folders
 from iolab.sweep import CHECKOUT, NOTEBOOKS, family
+from iolab.verdicts import verdict_summary, verdict_table
 
-__all__ = ["PAPER", "README", "answer", "draw", "update_readme"]
+__all__ = ["PAPER", "README", "answer", "draw", "update_readme", "verdicts"]
 
 PAPER = CHECKOUT / "paper"
 README = CHECKOUT / "README.md"
 PUBLISHED_WEIGHT = 1000
-_MARKS = ("<!-- answer: written by nox -s figures -->", "<!-- end of answer -->")
 
 
 def draw(data: Path, paper: Path = PAPER) -> list[Path]:
-    """Execute each pathology's notebook on `data`; return the folders its figures went to.
+    """Execute the notebook of each pathology in `data`; return the folders its figures went to.
 
     Figures go to ``figures/PATHOLOGY``, numbers to ``results/PATHOLOGY.json`` below `paper`.
 
-    Errors: UserError if `data` is no folder of results.
+    Errors: UserError if `data` neither is nor holds a folder of results.
     """
-    measured = load(data)
     folders = []
-    for name in measured.cells["pathology"].unique():
-        pathology = PATHOLOGIES[name]
-        folder = paper / "figures" / name
-        work = paper / ".work"
+    work = paper / ".work"
+    for source in result_folders(data):
+        measured = load(source)
+        pathology = get_pathology(measured.cells["pathology"].iloc[0])
+        folder = paper / "figures" / pathology.name
         make_page(
             NOTEBOOKS / pathology.notebook,
             work / pathology.notebook,
             {
-                "data": str(data.resolve()),
+                "data": str(source.resolve()),
                 "figures_folder": str(folder),
-                "results_file": str(paper / "results" / f"{name}.json"),
+                "results_file": str(paper / "results" / f"{pathology.name}.json"),
                 "family": family(pathology, measured),
             },
         )
@@ -73,17 +76,35 @@ def answer(data: Dataset) -> str:
     return "\n".join(lines)
 
 
-def update_readme(data: Dataset, readme: Path = README) -> None:
-    """Put `answer` between its marks in the README.
+def verdicts(data: Path) -> str:
+    """Return the verdicts on all pathologies in `data` as a Markdown table."""
+    table = pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
+    lines = ["| pathology | kernel | mechanism | magnitude | confidence |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{row['pathology']}](notebooks/{row['page']}) | {row['kernel']} | {row['mechanism']} "
+        f"| {row['magnitude']} | {row['confidence']} |"
+        for row in verdict_summary(table).to_dict("records")
+    ]
+    return "\n".join(lines)
+
+
+def update_readme(data: Path, readme: Path = README) -> None:
+    """Put `answer` and `verdicts` between their marks in the README.
 
     Errors: IolabError if the marks are not there.
     """
     text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(_MARKS[0])
-    _, end, after = rest.partition(_MARKS[1])
-    if not begin or not end:
-        raise IolabError(f"{readme} has no marks {_MARKS[0]} and {_MARKS[1]}")
-    atomic_write(readme, f"{before}{begin}\n{answer(data)}\n{end}{after}")
+    for name, made in (
+        ("verdicts", verdicts(data)),
+        ("answer", answer(load(data / DIO_KWORKER.name))),
+    ):
+        begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise IolabError(f"{readme} has no marks {begin} and {end}")
+        text = f"{before}{begin}\n{made}\n{end}{after}"
+    atomic_write(readme, text)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -94,7 +115,7 @@ def main(argv: Sequence[str]) -> int:
         for folder in draw(Path(argv[0]) if argv else REFERENCE):
             print(f"figures are in {folder}")
         if not argv:
-            update_readme(load(REFERENCE))
+            update_readme(REFERENCE)
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

@@ -10,6 +10,7 @@ import papermill
 import pytest
 from nbformat import NotebookNode
 
+from iolab.pathology import PATHOLOGIES
 from iolab.store import Dataset
 from tests import synthetic
 
@@ -48,7 +49,8 @@ def shown(page: NotebookNode) -> str:
 
 
 def test_all_pages_are_here() -> None:
-    assert NAMES == ["00_start_here", "block", "dio_kworker"]
+    pages = {Path(pathology.notebook).stem for pathology in PATHOLOGIES.values()}
+    assert NAMES == sorted({"00_start_here", "block"} | pages)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,10 +70,23 @@ def test_pages_are_stored_clean_and_say_what_each_cell_does(name: str) -> None:
 
 
 def test_the_first_page_gives_the_answer(folder: Path, tmp_path: Path) -> None:
-    text = shown(execute("00_start_here", tmp_path, data=str(folder)))
-    assert "slower inside" in text
+    links = {"dio_kworker": "dio_kworker/smoke/dio_kworker.html"}
+    text = shown(execute("00_start_here", tmp_path, folders=[str(folder)], links=links))
+    assert "cannot run here" in text
     assert "its archive cannot be reached" in text
-    assert text.count('"image/png"') == 1
+    assert links["dio_kworker"] in text
+    assert text.count('"image/png"') == 2
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_pages_run_from_the_reference_data(name: str, tmp_path: Path) -> None:
+    page = Path(PATHOLOGIES[name].notebook).stem
+    text = shown(execute(page, tmp_path, results_file=str(tmp_path / "results.json")))
+    assert text.count('"image/png"') >= 2
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["pathology"] == name
+    claims = {claim.name for claim in PATHOLOGIES[name].claims}
+    assert {row["claim"] for row in results["verdicts"]} == claims
 
 
 def test_the_pathologys_page_shows_and_writes_everything(folder: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_the_overview_says_what_is_there(data: Dataset) -> None:
     assert table["kernel"].tolist() == ["6.1", "6.12"]
     first = table.iloc[0]
     assert first["release"] == "6.1.0-made-up"
-    assert first["weights"] == "100, 1000, 3000, 10000"
+    assert first["weight"] == "100, 1000, 3000, 10000"
     assert (first["boots"], first["cells"], first["invalid"]) == (6, 120, 1)
 
 

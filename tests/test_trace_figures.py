@@ -14,7 +14,7 @@ from matplotlib.quiver import Quiver
 
 from iolab import report, trace_figures
 from iolab.errors import UserError
-from iolab.store import Dataset, load
+from iolab.store import REFERENCE, Dataset, load
 from iolab.trace import Trace
 from tests.measure.story import PREEMPTED, Line, story, switch, waking
 
@@ -23,7 +23,7 @@ FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    return load()
+    return load(REFERENCE / "dio_kworker")
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_the_window_is_where_the_worker_is_switched_in_most(tmp_path: Path) -> N
 
 
 def test_inside_there_are_turns_and_outside_there_are_not(traces: dict[str, Trace]) -> None:
-    assert list(traces) == ["outside", "cpu.weight 1000", "cpu.weight 10000"]
+    assert list(traces) == ["control", "weight 1000", "weight 10000"]
     shown = dict(list(traces.items())[:2])
     figure = trace_figures.timeline(shown)
     arrows = [sum(c.N for c in axes.collections if isinstance(c, Quiver)) for axes in figure.axes]

@@ -5,16 +5,18 @@ import pytest
 
 from iolab.errors import IolabError
 from iolab.store import REFERENCE, load
-from iolab.write_up import README, answer, update_readme
+from iolab.write_up import README, answer, update_readme, verdicts
 
 
 def test_the_readme_shows_what_the_reference_data_say() -> None:
-    assert answer(load(REFERENCE)) in README.read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
+    assert answer(load(REFERENCE / "dio_kworker")) in text
+    assert verdicts(REFERENCE) in text
 
 
 def test_a_readme_without_marks_is_left_alone(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("nothing to fill in\n")
     with pytest.raises(IolabError, match="has no marks"):
-        update_readme(load(REFERENCE), readme)
+        update_readme(REFERENCE, readme)
     assert readme.read_text() == "nothing to fill in\n"

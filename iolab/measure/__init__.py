@@ -4,6 +4,7 @@
 Each names the events it needs; a trace without them is a MissingEventError that says so.
 """
 
+from iolab.measure.balance import CAUSES, migration_causes
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong
 from iolab.measure.tasks import (
@@ -19,10 +20,12 @@ from iolab.measure.tasks import (
 from iolab.measure.work import work_items
 
 __all__ = [
+    "CAUSES",
     "IoPath",
     "PingPong",
     "intervals",
     "io_path",
+    "migration_causes",
     "migrations",
     "occupancy",
     "ping_pong",

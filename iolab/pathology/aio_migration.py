@@ -25,7 +25,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from iolab import measure
 from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.trace.trace import Trace
 
 __all__ = ["AIO_MIGRATION"]
 
@@ -92,6 +94,30 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+_RECORDING = {
+    "events": ["sched:sched_migrate_task", "sched:sched_waking", "sched:sched_wakeup"],
+    "window_ms": 600,
+}
+
+
+def _mechanism(trace: Trace) -> dict[str, float]:
+    """Count the thread's migrations by the path through the scheduler, and time them.
+
+    ``every_…_ns`` are quantiles of the time from one migration to the next.
+    """
+    moved = measure.migration_causes(trace)
+    moved = moved[moved["comm"] == "fio"]
+    intervals_ns = moved["interval_ns"].dropna().astype("float64")
+    first, last = trace.span
+    found = {"migrations_traced": float(len(moved)), "window_ms": (last - first) / 1e6}
+    for cause in measure.CAUSES:
+        name = "by_" + cause.replace(" ", "_").replace("-", "_")
+        found[name] = float((moved["cause"] == cause).sum())
+    for name, share in (("every_p10_ns", 0.1), ("every_median_ns", 0.5), ("every_p90_ns", 0.9)):
+        found[name] = float(intervals_ns.quantile(share))
+    return found
+
+
 def _describe(condition: Condition) -> dict[str, Any]:
     return {"placement": "outside" if condition["affinity"] is None else "inside"}
 
@@ -137,6 +163,8 @@ AIO_MIGRATION = Pathology(
             grids=({**_BASE, "tuning": ("published",)},),
             ramp_ms=400,
             runtime_ms=800,
+            recorded={"size": (4096,), "tuning": ("published",), "integrity": ("none",)},
+            recorded_boots=1,
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
@@ -144,6 +172,7 @@ AIO_MIGRATION = Pathology(
             grids=(_BASE, {**_BASE, "size": (512,), "tuning": ("default",)}),
             ramp_ms=400,
             runtime_ms=1500,
+            recorded={"size": (4096,), "tuning": ("published",), "integrity": ("none",)},
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
@@ -155,6 +184,7 @@ AIO_MIGRATION = Pathology(
             ),
             ramp_ms=400,
             runtime_ms=3000,
+            recorded={"size": (4096,), "tuning": ("published",), "integrity": ("none",)},
         ),
     },
     boot_factors=(),
@@ -165,6 +195,8 @@ AIO_MIGRATION = Pathology(
     declared=(),
     cell=_cell,
     machine=_machine,
+    recording=_RECORDING,
+    mechanism=_mechanism,
     describe=_describe,
     measures=_measures,
 )

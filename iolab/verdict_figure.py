@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""All verdicts at a glance: which claim holds on which kernel."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from iolab.canvas import DOUBLE_IN, kernels_of, legend, styled
+from iolab.errors import UserError
+from iolab.verdicts import verdict_text
+
+__all__ = ["verdict_grid"]
+
+_LOOKS: Final[dict[str, dict[str, Any]]] = {
+    "reproduced": {"facecolor": "#f2b28c", "hatch": ""},
+    "not reproduced": {"facecolor": "#cfe3f1", "hatch": ""},
+    "inconclusive": {"facecolor": "#f5ecb5", "hatch": "...."},
+    "cannot run here": {"facecolor": "0.95", "hatch": "////"},
+}
+_SAYS: Final = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?"}
+
+
+@styled
+def verdict_grid(table: pd.DataFrame) -> Figure:
+    """Draw a row for each claim and a column for each kernel: the verdict with its interval.
+
+    `table` holds rows of `iolab.verdicts.verdict_table`. Errors: UserError if it is empty.
+    """
+    if table.empty:
+        raise UserError("there is no claim to judge")
+    kernels = kernels_of(table)
+    claims = list(dict.fromkeys(zip(table["pathology"], table["claim"], strict=True)))
+    figure = Figure(figsize=(DOUBLE_IN, 0.6 + 0.3 * len(claims)), layout="constrained")
+    axes = figure.add_subplot()
+    for row in table.to_dict("records"):
+        x = kernels.index(row["kernel"])
+        y = claims.index((row["pathology"], row["claim"]))
+        axes.add_patch(
+            Rectangle((x, y), 1, 1, edgecolor="white", linewidth=2, **_LOOKS[row["verdict"]])
+        )
+        if row["verdict"] in _SAYS:
+            text = f"{_SAYS[row['verdict']]}  {verdict_text(row)}"
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=6)
+    axes.set(xlim=(0, len(kernels)), ylim=(len(claims), 0))
+    axes.set_xticks([x + 0.5 for x in range(len(kernels))], [f"kernel {k}" for k in kernels])
+    axes.set_yticks(
+        [y + 0.5 for y in range(len(claims))],
+        [f"{pathology}: {claim}" for pathology, claim in claims],
+    )
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    legend(figure, [Patch(label=name, **look) for name, look in _LOOKS.items()])
+    return figure
