@@ -26,10 +26,18 @@ DRAW: dict[str, Callable[[Dataset], Figure]] = {
     "iops_heatmap": lambda d: figures.iops_heatmap(d.cells),
     "cpu_split_by_weight": lambda d: figures.cpu_split_by_weight(d.cells),
     "latency_ecdf": lambda d: figures.latency_ecdf(d.cells, d.latency),
+    "iops_by_kernel": lambda d: figures.by_kernel(d.cells, "iops", "IOPS"),
+    "iops_by_kernel_ratio": lambda d: figures.by_kernel(
+        d.cells, "iops", "treated / control", of="ratio", line=(0.88, "rule")
+    ),
     "block_figure": lambda d: figures.block_figure(
         d.cells[d.cells["block"] == d.cells["block"].min()]
     ),
 }
+
+
+def _says(name: str) -> str | None:
+    return "IOPS by kernel." if "by_kernel" in name else None
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +71,7 @@ def test_every_figure_fits_a_paper_and_says_its_caption(name: str, data: Dataset
     assert figure.get_figwidth() == DOUBLE_IN
     assert figure.get_figheight() < 9
     assert_legend_is_on(figure)
-    text = figures.caption(name, data.cells, data.absent)
+    text = figures.caption(name, data.cells, data.absent, says=_says(name))
     assert "Cannot run here: 6.8." in text
     assert "6.1 (6.1.0-made-up, CFS), 6.12 (6.12.0-made-up, EEVDF)" in text
     assert "not predictions of absolute IOPS" in text
@@ -76,7 +84,7 @@ def test_every_figure_can_be_drawn_from_a_single_pair_of_one_boot(
 ) -> None:
     figure = DRAW[name](small)
     assert figure.get_figwidth() == (DOUBLE_IN if name == "block_figure" else COLUMN_IN)
-    assert figures.caption(name, small.cells)
+    assert figures.caption(name, small.cells, says=_says(name))
     assert_legend_is_on(figure)
 
 
@@ -226,3 +234,25 @@ def test_many_weights_keep_their_ticks_and_lose_labels_that_would_collide() -> N
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert labels == ["A/A", "100", "1000", "", "", "", "2000", "10\u2009000"]
     assert len(axes.get_xticks()) == 8
+
+
+def test_by_kernel_has_the_control_and_every_level_on_every_kernel(data: Dataset) -> None:
+    figure = figures.by_kernel(data.cells, "iops", "IOPS")
+    means = stats.mean_table(data.cells, "iops")
+    points = [line for axes in figure.axes for line in axes.lines if line.get_linestyle() == "None"]
+    drawn = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in points])
+    bare = sorted(drawn[np.isfinite(drawn)])
+    for value in means["mean"]:
+        assert np.isclose(bare, value).any()
+    ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert ticks == ["6.1", "6.12"]
+    assert [axes.get_title() for axes in figure.axes] == ["iodepth 64", "iodepth 192"]
+
+
+def test_by_kernel_draws_the_rule_and_names_it(data: Dataset) -> None:
+    figure = figures.by_kernel(
+        data.cells, "iops", "ratio", of="ratio", line=(0.88, "rule: below this")
+    )
+    (box,) = figure.legends
+    names = [text.get_text() for text in box.get_texts()]
+    assert names == ["A/A", "100", "1000", "3000", "10\u2009000", "rule: below this"]

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,21 @@ def test_the_page_of_the_command_line_says_its_error_in_json(tmp_path: Path) -> 
     )
     assert told.returncode == 1
     assert json.loads(told.stdout.splitlines()[-1])["error"].startswith("n.ipynb failed: no")
+
+
+def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
+    sizes = {"p0": 3, "p1": 3, "p2": 9}
+    pages = [
+        replace(_page(tmp_path, name, "import time; time.sleep(1.5)"), memory_bytes=size)
+        for name, size in sizes.items()
+    ]
+    at_work: list[set[str]] = []
+
+    def look(progress: Progress) -> None:
+        found = (tmp_path / "out").glob("*.parameters.json")
+        at_work.append({path.name.partition(".")[0] for path in found})
+
+    assert make_pages(pages, jobs=3, memory_bytes=6, tell=look) == {}
+    assert {"p0", "p1"} in at_work
+    assert max(sum(sizes[name] for name in names) for names in at_work) == 9
+    assert all(names == {"p2"} for names in at_work if "p2" in names)
