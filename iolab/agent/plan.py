@@ -303,14 +303,14 @@ def _check_filesystem(filesystem: FileSystem, devices: list[Device], where: str)
     names = [d.name for d in devices]
     _check(_is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
     _check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
-    dropped = [d.name for d in devices if not d.memory_backed]
-    # XFS reads its metadata back from the device itself.
-    lost = kind == "xfs" and filesystem.device in dropped
-    _check(not lost, f"{where}: xfs needs a device that stores its metadata")
     if realtime is not None:
         _check(realtime in names, f"{where}: no device {realtime!r}")
         _check(kind == "xfs", f"{where}: only xfs has a realtime_device")
         _check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
+    dropped = [d.name for d in devices if not d.memory_backed]
+    # XFS reads its metadata back from the device itself.
+    lost = kind == "xfs" and filesystem.device in dropped
+    _check(not lost, f"{where}: xfs needs a device that stores its metadata")
 
 
 def _check_surroundings(cell: Cell, where: str) -> None:

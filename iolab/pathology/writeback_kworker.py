@@ -222,6 +222,8 @@ WRITEBACK_KWORKER = Pathology(
             grids=({**_COST, "io": ("buffered",)},),
             ramp_ms=_RAMP_MS,
             runtime_ms=_RUNTIME_MS,
+            recorded={"layout": ("overwrite",)},
+            recorded_boots=1,
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
