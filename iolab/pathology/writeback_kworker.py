@@ -59,7 +59,7 @@ _DIRTY_BACKGROUND_BYTES = 16 * _MIB
 _MOST_JOBS = 32
 # Short, so that what the fastest writes into the page cache stays below the machine's memory.
 _RAMP_MS = 200
-_RUNTIME_MS = 600
+_RUNTIME_MS = 500
 _CORES = (
     "virtual processors share one counted clock: it takes real cores, and a device that is faster "
     "than one flush worker"
@@ -148,7 +148,7 @@ _RECORDING = {
         "filemap:mm_filemap_add_to_page_cache",
     ],
     # A worker's pass over the dirty files takes up to a fifth of a second.
-    "window_ms": 500,
+    "window_ms": 400,
 }
 
 

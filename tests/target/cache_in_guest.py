@@ -41,7 +41,9 @@ def state() -> dict[str, Any]:
 
 
 def kernel_log(*words: str) -> list[str]:
-    said = subprocess.run(["dmesg"], check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ["/bin/busybox", "dmesg"], check=True, capture_output=True, text=True
+    ).stdout
     return [line for line in said.splitlines() if any(word in line for word in words)]
 
 
