@@ -127,7 +127,8 @@ def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[lis
     if cell.filesystem is None:
         data = nodes[cell.devices[-1].name]
         return [data] * cell.job.numjobs, data
-    make_filesystem(journal, cell.filesystem, nodes, _MOUNT)
+    beneath = next(d for d in cell.devices if d.name == cell.filesystem.device)
+    make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=beneath.memory_backed)
     lay_out(cell.job, _MOUNT)
     data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
     return job_files(cell.job, _MOUNT), data

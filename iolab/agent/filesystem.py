@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from iolab.agent.journal import Journal
@@ -13,19 +15,53 @@ from iolab.process import run
 __all__ = ["make_filesystem"]
 
 
+@contextmanager
+def _cache_kept(node: Path) -> Iterator[None]:
+    """Keep what is in the page cache of a block device: its last close drops it."""
+    # To read only: some kernels refuse to mount what somebody may write to.
+    handle = os.open(node, os.O_RDONLY)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
 def make_filesystem(
-    journal: Journal, filesystem: FileSystem, nodes: Mapping[str, Path], folder: Path
+    journal: Journal,
+    filesystem: FileSystem,
+    nodes: Mapping[str, Path],
+    folder: Path,
+    *,
+    stored: bool = True,
 ) -> None:
     """Make a file system on `nodes` (device name → node) and mount it at `folder`.
 
+    Not `stored`: the device drops what is written to it. Then ext4's metadata live in the device's
+    page cache, from mkfs to umount; there must be memory for them.
+
     Errors: CommandError with the words of mkfs or mount.
     """
+    # From the mount on, the mount holds the device open.
+    with _cache_kept(nodes[filesystem.device]):
+        _make(journal, filesystem, nodes, folder, stored=stored)
+
+
+def _make(
+    journal: Journal,
+    filesystem: FileSystem,
+    nodes: Mapping[str, Path],
+    folder: Path,
+    *,
+    stored: bool,
+) -> None:
     node = nodes[filesystem.device]
     options: list[str] = []
     if filesystem.kind == "ext4":
         # What mke2fs leaves for later the kernel does while the job is measured.
         lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        run(["mkfs.ext4", "-q", "-F", "-E", lazy, node], timeout_s=300)
+        # In memory only: few inodes, and blocks of a page, as another size empties the cache.
+        small = [] if stored else ["-b", "4096", "-N", "64"]
+        run(["mkfs.ext4", "-q", "-F", "-E", lazy, *small, node], timeout_s=300)
     else:
         # -K: nothing to discard on a device that was made a moment ago.
         argv = ["mkfs.xfs", "-q", "-f", "-K"]

@@ -43,10 +43,11 @@ def _cpu_running(cpu: int) -> dict[str, int]:
     raise CannotRunError(f"/proc/schedstat has no line for cpu{cpu}")
 
 
-def _completed_ios(device: str) -> int:
-    # Documentation/block/stat.rst: read I/Os is the first field, write I/Os the fifth.
+def _disk(device: str) -> dict[str, int]:
+    # Documentation/block/stat.rst: read I/Os is the first field, write I/Os the fifth, and the
+    # seventh what was written, in units of 512 bytes whatever the device's sectors are.
     counts = (Path("/sys/block") / device / "stat").read_text().split()
-    return int(counts[0]) + int(counts[4])
+    return {"ios": int(counts[0]) + int(counts[4]), "written_bytes": 512 * int(counts[6])}
 
 
 def _migrations(path: Path) -> int:
@@ -64,8 +65,10 @@ def _task(pid: str, *, job: int) -> dict[str, Any] | None:
     is_job = job in (int(pid), int(tail.split()[1]))
     if not is_job and not comm.startswith("kworker/"):
         return None
+    at_ns = time.monotonic_ns()
     ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
     found = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
+    found["at_ns"] = at_ns
     with suppress(FileNotFoundError):
         found["migrations"] = _migrations(_PROC / pid / "sched")
     for line in (_PROC / pid / "status").read_text(errors="replace").splitlines():
@@ -80,8 +83,9 @@ def sample(
 ) -> dict[str, Any]:
     """Return the counters of a core, a disk, the kworkers and the process `job` with its children.
 
-    Times are in ns; ``at_ns`` is CLOCK_MONOTONIC, read first; ``calls`` is what that function
-    counts of kernel functions.
+    Times are in ns; ``at_ns`` is CLOCK_MONOTONIC, read first, and again for each task, as on a busy
+    machine a sample takes long; ``ios`` and ``written_bytes`` are the disk's; ``calls`` is what
+    that function counts of kernel functions.
 
     Errors: CannotRunError if this kernel does not count what is needed.
     """
@@ -89,7 +93,7 @@ def sample(
         "at_ns": time.monotonic_ns(),
         "context_switches": _context_switches(),
         "cpu": _cpu_running(cpu),
-        "ios": _completed_ios(device),
+        **_disk(device),
         "calls": calls(),
     }
     tasks = {}

@@ -61,7 +61,8 @@ class Device:
 class FileSystem:
     """A file system made fresh for one cell.
 
-    ``realtime_device`` (XFS) takes the data, ``device`` the metadata.
+    ``realtime_device`` (XFS) takes the data, ``device`` the metadata. ext4 may be on a device that
+    stores nothing: its metadata then stay in memory.
     """
 
     kind: str
@@ -297,14 +298,19 @@ def _check_recording(recording: Recording, job: Job, where: str) -> None:
     )
 
 
-def _check_filesystem(filesystem: FileSystem, names: list[str], where: str) -> None:
+def _check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) -> None:
     kind, realtime = filesystem.kind, filesystem.realtime_device
+    names = [d.name for d in devices]
     _check(_is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
     _check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
     if realtime is not None:
         _check(realtime in names, f"{where}: no device {realtime!r}")
         _check(kind == "xfs", f"{where}: only xfs has a realtime_device")
         _check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
+    dropped = [d.name for d in devices if not d.memory_backed]
+    # XFS reads its metadata back from the device itself.
+    lost = kind == "xfs" and filesystem.device in dropped
+    _check(not lost, f"{where}: xfs needs a device that stores its metadata")
 
 
 def _check_surroundings(cell: Cell, where: str) -> None:
@@ -354,7 +360,7 @@ def _parse_cell(raw: Any, where: str) -> Cell:
     names = [d.name for d in devices]
     _check(len(set(names)) == len(names), f"{where}: two devices have one name")
     if cell.filesystem is not None:
-        _check_filesystem(cell.filesystem, names, where)
+        _check_filesystem(cell.filesystem, devices, where)
     _check_job(job, where)
     if cell.recording is not None:
         _check_recording(cell.recording, job, f"{where} recording")

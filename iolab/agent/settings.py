@@ -29,15 +29,18 @@ def read(path: Path) -> str:
     return chosen.group(1) if chosen else text
 
 
-def change(journal: Journal, path: Path, value: str) -> None:
+def change(journal: Journal, path: Path, value: str, *, undone_by: Path | None = None) -> None:
     """Set `path` to `value` unless it has it already, so that `journal` can put the old one back.
+
+    `undone_by` is another setting that the kernel changes along with this one: writing its old
+    value puts both back.
 
     Errors: SettingError if the file is missing, the kernel refuses the value or does not keep it.
     """
-    old = read(path)
-    if old == value:
+    if read(path) == value:
         return
-    journal.note("write", str(path), old)
+    undo = undone_by or path
+    journal.note("write", str(undo), read(undo))
     try:
         path.write_text(value)
     except OSError as error:

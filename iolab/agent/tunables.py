@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from iolab.agent.journal import Journal
-from iolab.agent.settings import change
+from iolab.agent.settings import change, read
 from iolab.errors import CannotRunError
 
 __all__ = ["change_settings"]
@@ -31,6 +31,11 @@ _PLACES: dict[str, tuple[Path, ...]] = {
         _PROC / "kernel/sched_wakeup_granularity_ns",
     ),
 }
+# The kernel goes by bytes or by a ratio: the other of them reads 0, which bytes cannot be set to.
+_RATIOS = {
+    "dirty_background_bytes": _PROC / "vm/dirty_background_ratio",
+    "dirty_bytes": _PROC / "vm/dirty_ratio",
+}
 # A kernel without these behaves as with the value that is asked for.
 _OPTIONAL = {"autogroup": 0}
 
@@ -50,6 +55,8 @@ def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, 
             if _OPTIONAL.get(name) == value:
                 continue
             raise CannotRunError(f"this kernel has no setting {name}")
-        change(journal, path, str(value))
+        ratio = _RATIOS.get(name)
+        by_bytes = ratio is None or read(path) != "0"
+        change(journal, path, str(value), undone_by=None if by_bytes else ratio)
         used[name] = str(path)
     return used

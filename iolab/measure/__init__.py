@@ -18,15 +18,18 @@ from iolab.measure.tasks import (
     waits_by_pair,
 )
 from iolab.measure.work import work_items
+from iolab.measure.writeback import flushes, most_at_once
 
 __all__ = [
     "CAUSES",
     "IoPath",
     "PingPong",
+    "flushes",
     "intervals",
     "io_path",
     "migration_causes",
     "migrations",
+    "most_at_once",
     "occupancy",
     "ping_pong",
     "preemptions",

@@ -121,6 +121,7 @@ def _holds(made: Any, asked: Any) -> None:
         (("cells", 1, "devices", 0, "queue_depth"), 0, "queue_depth"),
         (("cells", 1, "devices", 0, "scheduler"), "cfq", "scheduler"),
         (("cells", 1, "devices", 0, "memory_backed"), "no", "memory_backed"),
+        (("cells", 1, "devices", 0, "memory_backed"), False, "stores its metadata"),
         (("cells", 1, "filesystem", "kind"), "btrfs", "file system"),
         (("cells", 1, "filesystem", "kind"), {}, "file system"),
         (("cells", 1, "filesystem", "kind"), "ext4", "realtime_device"),

@@ -72,3 +72,7 @@ def work(time: int, cpu: int, pid: int, what: str, address: int, queue: str = "d
     if what == "queue":
         fields |= {"workqueue": queue, "cpu": cpu}
     return time, cpu, pid, f"workqueue_{name}", fields
+
+
+def writeback(time: int, cpu: int, pid: int, what: str) -> Line:
+    return time, cpu, pid, f"writeback_{what}", {"name": "254:0", "nr_pages": 1024}

@@ -350,6 +350,9 @@ EVENTS = {
                 ("block_io_done", 323),
             )
         ),
+        event("writeback", "writeback_start", 340, "char name[32]", "u64 nr_pages"),
+        event("writeback", "writeback_written", 341, "char name[32]", "u64 nr_pages"),
+        event("filemap", "mm_filemap_add_to_page_cache", 350, "u64 index", "u8 order"),
         event("demo", "wide", 330, "u64 args[3]", "u8 raw[6]", "short odd", "char tail[]"),
     )
 }
