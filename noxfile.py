@@ -116,10 +116,11 @@ def paper(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Print how fast things are, as ratios measured side by side in one run."""
+    """Print how fast things are, and what the statistics are worth: nox -s bench [-- NAME...]."""
     install(session, "dev")
-    for script in sorted(Path("tests/bench").glob("bench_*.py")):
-        session.run("python", "-m", f"tests.bench.{script.stem}")
+    scripts = sorted(script.stem for script in Path("tests/bench").glob("bench_*.py"))
+    for name in [f"bench_{name}" for name in session.posargs] or scripts:
+        session.run("python", "-m", f"tests.bench.{name}")
 
 
 @nox.session

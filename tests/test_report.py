@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -41,10 +42,13 @@ def test_the_headline_reads_the_interval(data: Dataset) -> None:
 
 
 def test_a_faster_inside_is_read_as_such() -> None:
+    rng = np.random.default_rng(0)
     rows = [
         row
         for boot in range(3)
-        for row in synthetic.block_cells(block=f"b{boot}", boot=boot, effects={1000: 1.2})
+        for row in synthetic.block_cells(
+            block=f"b{boot}", boot=boot, effects={1000: 1.2}, noise_sd=0.001, rng=rng
+        )
     ]
     table = report.headline(synthetic.frame(rows), 1000)
     assert table["reading"].tolist() == ["faster inside"]

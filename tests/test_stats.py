@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as sp
+from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
 from iolab.errors import UserError
@@ -88,38 +87,6 @@ def test_pairs_are_averaged_in_their_boot_before_anything_else() -> None:
     assert found.to_dict() == pytest.approx(by_hand.to_dict())
 
 
-@given(st.lists(LOGS, min_size=2, max_size=9))
-@settings(max_examples=40, deadline=None)
-def test_sign_flip_is_what_enumeration_gives(values: list[float]) -> None:
-    y = np.array(values)
-    signs = np.array(list(itertools.product([1, -1], repeat=y.size)))
-    null = (signs * y).mean(axis=1)
-    one_sided = [np.mean(null >= y.mean() - 1e-9), np.mean(null <= y.mean() + 1e-9)]
-    assert stats.sign_flip(y) == pytest.approx(min(1.0, 2 * min(one_sided)), abs=1e-9)
-
-
-def test_sign_flip_of_many_boots_is_sampled_and_repeats() -> None:
-    y = np.random.default_rng(1).normal(0.02, 0.05, 20)
-    assert stats.sign_flip(y) == stats.sign_flip(y)
-    assert stats.sign_flip(y) == pytest.approx(sp.ttest_1samp(y, 0.0).pvalue, abs=0.02)
-
-
-@pytest.mark.parametrize(("n", "smallest"), [(5, 0.0625), (6, 0.03125)])
-def test_five_boots_never_reach_the_five_percent(n: int, smallest: float) -> None:
-    assert stats.sign_flip(np.full(n, -0.3)) == smallest
-
-
-@given(st.lists(LOGS, min_size=2, max_size=8), st.floats(0.5, 2))
-@settings(max_examples=40, deadline=None)
-def test_turning_a_ratio_over_turns_its_interval_over(values: list[float], factor: float) -> None:
-    y = np.array(values) * factor
-    there, back = stats.estimate(y), stats.estimate(-y)
-    assert there.ratio == pytest.approx(1 / back.ratio)
-    assert there.low == pytest.approx(1 / back.high)
-    assert there.p_value == pytest.approx(back.p_value)
-    assert there.low <= there.ratio * (1 + 1e-12)
-
-
 def test_one_boot_has_a_ratio_and_no_interval() -> None:
     row = inside(stats.ratio_table(plain(boots=1)))
     assert row["n"] == 1
@@ -132,11 +99,59 @@ def test_boots_that_agree_exactly_collapse_the_interval() -> None:
     table = stats.ratio_table(synthetic.frame(rows))
     row = inside(table)
     assert row["ratio"] == pytest.approx(0.92)
-    assert row["low"] == pytest.approx(row["high"])
+    assert row["missing"] == "the 6 boots do not differ"
+    assert row[["low", "high"]].isna().all()
     assert row["p_value"] == 0.03125
     aa = table[table["aa"]].iloc[0]
-    assert (aa["ratio"], aa["low"], aa["high"], aa["p_value"]) == (1.0, 1.0, 1.0, 1.0)
-    assert np.isnan(aa["p_holm"])
+    assert (aa["ratio"], aa["p_value"]) == (1.0, 1.0)
+    assert aa[["low", "high", "p_holm"]].isna().all()
+
+
+def test_a_condition_without_a_valid_pair_stands_there_with_the_reason() -> None:
+    cells = synthetic.dataset(kernels=("6.1",), iodepths=(64,), boots=6, invalid=False).cells
+    gated = cells["weight"] == 3000
+    cells.loc[gated, "valid"] = False
+    cells.loc[gated, "gate"] = "fio reported an error"
+    table = stats.ratio_table(cells)
+    lost = table[table["n"] == 0]
+    assert lost["weight"].tolist() == [3000]
+    assert lost[["ratio", "low", "high", "p_value", "p_holm"]].isna().all(axis=None)
+    assert lost["missing"].tolist() == ["no pair with two valid cells: fio reported an error"]
+    assert (table.loc[table["n"] > 0, "missing"] == "").all()
+    assert table["weight"].tolist() == [100, 1000, 3000, 10000, pd.NA]
+    # It was declared, so it keeps its place in the family.
+    strong = table[table["weight"] == 10000].iloc[0]
+    assert strong["p_holm"] == pytest.approx(4 * strong["p_value"])
+
+
+def test_controls_that_are_all_gated_are_said() -> None:
+    cells = synthetic.dataset(kernels=("6.1",), iodepths=(64, 192), boots=2, invalid=False).cells
+    controls = (cells["role"] == "control") & (cells["iodepth"] == 64)
+    cells.loc[controls, "valid"] = False
+    cells.loc[controls, "gate"] = "background load"
+    table = stats.ratio_table(cells)
+    lost = table[table["iodepth"] == 64]
+    assert len(lost) == 5
+    assert lost["aa"].sum() == 1
+    assert lost["missing"].str.contains("background load").all()
+    assert (table.loc[table["iodepth"] == 192, "n"] == 2).all()
+    with pytest.raises(UserError, match="no valid cell: background load"):
+        stats.ratio_table(cells.assign(valid=False, gate="background load"))
+
+
+def test_discoveries_are_benjamini_and_hochbergs() -> None:
+    cells = synthetic.dataset(boots=8, invalid=False).cells
+    table = stats.ratio_table(cells)
+    grid = table[~table["aa"]]
+    reject, q_values, *_ = multipletests(grid["p_value"], alpha=0.05, method="fdr_bh")
+    found = stats.discoveries(table)
+    assert 0 < len(found) == reject.sum() < len(grid)
+    assert found["q_value"].tolist() == pytest.approx(sorted(q_values[reject]))
+    assert not found["aa"].any()
+    assert len(stats.discoveries(table, rate=0.999)) > len(found)
+    assert stats.discoveries(stats.ratio_table(plain(1))).empty
+    with pytest.raises(UserError, match="rate of false"):
+        stats.discoveries(table, rate=5)
 
 
 def test_an_invalid_cell_takes_its_pair_along_and_nothing_else() -> None:
@@ -224,8 +239,8 @@ def test_kernels_without_spread_or_boots_claim_no_p_value() -> None:
     ]
     cells = synthetic.frame(rows)
     table = stats.kernel_ratio(cells, base="6.1", other="6.12", effect=True)
-    assert table["low"].tolist() == table["high"].tolist() == table["ratio"].tolist()
-    assert table["p_value"].isna().all()
+    assert table[["low", "high", "p_value"]].isna().all(axis=None)
+    assert set(table["missing"]) == {"the boots of a kernel do not differ"}
     single = stats.kernel_ratio(cells[cells["boot"] == 0], base="6.1", other="6.12")
     assert single[["low", "high", "p_value"]].isna().all(axis=None)
     with pytest.raises(UserError, match="not in these data"):
@@ -234,7 +249,7 @@ def test_kernels_without_spread_or_boots_claim_no_p_value() -> None:
     for effect in (True, False):
         none = stats.kernel_ratio(apart, base="6.1", other="6.12", effect=effect)
         assert none.empty
-        assert list(none.columns[-7:-5]) == ["ratio", "low"]
+        assert list(none.columns[-8:-6]) == ["ratio", "low"]
 
 
 def test_means_are_of_boots_not_of_cells() -> None:
@@ -296,36 +311,6 @@ def test_other_bad_requests_are_said() -> None:
         stats.mean_table(cells[:0])
     with pytest.raises(UserError, match="no boot"):
         stats.estimate([])
-
-
-def test_a_drift_within_the_block_is_found() -> None:
-    def measured(drift: float) -> pd.Series:
-        rng = np.random.default_rng(3)
-        rows = [
-            row
-            for boot in range(6)
-            for row in synthetic.block_cells(
-                block=f"b{boot}", boot=boot, drift=drift, noise_sd=0.005, pairs=4, rng=rng
-            )
-        ]
-        return stats.order_table(synthetic.frame(rows)).iloc[0]
-
-    falling = measured(-0.03)
-    assert falling["slope"] == pytest.approx(-0.03, abs=0.003)
-    assert falling["high"] < 0
-    assert falling["lag1"] > 0.3
-    still = measured(0.0)
-    assert still["low"] <= 0 <= still["high"]
-    assert still["n"] == 6
-
-
-def test_a_block_without_repeats_or_spread_shows_no_order() -> None:
-    lonely = synthetic.frame(synthetic.block_cells(conditions=[(128, 1000)]))
-    assert np.isnan(stats.order_effect(lonely).iloc[0]["slope"])
-    assert stats.order_table(lonely).empty
-    flat = stats.order_effect(synthetic.frame(synthetic.block_cells(pairs=3))).iloc[0]
-    assert flat["slope"] == 0
-    assert np.isnan(flat["lag1"])
 
 
 def test_outliers_are_marked_and_kept() -> None:
