@@ -84,14 +84,15 @@ class Profile:
     ``boots`` is the number of blocks of each kernel, the replicates of the statistics. Each grid is
     crossed in full; a pathology's treatment factor always has its control beside it. Conditions
     whose levels are all among those of ``recorded`` are measured once more with tracing, control
-    and treatment, in the first ``recorded_boots`` boots.
+    and treatment, in the first ``recorded_boots`` boots. ``ramp_ms`` and ``runtime_ms`` are of jobs
+    that run for a time; where a cell is a number of writes they are 0.
     """
 
     kernels: tuple[tuple[str, ...], ...]
     boots: int
     grids: tuple[Grid, ...]
-    ramp_ms: int
-    runtime_ms: int
+    ramp_ms: int = 0
+    runtime_ms: int = 0
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
 

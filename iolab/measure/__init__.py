@@ -4,6 +4,7 @@
 Each names the events it needs; a trace without them is a MissingEventError that says so.
 """
 
+from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong
 from iolab.measure.tasks import (
@@ -21,6 +22,8 @@ from iolab.measure.work import work_items
 __all__ = [
     "IoPath",
     "PingPong",
+    "busy_time",
+    "idle_gaps",
     "intervals",
     "io_path",
     "migrations",

@@ -214,7 +214,9 @@ def test_no_text_of_a_plan_reaches_a_command_line_unlisted() -> None:
 def test_a_plan_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(null_blk_cell("only", job=job(numjobs=3)))))
-    assert load_plan(path).cells[0].job.numjobs == 3
+    job_made = load_plan(path).cells[0].job
+    assert job_made is not None
+    assert job_made.numjobs == 3
     for text, reason in (
         (b"{", "is no JSON"),
         (b"\xff", "is no JSON"),
