@@ -127,8 +127,8 @@ def _mechanism(trace: Trace) -> dict[str, float]:
     """Count when the device did nothing for 1 ms or more although a request waited for it.
 
     ``gap_share`` is of the time in which the device had a request, in flight or waiting in such a
-    gap: not of the time in which the next dd is started. ``gaps_jbd2_waits`` are those in which jbd2's request
-    waits and dd's was the last one served, ``gaps_dd_waits`` the other way round.
+    gap: not of the time in which the next dd is started. ``gaps_jbd2_waits`` are those in which
+    jbd2's request waits and dd's was the last one served, ``gaps_dd_waits`` the other way round.
     """
     gaps = measure.idle_gaps(trace, shortest_ns=_GAP_NS)
     lost_ns, busy_ns = int(gaps["length_ns"].sum()), int(measure.busy_time(trace).sum())

@@ -348,6 +348,7 @@ EVENTS = {
                 ("block_rq_complete", 321),
                 ("block_io_start", 322),
                 ("block_io_done", 323),
+                ("block_rq_insert", 324),
             )
         ),
         event("demo", "wide", 330, "u64 args[3]", "u8 raw[6]", "short odd", "char tail[]"),
