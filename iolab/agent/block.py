@@ -14,7 +14,7 @@ from typing import Any
 
 from iolab.agent.cgroup import make_cgroup
 from iolab.agent.copies import copies_gates, copy_files, run_copies
-from iolab.agent.devices import load_module, make_device, schedule
+from iolab.agent.devices import load_module, load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.filesystem import make_filesystem
 from iolab.agent.fio import (
@@ -237,7 +237,10 @@ def run_block(plan: Plan, out: Path) -> None:
     try:
         facts = collect()
         for module in plan.modules:
-            load_module(journal, module, *(["nr_devices=0"] if module == "null_blk" else []))
+            if module == "null_blk":
+                load_null_blk(journal)
+            else:
+                load_module(journal, module)
         if facts["high_resolution_timers"] is plan.coalesced_timers:
             raise IolabError(
                 "the plan asks for timers {} high resolution, this boot has them {}".format(
