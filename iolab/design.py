@@ -132,8 +132,8 @@ class Pathology:
 
     ``treatment`` is the factor whose levels are each compared with the control, in which that
     factor is None. ``boot_factors`` are fixed for a whole boot. ``cell`` returns the agent's
-    devices, file system, job and cpu.weight for a condition; ``machine`` the virtual machine and
-    the block's part of the agent's plan for a level of the boot factors. ``claims`` are
+    devices, file system, cgroup and work (a job or copies) for a condition; ``machine`` the virtual
+    machine and the block's part of the agent's plan for a level of the boot factors. ``claims`` are
     what the report says, ``declared`` the conditions that p-values are corrected for.
     ``recording`` is what the agent records of a cell, ``mechanism`` the measures (by name, units in
     the names) that a recorded trace gives, ``measures`` those of a cell's result as the agent wrote
