@@ -18,8 +18,8 @@ The recipe and what was tuned in it, each for a reason:
 * **File system made and mounted under "none"**, with nothing left for a lazy kernel thread.
 * ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. Newer kernels' BFQ
   learns which queue wakes which and stops idling after a few requests: one long dd, the report's
-  own command, only shows this start-up. Ten writes are a short-lived program such as a package
-  manager runs many of.
+  own command, only shows this start-up, and the less of it the longer it is. Ten writes are a
+  short-lived program such as a package manager runs many of.
 * ``bfq`` **and** ``bfq-throughput`` (low_latency=0). In its default mode BFQ favours a queue that
   has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, idling
   between groups is what is left.
@@ -284,7 +284,7 @@ BFQ_IDLING = Pathology(
         ),
         _collapse(
             "throughput collapses, one dd, defaults",
-            "the report's own command, BFQ as it is: less than half is left",
+            "the report's command (300 of its 10,000 writes), BFQ as it is: less than half is left",
             "bfq",
             300,
         ),
