@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What one measured run says: fio's report and the kernel's counters as plain numbers."""
+"""What one measured run says: fio's report or dd's, and the kernel's counters, as plain numbers."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def _side(result: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((job[s] for s in ("write", "read") if job[s]["total_ios"]), job["read"])
 
 
+def _did_io(result: Mapping[str, Any]) -> bool:
+    if "copies" in result:
+        return any(process["seconds"] for process in result["copies"])
+    side = _side(result)
+    return bool(side["total_ios"] and side["runtime"])
+
+
 def _from_fio(result: Mapping[str, Any]) -> dict[str, float | int]:
     side = _side(result)
     # Not fio's iops_mean: that averages samples, of which a short run has none.
@@ -50,14 +57,29 @@ def _from_fio(result: Mapping[str, Any]) -> dict[str, float | int]:
     }
 
 
+def _from_copies(result: Mapping[str, Any]) -> dict[str, float | int]:
+    """Return what the copies did in the time that they wrote: their writes, and no latencies."""
+    writes = sum(process["writes"] for process in result["copies"])
+    runtime_s = math.fsum(process["seconds"] for process in result["copies"])
+    return {
+        **dict.fromkeys(("latency_mean_ns", *_PERCENTILES), math.nan),
+        "iops": writes / runtime_s,
+        "seconds_per_io": runtime_s / writes,
+        "ios": writes,
+        "runtime_s": runtime_s,
+    }
+
+
 def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
     ios = last["ios"] - first["ios"]
+    copied = "copies" in result
 
     def gained(name: str, *, job: bool) -> int:
-        total = 0
+        # Copies come and go between the samples, and each tells its own.
+        total = sum(process[name] for process in result["copies"]) if job and copied else 0
         for pid, task in last["tasks"].items():
             if task["job"] != job or not (job or task["comm"].startswith(f"kworker/{cpu}:")):
                 continue
@@ -79,8 +101,9 @@ def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
     """Return the measures of an agent's cell, with ``valid`` and, if not valid, ``gate``: why.
 
     Times are in the units of their names; CPU shares are of the core `cpu`, 0..1; switches are
-    those of the whole system for each I/O that the data device completed. A cell that did not run
-    has NaN.
+    those of the whole system for each I/O that the data device completed. ``fio_…`` are of the job,
+    which may be dd; then ``iops`` are its writes for each second that it wrote, as dd itself says,
+    and there are no latencies. A cell that did not run has NaN.
 
     Errors: IolabError if the result has not the agent's form.
     """
@@ -89,19 +112,21 @@ def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
         if result["state"] != "done":
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
-        side = _side(result)
-        done = result["last"]["ios"] - result["first"]["ios"]
-        if done <= 0 or not side["total_ios"] or not side["runtime"]:
+        if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
-        found = {**_from_fio(result), **_from_counters(result, cpu)}
+        own = _from_copies(result) if "copies" in result else _from_fio(result)
+        found = {**own, **_from_counters(result, cpu)}
     except (KeyError, TypeError, IndexError) as error:
         raise IolabError(f"a cell's result is not the agent's: {error!r}") from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
 
 
 def histogram(result: Mapping[str, Any]) -> list[tuple[float, int]]:
-    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending."""
-    if result["state"] != "done":
+    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
+
+    There are none of a cell that did not run, or of copies.
+    """
+    if result["state"] != "done" or "copies" in result:
         return []
     bins = _side(result)["clat_ns"].get("bins", {})
     return sorted((float(middle), int(count)) for middle, count in bins.items())

@@ -84,14 +84,15 @@ class Profile:
     ``boots`` is the number of blocks of each kernel, the replicates of the statistics. Each grid is
     crossed in full; a pathology's treatment factor always has its control beside it. Conditions
     whose levels are all among those of ``recorded`` are measured once more with tracing, control
-    and treatment, in the first ``recorded_boots`` boots.
+    and treatment, in the first ``recorded_boots`` boots. ``ramp_ms`` and ``runtime_ms`` are of jobs
+    that run for a time; where a cell is a number of writes they are 0.
     """
 
     kernels: tuple[tuple[str, ...], ...]
     boots: int
     grids: tuple[Grid, ...]
-    ramp_ms: int
-    runtime_ms: int
+    ramp_ms: int = 0
+    runtime_ms: int = 0
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
 
@@ -131,8 +132,8 @@ class Pathology:
 
     ``treatment`` is the factor whose levels are each compared with the control, in which that
     factor is None. ``boot_factors`` are fixed for a whole boot. ``cell`` returns the agent's
-    devices, file system, job and cpu.weight for a condition; ``machine`` the virtual machine and
-    the block's part of the agent's plan for a level of the boot factors. ``claims`` are
+    devices, file system, cgroup and work (a job or copies) for a condition; ``machine`` the virtual
+    machine and the block's part of the agent's plan for a level of the boot factors. ``claims`` are
     what the report says, ``declared`` the conditions that p-values are corrected for.
     ``recording`` is what the agent records of a cell, ``mechanism`` the measures (by name, units in
     the names) that a recorded trace gives, ``measures`` those of a cell's result as the agent wrote

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["job", "null_blk_cell", "plan"]
+__all__ = ["copies", "copies_cell", "job", "null_blk_cell", "plan"]
 
 
 def job(**different: Any) -> dict[str, Any]:
@@ -47,6 +47,35 @@ def null_blk_cell(name: str, weight: int | None = None, **different: Any) -> dic
         "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
         "group": None if weight is None else {"controller": "cpu", "weight": weight},
         "job": job(),
+        **different,
+    }
+
+
+def copies(**different: Any) -> dict[str, Any]:
+    """Return dd processes of a few writes each."""
+    return {"block_size": 512, "writes": 4, "processes": 3, "dsync": True, **different}
+
+
+def copies_cell(name: str, **different: Any) -> dict[str, Any]:
+    """Return a cell of copies as the pathology has them: ext4 on a disk in memory."""
+    return {
+        "id": name,
+        "devices": [
+            {
+                "name": "data",
+                "kind": "null_blk",
+                "size_mib": 64,
+                "irqmode": 2,
+                "completion_ns": 200_000,
+                "queue_depth": 64,
+                "rotational": True,
+                "scheduler": "bfq",
+                "tunables": {"low_latency": 0},
+            }
+        ],
+        "filesystem": {"kind": "ext4", "device": "data"},
+        "group": {"controller": "io"},
+        "copies": copies(),
         **different,
     }
 

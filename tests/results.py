@@ -12,7 +12,7 @@ from typing import Any
 from iolab.design import blocks_of, override
 from iolab.pathology import get_pathology
 
-__all__ = ["TARGET", "block", "result", "write_results"]
+__all__ = ["TARGET", "block", "copied", "result", "write_results"]
 
 TARGET = {"target": "vm", "qemu": "QEMU 10.0.0 sha256:0", "agent": "0" * 64}
 
@@ -88,6 +88,29 @@ def result(name: str = "c000") -> dict[str, Any]:
         "first": first,
         "last": last,
     }
+
+
+def copied(name: str = "c000") -> dict[str, Any]:
+    """Return what the agent records of a cell of dd: 40 writes in 0.05 s, of two processes."""
+
+    def dd(began_ns: int, seconds: float, ran_ns: int) -> dict[str, Any]:
+        return {
+            "began_ns": began_ns,
+            "ended_ns": began_ns + round(seconds * 1e9) + 5_000_000,
+            "writes": 20,
+            "bytes": 20 * 512,
+            "seconds": seconds,
+            "ran_ns": ran_ns,
+            "voluntary_ctxt_switches": 40,
+            "nonvoluntary_ctxt_switches": 10,
+        }
+
+    made = result(name)
+    del made["fio"], made["fio_said"]
+    for look in (made["first"], made["last"]):
+        look["tasks"] = {pid: task for pid, task in look["tasks"].items() if not task["job"]}
+    made["copies"] = [dd(1_100_000_000, 0.02, 30_000_000), dd(1_500_000_000, 0.03, 70_000_000)]
+    return made
 
 
 def write_results(folder: Path, made: dict[str, Any], **different: dict[str, Any]) -> Path:

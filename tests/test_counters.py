@@ -8,7 +8,7 @@ import pytest
 
 from iolab.counters import histogram, measures
 from iolab.errors import IolabError
-from tests.results import result
+from tests.results import copied, result
 
 
 def test_measures_are_what_a_pencil_finds() -> None:
@@ -34,6 +34,31 @@ def test_measures_are_what_a_pencil_finds() -> None:
     }
     assert math.isnan(found.pop("latency_p999_ns"))
     assert found == pytest.approx(wanted)
+
+
+def test_copies_are_measured_by_what_dd_says() -> None:
+    found = measures(copied(), cpu=0)
+    assert found.keys() == measures(result(), cpu=0).keys()
+    nothing = {
+        name for name, value in found.items() if isinstance(value, float) and math.isnan(value)
+    }
+    assert nothing == {name for name in found if name.startswith("latency_")}
+    # The device's own I/Os are more than dd's writes: 2000 of them in the second that was sampled.
+    wanted = {
+        "iops": 40 / 0.05,
+        "seconds_per_io": 0.05 / 40,
+        "ios": 40,
+        "runtime_s": 0.05,
+        "steady_iops": 2000.0,
+        "fio_cpu": 0.1,
+        "kworker_cpu": 0.1,
+        "idle": 0.6,
+        "switches_per_io": 2.5,
+        "fio_voluntary_per_io": 0.04,
+        "fio_involuntary_per_io": 0.01,
+    }
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+    assert (found["valid"], found["gate"], histogram(copied())) == (True, "", [])
 
 
 def test_only_the_measured_cores_kworkers_count() -> None:
@@ -77,6 +102,14 @@ def test_without_io_there_is_no_number(spoil: Any) -> None:
     assert math.isnan(found["iops"])
 
 
+def test_copies_without_time_are_no_measurement() -> None:
+    made = copied()
+    for process in made["copies"]:
+        process["seconds"] = 0.0
+    assert measures(made, cpu=0)["gate"] == "no I/O was done"
+    assert measures({**copied(), "copies": []}, cpu=0)["gate"] == "no I/O was done"
+
+
 @pytest.mark.parametrize("state", ["failed", "cannot run here"])
 def test_a_cell_that_did_not_run_has_no_numbers_and_says_why(state: str) -> None:
     found = measures({"id": "c0", "state": state, "reason": "no room"}, cpu=0)
@@ -101,6 +134,7 @@ def test_gates_keep_the_numbers_but_not_the_validity() -> None:
         {"state": "done", "first": 5, "last": 5},
         {**result(), "fio": {"jobs": []}},
         {**result(), "last": {"ios": 99}},
+        {**copied(), "copies": [{"writes": 5}]},
     ],
 )
 def test_what_is_not_the_agents_is_one_sentence(made: dict[str, Any]) -> None:

@@ -93,6 +93,26 @@ def test_what_the_cells_are_asked_is_what_they_stand_for(profile: str) -> None:
             assert files < data["size_mib"]
 
 
+@pytest.mark.parametrize("profile", PATHOLOGIES["bfq_idling"].profiles)
+def test_what_dd_is_asked_is_what_its_cells_stand_for(profile: str) -> None:
+    idling = {"bfq": {}, "bfq-throughput": {}, "bfq-throughput-2ms": {"slice_idle": 2}}
+    idling |= {"bfq-no-idle": {"slice_idle": 0}, "mq-deadline": {}}
+    for block in _blocks(PATHOLOGIES["bfq_idling"], profile):
+        for cell, asked in zip(block["cells"], block["plan"]["cells"], strict=True):
+            condition = cell["condition"]
+            level = condition["io_scheduler"]
+            (device,) = asked["devices"]
+            kind = "bfq" if str(level).startswith("bfq") else level or "none"
+            assert device["scheduler"] == kind
+            low = {"low_latency": 0} if str(level).startswith("bfq-") else {}
+            assert device["tunables"] == {**low, **idling.get(str(level), {})}
+            kind = None if condition["filesystem"] == "raw" else condition["filesystem"]
+            assert (asked["filesystem"] or {"kind": None})["kind"] == kind
+            assert (asked["group"] is None) is (condition["cgroup"] == "root")
+            assert asked["copies"]["writes"] == condition["writes"]
+            assert 100 <= asked["copies"]["writes"] * asked["copies"]["processes"] <= 300
+
+
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
 def test_the_same_inputs_give_the_same_bytes(pathology: Pathology, profile: str) -> None:
     random.seed()
@@ -106,8 +126,12 @@ def test_boots_differ_and_kernels_share_them(pathology: Pathology, profile: str)
     blocks = _blocks(pathology, profile)
     # A recorded cell has its twin's seed.
     untraced = [c for b in blocks for c in b["plan"]["cells"] if "recording" not in c]
-    seeds = [c["job"]["seed"] for c in untraced]
+    seeds = [c["job"]["seed"] for c in untraced if "job" in c]
     assert len(set(seeds)) == len(seeds)
+    # dd has no seed: what differs is when it begins, and by chance some begin alike.
+    begun = [c["copies"]["start_delay_us"] for c in untraced if "copies" in c]
+    assert len(set(begun)) > 0.9 * len(begun) or not begun
+    assert len(seeds) + len(begun) == len(untraced)
     names = [b["plan"]["block"] for b in blocks]
     assert len(set(names)) == len(names)
     by_level: dict[str, set[str]] = {}

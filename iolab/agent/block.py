@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.cgroup import make_cgroup
-from iolab.agent.devices import load_module, make_device, schedule
+from iolab.agent.copies import copies_gates, copy_files, run_copies
+from iolab.agent.devices import load_module, load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.filesystem import make_filesystem
 from iolab.agent.fio import (
@@ -26,7 +27,7 @@ from iolab.agent.fio import (
 )
 from iolab.agent.journal import Journal, restore
 from iolab.agent.observe import sample
-from iolab.agent.plan import Cell, Plan
+from iolab.agent.plan import Cell, Copies, Job, Plan
 from iolab.agent.probes import Probes
 from iolab.agent.recording import Recorder
 from iolab.agent.tunables import change_settings
@@ -57,27 +58,53 @@ def _reports(cell: Cell) -> tuple[Path, Path]:
     return _RUN / f"fio-{cell.id}.json", _RUN / f"fio-{cell.id}.err"
 
 
-def _measure(
-    cell: Cell,
-    files: Sequence[Path],
-    *,
-    device: Path,
-    group: Path | None,
-    probes: Probes | None,
-    recorder: Recorder | None,
-    cpu: int,
+class _Watcher:
+    """What looks at a cell while it runs: the kernel's counters, and the recorder if it has one."""
+
+    def __init__(
+        self, *, cpu: int, device: Path, probes: Probes | None, recorder: Recorder | None
+    ) -> None:
+        self.cpu = cpu
+        self._device = device.name
+        self._calls = dict if probes is None else probes.hits
+        self.recorder = recorder
+
+    def look(self, job: int | None) -> dict[str, Any]:
+        """Return the counters; of a process too, with its children."""
+        return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
+
+
+def _measure_copies(
+    copies: Copies, files: Sequence[Path], *, group: Path | None, watcher: _Watcher
+) -> dict[str, Any]:
+    """Run the copies between two samples; return what each said, the samples and the gates."""
+    if copies.start_delay_us:
+        time.sleep(copies.start_delay_us / 1e6)
+    recorder = watcher.recorder
+    first = watcher.look(None)
+    if recorder is not None:
+        recorder.open()
+    done = run_copies(copies, files, cpu=watcher.cpu, group=group)
+    if recorder is not None:
+        recorder.close()
+    last = watcher.look(None)
+    gates = copies_gates(copies, completed=last["ios"] - first["ios"])
+    return {"copies": done, "first": first, "last": last, "gates": gates}
+
+
+def _measure_job(
+    cell: Cell, job: Job, files: Sequence[Path], *, group: Path | None, watcher: _Watcher
 ) -> dict[str, Any]:
     """Run the job, sample around its steady part, and return report, samples and gates.
 
     With a recorder the samples stand around its window.
     """
-    job = cell.job
     report, errors = _reports(cell)
     if job.start_delay_us:
         time.sleep(job.start_delay_us / 1e6)
     with errors.open("wb") as stream:
         fio = start(
-            fio_argv(job, files, report, cpu=cpu),
+            fio_argv(job, files, report, cpu=watcher.cpu),
             stdout=stream,
             stderr=subprocess.STDOUT,
             cgroup=group,
@@ -91,20 +118,17 @@ def _measure(
     steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
     steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
 
-    def look() -> dict[str, Any]:
-        calls = dict if probes is None else probes.hits
-        return sample(cpu=cpu, device=device.name, job=fio.pid, calls=calls)
-
     try:
         wait_until(steady_from_s)
-        first = look()
-        if recorder is not None and cell.recording is not None:
-            recorder.open()
-            wait_until(min(steady_until_s, steady_from_s + cell.recording.window_ms / 1e3))
-            recorder.close()
+        first = watcher.look(fio.pid)
+        window_ms = None if cell.recording is None else cell.recording.window_ms
+        if watcher.recorder is not None and window_ms is not None:
+            watcher.recorder.open()
+            wait_until(min(steady_until_s, steady_from_s + window_ms / 1e3))
+            watcher.recorder.close()
         else:
             wait_until(steady_until_s)
-        last = look()
+        last = watcher.look(fio.pid)
         fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
     except subprocess.TimeoutExpired as error:
         raise IolabError("fio did not end within 60 s after its run") from error
@@ -119,19 +143,38 @@ def _measure(
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in (first, last)]
     if not all(jobs):
         gates.append("the job was not running when it was sampled")
+    if cell.filesystem is not None and (astray := strange_files(job, _MOUNT)):
+        gates.append(f"fio made files of its own: {', '.join(astray)}")
     return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
 
 
+def _measure(
+    cell: Cell, files: Sequence[Path], *, group: Path | None, watcher: _Watcher
+) -> dict[str, Any]:
+    """Do the cell's work and return what is known of it."""
+    if cell.copies is not None:
+        return _measure_copies(cell.copies, files, group=group, watcher=watcher)
+    if cell.job is not None:
+        return _measure_job(cell, cell.job, files, group=group, watcher=watcher)
+    raise IolabError(f"cell {cell.id} has no work")
+
+
 def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[list[Path], Path]:
-    """Return what each of the job's processes reads or writes, and the device that is under it."""
-    if cell.filesystem is None:
+    """Return what each of the work's processes reads or writes, and the device that is under it."""
+    if cell.filesystem is not None:
+        beneath = next(d for d in cell.devices if d.name == cell.filesystem.device)
+        make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=beneath.memory_backed)
+        data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
+    else:
         data = nodes[cell.devices[-1].name]
-        return [data] * cell.job.numjobs, data
-    beneath = next(d for d in cell.devices if d.name == cell.filesystem.device)
-    make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=beneath.memory_backed)
-    lay_out(cell.job, _MOUNT)
-    data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
-    return job_files(cell.job, _MOUNT), data
+    files: list[Path] = []
+    if cell.job is not None:
+        if cell.filesystem is not None:
+            lay_out(cell.job, _MOUNT)
+        files = job_files(cell.job, _MOUNT)
+    if cell.copies is not None:
+        files = copy_files(cell.copies, _MOUNT)
+    return files if cell.filesystem is not None else [data] * len(files), data
 
 
 def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
@@ -152,20 +195,9 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         if cell.recording is not None:
             recorder = Recorder(journal, cell.recording, trace)
         result["measuring_from_ns"] = time.monotonic_ns()
+        watcher = _Watcher(cpu=plan.cpu, device=data, probes=probes, recorder=recorder)
         with watching(cell.watch, data):
-            result.update(
-                _measure(
-                    cell,
-                    files,
-                    device=data,
-                    group=group,
-                    probes=probes,
-                    recorder=recorder,
-                    cpu=plan.cpu,
-                )
-            )
-        if cell.filesystem is not None and (astray := strange_files(cell.job, _MOUNT)):
-            result["gates"].append(f"fio made files of its own: {', '.join(astray)}")
+            result.update(_measure(cell, files, group=group, watcher=watcher))
         result["measuring_until_ns"] = time.monotonic_ns()
         if recorder is not None:
             result["recording"], gates = recorder.finish()
@@ -206,7 +238,10 @@ def run_block(plan: Plan, out: Path) -> None:
     try:
         facts = collect()
         for module in plan.modules:
-            load_module(journal, module, *(["nr_devices=0"] if module == "null_blk" else []))
+            if module == "null_blk":
+                load_null_blk(journal)
+            else:
+                load_module(journal, module)
         if facts["high_resolution_timers"] is plan.coalesced_timers:
             raise IolabError(
                 "the plan asks for timers {} high resolution, this boot has them {}".format(

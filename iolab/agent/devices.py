@@ -12,7 +12,7 @@ from iolab.agent.settings import change
 from iolab.errors import CannotRunError
 from iolab.process import run
 
-__all__ = ["load_module", "make_device", "schedule"]
+__all__ = ["load_module", "load_null_blk", "make_device", "schedule"]
 
 _CONFIGFS = Path("/sys/kernel/config")
 _SYS_BLOCK = Path("/sys/block")
@@ -30,16 +30,25 @@ def load_module(journal: Journal, name: str, *parameters: str) -> None:
     run(["modprobe", name, *parameters], timeout_s=120)
 
 
-def _mount_configfs(journal: Journal) -> None:
-    if not (_CONFIGFS / "nullb").is_dir():
+def load_null_blk(journal: Journal) -> None:
+    """Load null_blk with the file system that its devices are made in, unless they are there.
+
+    Restoring unloads null_blk while configfs is still mounted, and configfs last: kernel 5.10 on
+    one core frees configfs's inodes by a function of that module when it is gone already, if one
+    modprobe unloads both.
+
+    Errors: CommandError with modprobe's or mount's words.
+    """
+    load_module(journal, "configfs")
+    if not _CONFIGFS.is_mount():
         journal.note("umount", str(_CONFIGFS))
         run(["mount", "-t", "configfs", "configfs", _CONFIGFS], timeout_s=30)
+    load_module(journal, "null_blk", "nr_devices=0")
 
 
 def _null_blk(journal: Journal, device: Device) -> Path:
     # Through configfs, not module parameters: memory_backed is no parameter on older kernels.
-    load_module(journal, "null_blk", "nr_devices=0")
-    _mount_configfs(journal)
+    load_null_blk(journal)
     folder = _CONFIGFS / "nullb" / f"iolab-{device.name}"
     journal.note("null_blk", str(folder))
     before = {p.name for p in _SYS_BLOCK.glob("nullb*")} | {

@@ -22,6 +22,7 @@ __all__ = ["Journal", "restore"]
 
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
+_SETTLE_S = 0.05
 
 
 class Journal:
@@ -123,6 +124,8 @@ def _null_blk(path: Path, value: str) -> None:
 
 def _module(path: Path, value: str) -> None:
     if path.is_dir():
+        # What was freed a moment ago is still to be freed by functions of the module.
+        time.sleep(_SETTLE_S)
         # It also fails when the module is gone but one that it used is used by another.
         result = run(["modprobe", "-r", value], timeout_s=60, check=False)
         if path.is_dir():

@@ -57,7 +57,7 @@ def _migrations(path: Path) -> int:
     return 0
 
 
-def _task(pid: str, *, job: int) -> dict[str, Any] | None:
+def _task(pid: str, *, job: int | None) -> dict[str, Any] | None:
     # The comm may hold any bytes, parentheses too: the fields start after the last one.
     head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
     comm = head.partition("(")[2]
@@ -79,13 +79,14 @@ def _task(pid: str, *, job: int) -> dict[str, Any] | None:
 
 
 def sample(
-    *, cpu: int, device: str, job: int, calls: Callable[[], dict[str, int]] = dict
+    *, cpu: int, device: str, job: int | None, calls: Callable[[], dict[str, int]] = dict
 ) -> dict[str, Any]:
     """Return the counters of a core, a disk, the kworkers and the process `job` with its children.
 
-    Times are in ns; ``at_ns`` is CLOCK_MONOTONIC, read first, and again for each task, as on a busy
-    machine a sample takes long; ``ios`` and ``written_bytes`` are the disk's; ``calls`` is what
-    that function counts of kernel functions.
+    `job` None: no process lives from one look to the next. Times are in ns; ``at_ns`` is
+    CLOCK_MONOTONIC, read first, and again for each task, as on a busy machine a sample takes long;
+    ``ios`` and ``written_bytes`` are the disk's; ``calls`` is what that function counts of kernel
+    functions.
 
     Errors: CannotRunError if this kernel does not count what is needed.
     """

@@ -18,6 +18,7 @@ from iolab.errors import UserError
 __all__ = [
     "FORMAT",
     "Cell",
+    "Copies",
     "Device",
     "FileSystem",
     "Group",
@@ -99,6 +100,22 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """dd processes one after the other: each writes zeros into a file of its own.
+
+    Each of the ``processes`` makes ``writes`` writes of ``block_size`` bytes; with ``dsync`` every
+    write is on the device before the next one (O_DSYNC). Without a file system each of them writes
+    the device itself, from its start.
+    """
+
+    block_size: int
+    writes: int
+    processes: int
+    dsync: bool = False
+    start_delay_us: int = 0
+
+
+@dataclass(frozen=True)
 class Group:
     """A fresh cgroup for the job: its controller (cpu or io) is enabled, with a weight or without.
 
@@ -123,23 +140,23 @@ class Watch:
 
 @dataclass(frozen=True)
 class Recording:
-    """What trace-cmd records of a cell, from the start of the steady part for ``window_ms``.
+    """What trace-cmd records of a cell: of a job ``window_ms`` of its steady part, of copies all.
 
     ``events`` (``system:event``) must exist; those of ``also`` are recorded where the kernel has
     them. ``buffer_kib`` is the buffer of each CPU.
     """
 
     events: list[str]
-    window_ms: int
+    window_ms: int | None = None
     also: list[str] = field(default_factory=list)
     buffer_kib: int = 32768
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured run: devices, file system, placement of the job, the job.
+    """One measured run: devices, file system, placement, and the work: a job or copies.
 
-    ``filesystem`` None: the job uses the last of the devices itself. ``group`` None leaves the job
+    ``filesystem`` None: the work uses the last of the devices itself. ``group`` None leaves it
     outside, in the agent's own cgroup. ``settings`` are kernel settings by their names here (see
     `iolab.agent.tunables`). ``count`` are kernel functions whose calls are counted in the steady
     part. ``recording`` None runs it without tracing.
@@ -148,7 +165,8 @@ class Cell:
     id: str
     devices: list[Device]
     filesystem: FileSystem | None
-    job: Job
+    job: Job | None = None
+    copies: Copies | None = None
     group: Group | None = None
     watch: Watch | None = None
     settings: dict[str, int] = field(default_factory=dict)
@@ -286,16 +304,30 @@ def _check_job(job: Job, where: str) -> None:
     _check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
 
 
-def _check_recording(recording: Recording, job: Job, where: str) -> None:
+def _check_copies(copies: Copies, where: str) -> None:
+    _check_flags(copies, where, "dsync")
+    _check_numbers(
+        copies,
+        where,
+        {
+            "block_size": (512, 1 << 24),
+            "writes": (1, 10**6),
+            "processes": (1, 10_000),
+            "start_delay_us": (0, 10**7),
+        },
+    )
+
+
+def _check_recording(recording: Recording, job: Job | None, where: str) -> None:
     names = _list(recording.events, f"{where}: events") + _list(recording.also, f"{where}: also")
     wrong = [n for n in names if not (isinstance(n, str) and _EVENT.fullmatch(n))]
     _check(not wrong, f"{where}: no tracepoint names: {', '.join(map(repr, wrong))}")
     _check(bool(recording.events), f"{where}: it records no event")
-    _check_numbers(
-        recording,
-        where,
-        {"window_ms": (1, job.runtime_ms), "buffer_kib": (16384, 1 << 20)},
-    )
+    _check_numbers(recording, where, {"buffer_kib": (16384, 1 << 20)})
+    if job is not None:
+        _check_numbers(recording, where, {"window_ms": (1, job.runtime_ms)})
+    else:
+        _check(recording.window_ms is None, f"{where}: copies are recorded whole, no window_ms")
 
 
 def _check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) -> None:
@@ -334,6 +366,8 @@ def _check_surroundings(cell: Cell, where: str) -> None:
 
 
 _PARTS: dict[str, Any] = {
+    "job": Job,
+    "copies": Copies,
     "filesystem": FileSystem,
     "group": Group,
     "watch": Watch,
@@ -346,13 +380,12 @@ def _parse_cell(raw: Any, where: str) -> Cell:
     devices = [
         _build(Device, d, f"{where} device") for d in _list(raw.get("devices"), f"{where}: devices")
     ]
-    job = _build(Job, raw.get("job"), f"{where} job")
     _check("filesystem" in raw, f"{where}: filesystem is missing (null: the device itself)")
     parts = {
         name: None if raw.get(name) is None else _build(kind, raw[name], f"{where} {name}")
         for name, kind in _PARTS.items()
     }
-    cell = _build(Cell, {**raw, **parts, "devices": devices, "job": job}, where)
+    cell = _build(Cell, {**raw, **parts, "devices": devices}, where)
     _check(_is_name(cell.id), f"{where}: id {cell.id!r} is no name")
     _check(bool(devices), f"{where}: it has no device")
     for device in devices:
@@ -361,9 +394,13 @@ def _parse_cell(raw: Any, where: str) -> Cell:
     _check(len(set(names)) == len(names), f"{where}: two devices have one name")
     if cell.filesystem is not None:
         _check_filesystem(cell.filesystem, devices, where)
-    _check_job(job, where)
+    _check((cell.job is None) is not (cell.copies is None), f"{where}: it wants a job or copies")
+    if cell.job is not None:
+        _check_job(cell.job, where)
+    if cell.copies is not None:
+        _check_copies(cell.copies, where)
     if cell.recording is not None:
-        _check_recording(cell.recording, job, f"{where} recording")
+        _check_recording(cell.recording, cell.job, f"{where} recording")
     _check_surroundings(cell, where)
     return cell
 

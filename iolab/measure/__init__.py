@@ -5,6 +5,7 @@ Each names the events it needs; a trace without them is a MissingEventError that
 """
 
 from iolab.measure.balance import CAUSES, migration_causes
+from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong
 from iolab.measure.tasks import (
@@ -24,7 +25,9 @@ __all__ = [
     "CAUSES",
     "IoPath",
     "PingPong",
+    "busy_time",
     "flushes",
+    "idle_gaps",
     "intervals",
     "io_path",
     "migration_causes",

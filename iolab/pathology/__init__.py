@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from iolab.design import Pathology, one_of
 from iolab.pathology.aio_migration import AIO_MIGRATION
+from iolab.pathology.bfq_idling import BFQ_IDLING
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.fsnotify_contention import FSNOTIFY_CONTENTION
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
@@ -12,7 +13,8 @@ from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 __all__ = ["PATHOLOGIES", "get_pathology"]
 
 PATHOLOGIES = {
-    p.name: p for p in (DIO_KWORKER, AIO_MIGRATION, FSNOTIFY_CONTENTION, WRITEBACK_KWORKER)
+    p.name: p
+    for p in (DIO_KWORKER, AIO_MIGRATION, FSNOTIFY_CONTENTION, BFQ_IDLING, WRITEBACK_KWORKER)
 }
 
 

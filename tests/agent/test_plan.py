@@ -16,7 +16,8 @@ from iolab.agent.plan import FORMAT, load_plan, parse_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
-from tests.plans import job, null_blk_cell, plan
+from tests.plans import copies_cell, job, null_blk_cell
+from tests.plans import plan as plan_of
 
 _WRONG: list[Any] = [
     None,
@@ -41,6 +42,12 @@ _JSON = st.recursive(
 )
 
 
+def plan(*cells: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan with each kind of work in it."""
+    recorded = copies_cell("copies", recording={"events": ["block:block_rq_issue"]})
+    return plan_of(*(cells or (null_blk_cell("outside"), null_blk_cell("inside", 1000), recorded)))
+
+
 def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if at:
         yield at
@@ -60,7 +67,8 @@ def _changed(raw: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[st
 
 
 _OPTIONAL = {"modules", "coalesced_timers", "group", "realtime_device", "memory_backed", "irqmode"}
-_OPTIONAL |= {"completion_ns", "queue_depth", "direct", "start_delay_us", "weight"}
+_OPTIONAL |= {"completion_ns", "queue_depth", "direct", "start_delay_us", "weight", "dsync"}
+_OPTIONAL |= {"rotational", "scheduler", "tunables", "low_latency", "recording"}
 _PLACES = list(_places(plan()))
 
 
@@ -147,6 +155,16 @@ def _holds(made: Any, asked: Any) -> None:
         (("cells", 1, "recording"), {"events": ["sched"], "window_ms": 5}, "'sched'"),
         (("cells", 1, "recording"), {"events": [], "window_ms": 5}, "no event"),
         (("cells", 1, "recording"), {"events": ["a:b"], "window_ms": 9999}, "window_ms"),
+        (("cells", 2, "copies", "block_size"), 511, "block_size"),
+        (("cells", 2, "copies", "writes"), 0, "writes"),
+        (("cells", 2, "copies", "processes"), "3", "processes"),
+        (("cells", 2, "copies", "dsync"), 1, "dsync"),
+        (("cells", 2, "copies", "start_delay_us"), -1, "start_delay_us"),
+        (("cells", 2, "copies", "program"), "/bin/sh", "program"),
+        (("cells", 2, "copies"), None, "a job or copies"),
+        (("cells", 2, "job"), job(), "a job or copies"),
+        (("cells", 2, "recording", "window_ms"), 5, "no window_ms"),
+        (("cells", 1, "recording"), {"events": ["a:b"]}, "window_ms"),
         (("cells", 1, "job", "direct"), None, "direct"),
         (("cells", 1, "job", "ramp_ms"), 300, "runtime_ms must exceed ramp_ms"),
         (("cells", 1, "job", "runtime_ms"), 0, "runtime_ms"),
@@ -192,7 +210,8 @@ def test_a_removed_or_renamed_field_is_a_users_mistake(place: tuple[Any, ...], n
     else:
         with pytest.raises(UserError, match=str(place[-1])):
             parse_plan(raw)
-    if name not in holder and name != place[-1]:
+    # Tunables may have any name: the scheduler knows which it has.
+    if name not in holder and name != place[-1] and "tunables" not in place[:-1]:
         holder[name] = value
         with pytest.raises(UserError):
             parse_plan(raw)
@@ -215,7 +234,9 @@ def test_no_text_of_a_plan_reaches_a_command_line_unlisted() -> None:
 def test_a_plan_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(null_blk_cell("only", job=job(numjobs=3)))))
-    assert load_plan(path).cells[0].job.numjobs == 3
+    made = load_plan(path).cells[0].job
+    assert made is not None
+    assert made.numjobs == 3
     for text, reason in (
         (b"{", "is no JSON"),
         (b"\xff", "is no JSON"),

@@ -54,13 +54,15 @@ def waking(time: int, cpu: int, by: int, task: tuple[int, str], *, flags: int = 
     return time, cpu, by, "sched_waking", {"pid": task[0], "comm": task[1], "flags": flags}
 
 
-def block(time: int, cpu: int, pid: int, name: str, sector: int, dev: int = 7) -> Line:
+def block(
+    time: int, cpu: int, pid: int, name: str, sector: int, dev: int = 7, comm: str = "fio"
+) -> Line:
     fields: dict[str, int | str | bytes] = {
         "dev": dev,
         "sector": sector,
         "nr_sector": 8,
         "rwbs": "WS",
-        "comm": "fio",
+        "comm": comm,
         "cmd": "",
     }
     return time, cpu, pid, name, fields

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block
+from iolab.agent import block, copies
 from iolab.agent.__main__ import main as agent
 from iolab.agent.facts import build_id
 from iolab.agent.journal import restore
@@ -54,8 +54,8 @@ def state() -> dict[str, Any]:
 
 def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
     """Run the block and write down what held while and after each cell ran."""
-    seen: dict[str, Any] = {"running": {}, "left": {}}
-    run_cell, look = block._run_cell, sample
+    seen: dict[str, Any] = {"running": {}, "left": {}, "copies": []}
+    run_cell, look, start = block._run_cell, sample, vars(copies)["start"]
     current = ""
 
     def watched_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
@@ -67,9 +67,17 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
         seen["left"][cell.id] = {k: [v, after[k]] for k, v in before.items() if after[k] != v}
         return result
 
-    def watched_sample(*, cpu: int, device: str, job: int, **more: Any) -> dict[str, Any]:
+    def watched_start(*arguments: Any, **options: Any) -> Any:
+        process = start(*arguments, **options)
+        place = {"cgroup": _group(process.pid), "cores": _cores(str(process.pid))}
+        seen["copies"].append({"cell": current, **place})
+        return process
+
+    def watched_sample(*, cpu: int, device: str, job: int | None, **more: Any) -> dict[str, Any]:
         found = look(cpu=cpu, device=device, job=job, **more)
-        group = Path(f"/proc/{job}/cgroup").read_text().strip().rpartition(":")[2]
+        if job is None:
+            return found
+        group = _group(job)
         weight = _CGROUPS / group.lstrip("/") / "cpu.weight"
         lines = [x.split() for x in Path("/proc/self/mounts").read_text().splitlines()]
         seen["running"].setdefault(current, []).append(
@@ -85,11 +93,17 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
         return found
 
     block._run_cell, vars(block)["sample"] = watched_cell, watched_sample
+    vars(copies)["start"] = watched_start
     try:
         block.run_block(plan, out)
     finally:
         block._run_cell, vars(block)["sample"] = run_cell, look
+        vars(copies)["start"] = start
     return seen
+
+
+def _group(pid: int) -> str:
+    return Path(f"/proc/{pid}/cgroup").read_text().strip().rpartition(":")[2]
 
 
 def _cores(pid: str) -> str:

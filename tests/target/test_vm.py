@@ -19,7 +19,7 @@ from iolab.target import vm
 from iolab.target.vm import VmTarget
 from iolab.vm import qemu
 from iolab.vm.qemu import GuestError
-from tests.plans import job, null_blk_cell, plan
+from tests.plans import copies_cell, job, null_blk_cell, plan
 from tests.processes import alive, child_environment, wait_until
 from tests.target.guest import IN_GUEST, archive_with
 
@@ -105,6 +105,8 @@ def seen(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         null_blk_cell("killoutside"),
         null_blk_cell("loop", devices=[loop], filesystem=on_disk, job=job(numjobs=2)),
         null_blk_cell("scsi", 200, devices=[scsi], filesystem=on_disk),
+        copies_cell("copies"),
+        copies_cell("device", filesystem=None, group=None),
         # The device is too small for the files: the cell fails, the block goes on.
         null_blk_cell("small", devices=[loop], filesystem=on_disk, job=job(size_mib=100)),
         null_blk_cell("last"),
@@ -150,9 +152,18 @@ def test_settings_hold_while_a_cell_runs(seen: dict[str, Any]) -> None:
     assert running["scsi"]["device"].startswith("sd")
 
 
+def test_each_copy_is_in_its_cgroup_and_on_its_core(seen: dict[str, Any]) -> None:
+    assert seen["copies"] == [
+        {"cell": cell, "cgroup": group, "cores": "0"}
+        for cell, group in (("copies", "/iolab"), ("device", "/"))
+        for _ in range(copies_cell(cell)["copies"]["processes"])
+    ]
+
+
 def test_every_cell_leaves_the_guest_clean(seen: dict[str, Any]) -> None:
     assert seen["left"] == {
-        name: {} for name in ("kill", "killoutside", "loop", "scsi", "small", "last")
+        name: {}
+        for name in ("kill", "killoutside", "loop", "scsi", "copies", "device", "small", "last")
     }
 
 

@@ -348,6 +348,7 @@ EVENTS = {
                 ("block_rq_complete", 321),
                 ("block_io_start", 322),
                 ("block_io_done", 323),
+                ("block_rq_insert", 324),
             )
         ),
         event("writeback", "writeback_start", 340, "char name[32]", "u64 nr_pages"),

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: MIT
+"""An I/O scheduler that idles between two cgroups: dd and the journal thread that it waits for.
+
+Source: the report to linux-block of 2019 (seed ``003_e9e6d2f179e63973.txt``): dd with oflag=dsync
+and 512 B writes on ext4. dd is in a blkio cgroup, the journal's thread (jbd2) in the root. Each
+write needs both, and after each request of one the scheduler keeps the device idle for 8 ms, hoping
+for another one of it: 60 KB/s instead of 1.5 to 2 MB/s with CFQ on 4.19; "the same problem" with
+BFQ on 5.1, without a number.
+
+No kernel here has CFQ (it left with 5.0), and BFQ has no group_idle: what is asked is whether
+today's BFQ still does it. The control is the scheduler "none".
+
+The recipe and what was tuned in it, each for a reason:
+
+* **null_blk in memory, 200 us for a request, said to be rotational**: a disk whose own time is
+  short beside the 8 ms, and for which BFQ's idling is meant. High-resolution timers, so that the
+  200 us are 200 us.
+* **File system made and mounted under "none"**, with nothing left for a lazy kernel thread.
+* ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. Newer kernels' BFQ
+  learns which queue wakes which and stops idling after a few requests: one long dd, the report's
+  own command, only shows this start-up, and the less of it the longer it is. Ten writes are a
+  short-lived program such as a package manager runs many of.
+* ``bfq`` **and** ``bfq-throughput`` (low_latency=0). In its default mode BFQ favours a queue that
+  has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, idling
+  between groups is what is left.
+* ``bfq-throughput-2ms`` (slice_idle=2) and ``bfq-no-idle`` (slice_idle=0) differ from
+  ``bfq-throughput`` in nothing else: the gaps must follow.
+* ``mq-deadline`` is the control of the gaps: "none" inserts no request, so it can have none;
+  mq-deadline inserts them as BFQ does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from iolab import measure
+from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.trace.trace import Trace
+
+__all__ = ["BFQ_IDLING"]
+
+_WRITES = 300
+_MOST_PROCESSES = 100
+_BLOCK_SIZE = 512
+# By level of io_scheduler: the scheduler and its tunables (slice_idle is in ms).
+_SCHEDULERS: dict[str, tuple[str, dict[str, int]]] = {
+    "bfq": ("bfq", {}),
+    "bfq-throughput": ("bfq", {"low_latency": 0}),
+    "bfq-throughput-2ms": ("bfq", {"low_latency": 0, "slice_idle": 2}),
+    "bfq-no-idle": ("bfq", {"low_latency": 0, "slice_idle": 0}),
+    "mq-deadline": ("mq-deadline", {}),
+}
+# Shorter ones are the time it takes to dispatch a request.
+_GAP_NS = 1_000_000
+
+
+def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+    level, kind = condition["io_scheduler"], condition["filesystem"]
+    scheduler, tunables = ("none", {}) if level is None else _SCHEDULERS[str(level)]
+    writes = int(condition["writes"] or 1)
+    return {
+        "devices": [
+            {
+                "name": "data",
+                "kind": "null_blk",
+                "size_mib": 512,
+                "memory_backed": True,
+                "irqmode": 2,
+                "completion_ns": 200_000,
+                "queue_depth": 64,
+                "rotational": True,
+                "scheduler": scheduler,
+                "tunables": tunables,
+            }
+        ],
+        "filesystem": None if kind == "raw" else {"kind": kind, "device": "data"},
+        "group": {"controller": "io"} if condition["cgroup"] == "own" else None,
+        "copies": {
+            "block_size": _BLOCK_SIZE,
+            "writes": writes,
+            "processes": max(1, min(_MOST_PROCESSES, _WRITES // writes)),
+            "dsync": True,
+            # Where in the ticks of kernel and scheduler the first dd begins.
+            "start_delay_us": chance.randrange(20_000),
+        },
+    }
+
+
+def _machine(level: Condition) -> dict[str, Any]:
+    return {
+        "vm": {"cpus": 1, "memory_mib": 1024},
+        "plan": {"cpu": 0, "modules": ["null_blk", "crc32c", "ext4", "xfs", "bfq"]},
+    }
+
+
+def _describe(condition: Condition) -> dict[str, Any]:
+    return {"placement": "outside" if condition["io_scheduler"] is None else "inside"}
+
+
+_RECORDING = {
+    "events": [
+        "block:block_rq_insert",
+        "block:block_rq_issue",
+        "block:block_rq_complete",
+        "sched:sched_switch",
+        "sched:sched_waking",
+    ],
+    # A tenth of it is used.
+    "buffer_kib": 16384,
+}
+
+
+def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return dd's throughput, and what the file system made of one write."""
+    written = sum(process["bytes"] for process in result["copies"])
+    seconds = sum(process["seconds"] for process in result["copies"])
+    writes = sum(process["writes"] for process in result["copies"])
+    return {
+        "kb_per_s": written / seconds / 1e3,
+        "device_ios_per_write": (result["last"]["ios"] - result["first"]["ios"]) / writes,
+    }
+
+
+def _mechanism(trace: Trace) -> dict[str, float]:
+    """Count when the device did nothing for 1 ms or more although a request waited for it.
+
+    ``gap_share`` is of the time in which the device had a request, in flight or waiting in such a
+    gap: not of the time in which the next dd is started. ``gaps_jbd2_waits`` are those in which
+    jbd2's request waits and dd's was the last one served, ``gaps_dd_waits`` the other way round.
+    """
+    gaps = measure.idle_gaps(trace, shortest_ns=_GAP_NS)
+    lost_ns, busy_ns = int(gaps["length_ns"].sum()), int(measure.busy_time(trace).sum())
+    ios = trace.events["block_rq_complete"]
+    journal, before = gaps["owner"].str.startswith("jbd2/"), gaps["previous"]
+    return {
+        "ios_traced": float(ios),
+        "ios_inserted": float(trace.events["block_rq_insert"]),
+        "gaps": float(len(gaps)),
+        "gaps_per_100_ios": 100 * len(gaps) / ios,
+        "gap_share": lost_ns / (lost_ns + busy_ns),
+        "gap_median_ms": float(gaps["length_ns"].median()) / 1e6,
+        "gaps_jbd2_waits": float((journal & (before == "dd")).sum()),
+        "gaps_dd_waits": float(((gaps["owner"] == "dd") & before.str.startswith("jbd2/")).sum()),
+    }
+
+
+_BASE: Grid = {
+    "io_scheduler": ("bfq-throughput",),
+    "cgroup": ("own",),
+    "filesystem": ("ext4",),
+    "writes": (10,),
+}
+_CLAIMED: Condition = {name: levels[0] for name, levels in _BASE.items()}
+_BOTH: Grid = {**_BASE, "io_scheduler": ("bfq", "bfq-throughput")}
+_QUICK = ("bfq", "bfq-throughput", "bfq-no-idle", "mq-deadline")
+_ALL: Grid = {**_BASE, "io_scheduler": tuple(_SCHEDULERS)}
+
+
+def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
+    return Claim(
+        name=name,
+        kind="magnitude",
+        statement=statement,
+        condition={**_CLAIMED, "io_scheduler": scheduler, "writes": writes},
+        value="iops",
+        of="ratio",
+        # The report has a tenth to a thirtieth; half is more than any scheduler's own cost.
+        below=0.5,
+        published=0.1,
+    )
+
+
+def _unharmed(name: str, statement: str, **different: str) -> Claim:
+    return Claim(
+        name=name,
+        kind="mechanism",
+        statement=statement,
+        condition={**_CLAIMED, **different},
+        value="iops",
+        of="ratio",
+        # BFQ's own work for each request costs a few per cent of so fast a disk.
+        above=0.9,
+        published=1.0,
+    )
+
+
+def _no_gaps(name: str, statement: str, scheduler: str) -> Claim:
+    return Claim(
+        name=name,
+        kind="mechanism",
+        statement=statement,
+        condition={**_CLAIMED, "io_scheduler": scheduler},
+        value="gap_share",
+        of="treated",
+        below=0.01,
+    )
+
+
+BFQ_IDLING = Pathology(
+    name="bfq_idling",
+    title="Idling between the cgroups of dd and of ext4's journal",
+    source="003_e9e6d2f179e63973.txt",
+    notebook="bfq_idling.ipynb",
+    treatment="io_scheduler",
+    factors={
+        "io_scheduler": Choice(tuple(_SCHEDULERS)),
+        "cgroup": Choice(("own", "root")),
+        "filesystem": Choice(("ext4", "xfs", "raw")),
+        "writes": Number(1, 10_000),
+    },
+    profiles={
+        "smoke": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=2,
+            grids=(_BOTH,),
+            recorded=_BASE,
+            recorded_boots=1,
+        ),
+        "quick": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=3,
+            grids=(
+                {**_BASE, "io_scheduler": _QUICK},
+                {**_BOTH, "cgroup": ("root",)},
+                {**_BASE, "filesystem": ("xfs", "raw")},
+                {**_BASE, "io_scheduler": ("bfq",), "writes": (300,)},
+            ),
+            recorded={**_BASE, "io_scheduler": _QUICK[1:]},
+        ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=6,
+            grids=(
+                {**_ALL, "writes": (1, 10, 300)},
+                {**_BOTH, "cgroup": ("root",), "writes": (1, 10, 300)},
+                {**_BOTH, "filesystem": ("xfs", "raw")},
+            ),
+            recorded={**_ALL, "cgroup": ("own", "root")},
+            recorded_boots=3,
+        ),
+    },
+    boot_factors=(),
+    claims=(
+        Claim(
+            name="idle while a request waits",
+            kind="mechanism",
+            statement="for most of the time the device is idle although a request waits for it",
+            condition=_CLAIMED,
+            value="gap_share",
+            of="treated",
+            above=0.5,
+            # 60 KB/s of at least 1.5 MB/s: the rest of the time.
+            published=0.96,
+        ),
+        Claim(
+            name="gaps of slice_idle",
+            kind="mechanism",
+            statement="these gaps last as long as the scheduler's slice_idle, which is 8 ms",
+            condition=_CLAIMED,
+            value="gap_median_ms",
+            of="treated",
+            above=7.0,
+            published=8.0,
+        ),
+        _no_gaps("no gaps with slice_idle=0", "with slice_idle=0 there are none", "bfq-no-idle"),
+        _no_gaps(
+            "no gaps with mq-deadline",
+            "another scheduler that holds requests back leaves none",
+            "mq-deadline",
+        ),
+        _collapse(
+            "throughput collapses, short dd",
+            "BFQ with low_latency=0: less than half is left to many short dd",
+            "bfq-throughput",
+            10,
+        ),
+        _collapse(
+            "throughput collapses, short dd, defaults",
+            "BFQ as it is: less than half is left to many short dd",
+            "bfq",
+            10,
+        ),
+        _collapse(
+            "throughput collapses, one dd, defaults",
+            "the report's command (300 of its 10,000 writes), BFQ as it is: less than half is left",
+            "bfq",
+            300,
+        ),
+        _unharmed("root cgroup", "dd beside jbd2 in the root cgroup is not slowed", cgroup="root"),
+        _unharmed("XFS", "on XFS dd is not slowed", filesystem="xfs"),
+        _unharmed("no file system", "on the device itself dd is not slowed", filesystem="raw"),
+        _unharmed("slice_idle=0", "with slice_idle=0 dd is not slowed", io_scheduler="bfq-no-idle"),
+        _unharmed("mq-deadline", "mq-deadline does not slow dd", io_scheduler="mq-deadline"),
+    ),
+    declared=(),
+    cell=_cell,
+    machine=_machine,
+    describe=_describe,
+    recording=_RECORDING,
+    mechanism=_mechanism,
+    measures=_measures,
+)
