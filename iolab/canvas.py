@@ -176,13 +176,13 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10_000 else f"{value:.0f}"
 
 
+# What is never drawn into one panel.
+_APART = ("numjobs", "extents", "clumping", "engine", "workers", "tuning", "batch_min")
+
+
 def panels_of(table: pd.DataFrame, always: list[str]) -> list[tuple[str, pd.DataFrame]]:
     """Split a table by the columns `always` and by every factor that varies besides."""
-    varying = [
-        name
-        for name in ("numjobs", "extents", "clumping")
-        if name not in always and table[name].nunique() > 1
-    ]
+    varying = [name for name in _APART if name not in always and table[name].nunique() > 1]
     keys = [*always, *varying]
     return [
         (", ".join(_say(name, value) for name, value in zip(keys, values, strict=True)), group)
@@ -197,6 +197,10 @@ def _say(name: str, value: object) -> str:
         "numjobs": f"{value} jobs",
         "extents": f"{value} extents" if value == "unwritten" else f"{value}",
         "clumping": f"{value} completions",
+        "engine": f"{value}",
+        "workers": f"{value} workers",
+        "tuning": "own tuning" if value == "default" else f"tuned as {value}",
+        "batch_min": f"waits for {value}",
     }[name]
 
 

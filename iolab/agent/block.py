@@ -25,12 +25,13 @@ from iolab.agent.fio import (
     strange_files,
 )
 from iolab.agent.journal import Journal, restore
-from iolab.agent.observe import sample
+from iolab.agent.observe import sample, undelayed
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.probes import Probes
 from iolab.agent.recording import Recorder
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
+from iolab.agent.workers import renice_workers
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, start
 
@@ -58,6 +59,7 @@ def _reports(cell: Cell) -> tuple[Path, Path]:
 
 
 def _measure(
+    journal: Journal,
     cell: Cell,
     files: Sequence[Path],
     *,
@@ -83,6 +85,7 @@ def _measure(
             cgroup=group,
         )
     began = time.monotonic()
+    reniced = []
 
     def wait_until(at_s: float) -> None:
         time.sleep(max(0.0, began + at_s - time.monotonic()))
@@ -95,7 +98,15 @@ def _measure(
         calls = dict if probes is None else probes.hits
         return sample(cpu=cpu, device=device.name, job=fio.pid, calls=calls)
 
+    def renice() -> None:
+        if cell.worker_nice:
+            reniced.append(renice_workers(journal, cpu=cpu, nice=cell.worker_nice))
+
     try:
+        renice()
+        # Workers that the job itself brought about, while nothing is measured yet.
+        wait_until(job.ramp_ms / 2e3)
+        renice()
         wait_until(steady_from_s)
         first = look()
         if recorder is not None and cell.recording is not None:
@@ -119,7 +130,14 @@ def _measure(
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in (first, last)]
     if not all(jobs):
         gates.append("the job was not running when it was sampled")
-    return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
+    return {
+        "fio": parsed,
+        "fio_said": said,
+        "first": first,
+        "last": last,
+        "reniced": reniced,
+        "gates": gates,
+    }
 
 
 def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[list[Path], Path]:
@@ -151,9 +169,10 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         if cell.recording is not None:
             recorder = Recorder(journal, cell.recording, trace)
         result["measuring_from_ns"] = time.monotonic_ns()
-        with watching(cell.watch, data):
+        with watching(cell.watch, data), undelayed():
             result.update(
                 _measure(
+                    journal,
                     cell,
                     files,
                     device=data,

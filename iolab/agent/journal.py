@@ -151,6 +151,14 @@ def _kprobe(path: Path, value: str) -> None:
             os.close(handle)
 
 
+def _nice(path: Path, value: str) -> None:
+    old, began = value.split()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        # Another process may have got the number since: it began at another time.
+        if (path / "stat").read_text(errors="replace").rpartition(")")[2].split()[19] == began:
+            os.setpriority(os.PRIO_PROCESS, int(path.name), int(old))
+
+
 def _unlink(path: Path, value: str) -> None:
     path.unlink(missing_ok=True)
 
@@ -160,6 +168,7 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
     "kprobe": _kprobe,
     "loop": _loop,
     "module": _module,
+    "nice": _nice,
     "null_blk": _null_blk,
     "rmdir": _rmdir,
     "tracing": _tracing,
