@@ -17,7 +17,9 @@ from tests.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
 
-_DEEP = job(iodepth=512, batch=128, engine="io_uring")
+# Completed where they are submitted: nothing is left to wait for.
+_AT_ONCE = [{"name": "data", "kind": "null_blk", "size_mib": 64}]
+_BUSY = job(engine="psync", iodepth=1, batch=1)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def cells(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         null_blk_cell("scaled-again", settings={"scheduler_cpus": 8}),
         null_blk_cell("waits", 10000, job=job(batch_min=32)),
         null_blk_cell("ring", job=job(engine="io_uring")),
-        null_blk_cell("busy", 10000, job=_DEEP),
+        null_blk_cell("busy", 10000, devices=_AT_ONCE, filesystem=None, job=_BUSY),
     ]
     folder = tmp_path_factory.mktemp("dio") / "results"
     target.run(plan(*asked), folder)
