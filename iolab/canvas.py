@@ -204,6 +204,10 @@ def _say(name: str, value: object) -> str:
         "extents": f"{value} extents" if value == "unwritten" else f"{value}",
         "clumping": f"{value} completions",
         "size": f"{value} B",
+        "engine": f"{value}",
+        "workers": f"{value} workers",
+        "tuning": "own tuning" if value == "default" else f"tuned as {value}",
+        "batch_min": f"waits for {value}",
     }.get(name, f"{name} {value}")
 
 

@@ -31,6 +31,7 @@ def _task(comm: str, *, job: bool, ran_ns: int, voluntary: int, forced: int) -> 
         "job": job,
         "ran_ns": ran_ns,
         "waited_ns": 0,
+        "nice": 0,
         "voluntary_ctxt_switches": voluntary,
         "nonvoluntary_ctxt_switches": forced,
     }

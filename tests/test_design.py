@@ -86,6 +86,10 @@ def test_what_the_cells_are_asked_is_what_they_stand_for(profile: str) -> None:
                 assert asked["group"] == {"controller": "cpu", "weight": condition["weight"]}
             assert asked["job"]["iodepth"] == condition["iodepth"]
             assert asked["job"]["numjobs"] == condition["numjobs"]
+            assert asked["job"]["engine"] == condition["engine"]
+            assert asked["job"]["batch_min"] == condition["batch_min"]
+            assert asked["worker_nice"] == (-20 if condition["workers"] == "reniced" else 0)
+            assert (asked["settings"] == {}) is (condition["tuning"] == "default")
             assert (asked["job"]["layout"] == "written") is (condition["extents"] == "overwrite")
             assert block["plan"]["coalesced_timers"] is (condition["clumping"] == "tick")
             files = asked["job"]["numjobs"] * asked["job"]["size_mib"]
@@ -274,13 +278,13 @@ def test_recorded_cells_have_an_untraced_twin_in_their_boot(
 def test_the_user_says_what_is_recorded() -> None:
     pathology = PATHOLOGIES["dio_kworker"]
     profile = override(
-        pathology, pathology.profiles["quick"], ["weight=100,3000"], ["weight=3000", "iodepth=192"]
+        pathology, pathology.profiles["quick"], ["weight=100,3000"], ["weight=3000", "iodepth=272"]
     )
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     recorded = [c for b in blocks for c in b["cells"] if c["recorded"] and c["role"] != "control"]
     assert len(recorded) == profile.boots
     assert {(c["condition"]["weight"], c["condition"]["iodepth"]) for c in recorded} == {
-        (3000, 192)
+        (3000, 272)
     }
     with pytest.raises(UserError, match="--record wants"):
         override(pathology, profile, recorded=["all"])

@@ -26,12 +26,13 @@ from iolab.agent.fio import (
     strange_files,
 )
 from iolab.agent.journal import Journal, restore
-from iolab.agent.observe import sample
+from iolab.agent.observe import sample, undelayed
 from iolab.agent.plan import Cell, Copies, Job, Plan
 from iolab.agent.probes import Probes
 from iolab.agent.recording import Recorder
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
+from iolab.agent.workers import renice_workers
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, start
 
@@ -93,7 +94,13 @@ def _measure_copies(
 
 
 def _measure_job(
-    cell: Cell, job: Job, files: Sequence[Path], *, group: Path | None, watcher: _Watcher
+    journal: Journal,
+    cell: Cell,
+    job: Job,
+    files: Sequence[Path],
+    *,
+    group: Path | None,
+    watcher: _Watcher,
 ) -> dict[str, Any]:
     """Run the job, sample around its steady part, and return report, samples and gates.
 
@@ -110,6 +117,7 @@ def _measure_job(
             cgroup=group,
         )
     began = time.monotonic()
+    reniced = []
 
     def wait_until(at_s: float) -> None:
         time.sleep(max(0.0, began + at_s - time.monotonic()))
@@ -118,7 +126,15 @@ def _measure_job(
     steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
     steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
 
+    def renice() -> None:
+        if cell.worker_nice:
+            reniced.append(renice_workers(journal, cpu=watcher.cpu, nice=cell.worker_nice))
+
     try:
+        renice()
+        # Workers that the job itself brought about, while nothing is measured yet.
+        wait_until(job.ramp_ms / 2e3)
+        renice()
         wait_until(steady_from_s)
         first = watcher.look(fio.pid)
         window_ms = None if cell.recording is None else cell.recording.window_ms
@@ -145,17 +161,29 @@ def _measure_job(
         gates.append("the job was not running when it was sampled")
     if cell.filesystem is not None and (astray := strange_files(job, _MOUNT)):
         gates.append(f"fio made files of its own: {', '.join(astray)}")
-    return {"fio": parsed, "fio_said": said, "first": first, "last": last, "gates": gates}
+    return {
+        "fio": parsed,
+        "fio_said": said,
+        "first": first,
+        "last": last,
+        "reniced": reniced,
+        "gates": gates,
+    }
 
 
 def _measure(
-    cell: Cell, files: Sequence[Path], *, group: Path | None, watcher: _Watcher
+    journal: Journal,
+    cell: Cell,
+    files: Sequence[Path],
+    *,
+    group: Path | None,
+    watcher: _Watcher,
 ) -> dict[str, Any]:
     """Do the cell's work and return what is known of it."""
     if cell.copies is not None:
         return _measure_copies(cell.copies, files, group=group, watcher=watcher)
     if cell.job is not None:
-        return _measure_job(cell, cell.job, files, group=group, watcher=watcher)
+        return _measure_job(journal, cell, cell.job, files, group=group, watcher=watcher)
     raise IolabError(f"cell {cell.id} has no work")
 
 
@@ -196,8 +224,8 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
             recorder = Recorder(journal, cell.recording, trace)
         result["measuring_from_ns"] = time.monotonic_ns()
         watcher = _Watcher(cpu=plan.cpu, device=data, probes=probes, recorder=recorder)
-        with watching(cell.watch, data):
-            result.update(_measure(cell, files, group=group, watcher=watcher))
+        with watching(cell.watch, data), undelayed():
+            result.update(_measure(journal, cell, files, group=group, watcher=watcher))
         result["measuring_until_ns"] = time.monotonic_ns()
         if recorder is not None:
             result["recording"], gates = recorder.finish()

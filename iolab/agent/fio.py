@@ -81,6 +81,7 @@ def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list
         f"--direct={int(job.direct)}",
         f"--iodepth={job.iodepth}",
         f"--iodepth_batch_submit={job.batch}",
+        f"--iodepth_batch_complete_min={job.batch_min}",
         f"--iodepth_batch_complete_max={job.batch}",
         "--group_reporting=1",
         "--time_based=1",

@@ -22,7 +22,8 @@ __all__ = ["Journal", "restore"]
 
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
-_SETTLE_S = 0.05
+# Several grace periods, on a core that is idle.
+_RCU_S = 0.1
 
 
 class Journal:
@@ -123,13 +124,18 @@ def _null_blk(path: Path, value: str) -> None:
 
 
 def _module(path: Path, value: str) -> None:
+    if not path.is_dir():
+        return
+    used = [p.parent.parent.name for p in path.parent.glob(f"*/holders/{path.name}")]
+    result = run(["rmmod", value], timeout_s=60, check=False)
     if path.is_dir():
-        # What was freed a moment ago is still to be freed by functions of the module.
-        time.sleep(_SETTLE_S)
-        # It also fails when the module is gone but one that it used is used by another.
-        result = run(["modprobe", "-r", value], timeout_s=60, check=False)
-        if path.is_dir():
-            raise IolabError(result.stderr.strip() or "the module is still there")
+        raise IolabError(result.stderr.strip() or "the module is still there")
+    if used:
+        # What the module left to RCU may be in one that it used, which may not wait for it before
+        # it goes: configfs after null_blk then takes the kernel with it.
+        time.sleep(_RCU_S)
+        # It fails where another still uses one of them.
+        run(["modprobe", "-r", *used], timeout_s=60, check=False)
 
 
 def _loop(path: Path, value: str) -> None:
@@ -154,6 +160,14 @@ def _kprobe(path: Path, value: str) -> None:
             os.close(handle)
 
 
+def _nice(path: Path, value: str) -> None:
+    old, began = value.split()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        # Another process may have got the number since: it began at another time.
+        if (path / "stat").read_text(errors="replace").rpartition(")")[2].split()[19] == began:
+            os.setpriority(os.PRIO_PROCESS, int(path.name), int(old))
+
+
 def _unlink(path: Path, value: str) -> None:
     path.unlink(missing_ok=True)
 
@@ -163,6 +177,7 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
     "kprobe": _kprobe,
     "loop": _loop,
     "module": _module,
+    "nice": _nice,
     "null_blk": _null_blk,
     "rmdir": _rmdir,
     "tracing": _tracing,

@@ -2,22 +2,41 @@
 """What the kernel counts while a job runs: one look at /proc and /sys, twice.
 
 A sample costs a few milliseconds of one core, so a cell takes two: at the start and at the end of
-the steady part of the run.
+the steady part of the run. The observer runs before everybody else: a job in a cgroup of high
+weight that keeps its core busy would let it look only after the job has ended.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from iolab.errors import CannotRunError
 
-__all__ = ["sample"]
+__all__ = ["sample", "undelayed"]
 
 _PROC = Path("/proc")
+
+
+@contextmanager
+def undelayed() -> Iterator[None]:
+    """Run the calling thread, but nothing that it starts, as a real-time task.
+
+    Errors: CannotRunError if it may not.
+    """
+    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except PermissionError as error:
+        raise CannotRunError("the agent may not run as a real-time task here") from error
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, priority)
 
 
 def _context_switches() -> int:
@@ -62,13 +81,18 @@ def _task(pid: str, *, job: int | None) -> dict[str, Any] | None:
     head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
     comm = head.partition("(")[2]
     # fio's jobs leave its process group (setsid) but stay its children.
-    is_job = job in (int(pid), int(tail.split()[1]))
+    fields = tail.split()
+    is_job = job in (int(pid), int(fields[1]))
     if not is_job and not comm.startswith("kworker/"):
         return None
     at_ns = time.monotonic_ns()
     ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
     found = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
     found["at_ns"] = at_ns
+    found["nice"] = int(fields[16])
+    if not is_job:
+        # There may be hundreds of them, and every file read is time that the job does not get.
+        return found
     with suppress(FileNotFoundError):
         found["migrations"] = _migrations(_PROC / pid / "sched")
     for line in (_PROC / pid / "status").read_text(errors="replace").splitlines():

@@ -78,7 +78,8 @@ class Job:
     ``layout`` "written" lays the files out with written extents first, "unwritten" preallocates
     them, so that every first write converts its extent, "growing" leaves making them to the job.
     Without a file system all jobs use the device itself. ``batch`` is fio's iodepth_batch_submit
-    and iodepth_batch_complete_max. ``cpus`` are the cores the jobs may run on (none: the plan's);
+    and iodepth_batch_complete_max, ``batch_min`` its iodepth_batch_complete_min: how many I/Os it
+    waits for. ``cpus`` are the cores the jobs may run on (none: the plan's);
     ``dsync`` opens the files with O_DSYNC.
     """
 
@@ -97,6 +98,7 @@ class Job:
     start_delay_us: int = 0
     cpus: list[int] = field(default_factory=list)
     dsync: bool = False
+    batch_min: int = 1
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ class Cell:
     ``filesystem`` None: the work uses the last of the devices itself. ``group`` None leaves it
     outside, in the agent's own cgroup. ``settings`` are kernel settings by their names here (see
     `iolab.agent.tunables`). ``count`` are kernel functions whose calls are counted in the steady
-    part. ``recording`` None runs it without tracing.
+    part. ``worker_nice`` is the nice value of the kernel workers of the plan's core (0: they are
+    left alone). ``recording`` None runs it without tracing.
     """
 
     id: str
@@ -171,6 +174,7 @@ class Cell:
     watch: Watch | None = None
     settings: dict[str, int] = field(default_factory=dict)
     count: list[str] = field(default_factory=list)
+    worker_nice: int = 0
     recording: Recording | None = None
 
 
@@ -293,6 +297,7 @@ def _check_job(job: Job, where: str) -> None:
             "iodepth": (1, 4096),
             "numjobs": (1, 512),
             "batch": (1, 4096),
+            "batch_min": (1, 4096),
             "size_mib": (1, 1 << 20),
             "ramp_ms": (0, 3_600_000),
             "runtime_ms": (1, 3_600_000),
@@ -302,6 +307,8 @@ def _check_job(job: Job, where: str) -> None:
     )
     # fio ignores a ramp that is not shorter than the run, without a word (axboe/fio#2041).
     _check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
+    # fio would lower it to the batch, without a word.
+    _check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
 
 
 def _check_copies(copies: Copies, where: str) -> None:
@@ -357,6 +364,7 @@ def _check_surroundings(cell: Cell, where: str) -> None:
         _check(_is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")
         _check(cell.filesystem is None, f"{where}: a watch is for I/O on the device itself")
     _check_values(cell.settings, f"{where}: settings")
+    _check_numbers(cell, where, {"worker_nice": (-20, 19)})
     wrong = [
         name
         for name in _list(cell.count, f"{where}: count")

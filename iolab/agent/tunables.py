@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,18 +37,36 @@ _RATIOS = {
     "dirty_background_bytes": _PROC / "vm/dirty_background_ratio",
     "dirty_bytes": _PROC / "vm/dirty_ratio",
 }
+# What the kernel scales with the number of its CPUs; each kernel has some of them.
+_SCALED = (
+    _DEBUG / "latency_ns",
+    _DEBUG / "min_granularity_ns",
+    _DEBUG / "wakeup_granularity_ns",
+    _DEBUG / "base_slice_ns",
+    _PROC / "kernel/sched_latency_ns",
+    _PROC / "kernel/sched_min_granularity_ns",
+    _PROC / "kernel/sched_wakeup_granularity_ns",
+)
+_SCALING = (_DEBUG / "tunable_scaling", _PROC / "kernel/sched_tunable_scaling")
+# SCHED_TUNABLESCALING_LOG, every kernel's default.
+_LOGARITHMIC = "1"
 # A kernel without these behaves as with the value that is asked for.
 _OPTIONAL = {"autogroup": 0}
 
 
 def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, str]:
-    """Change kernel settings, and return which file stood for each.
+    """Change kernel settings, and return which files stood for each.
+
+    ``scheduler_cpus`` sets what the scheduler scales as it would be with that many CPUs.
 
     Errors: CannotRunError for a setting that this kernel has not; SettingError if it refuses the
     value or does not keep it.
     """
     used = {}
     for name, value in settings.items():
+        if name == "scheduler_cpus":
+            used[name] = " ".join(_scale(journal, value))
+            continue
         if name not in _PLACES:
             raise CannotRunError(f"this agent knows no setting {name!r}")
         path = next((p for p in _PLACES[name] if p.exists()), None)
@@ -60,3 +79,19 @@ def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, 
         change(journal, path, str(value), undone_by=None if by_bytes else ratio)
         used[name] = str(path)
     return used
+
+
+def _scale(journal: Journal, cpus: int) -> list[str]:
+    how = next((read(p) for p in _SCALING if p.exists()), None)
+    if how != _LOGARITHMIC:
+        raise CannotRunError("this kernel does not scale its scheduler with the logarithm of CPUs")
+    own = _factor(os.cpu_count() or 1)
+    used = [path for path in _SCALED if path.exists()]
+    for path in used:
+        change(journal, path, str(int(read(path)) // own * _factor(cpus)))
+    return [str(path) for path in used]
+
+
+def _factor(cpus: int) -> int:
+    # get_update_sysctl_factor() of kernel/sched/fair.c: 1 + ilog2(CPUs), of at most 8.
+    return min(max(cpus, 1), 8).bit_length()

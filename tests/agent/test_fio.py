@@ -47,6 +47,7 @@ def test_each_job_has_its_own_file_and_every_option_is_known(tmp_path: Path) -> 
     ]
     options = {re.match(r"--([a-z_-]+)=", a).group(1) for a in argv[1:]}  # type: ignore[union-attr]
     assert not {o for o in options if "exec" in o or "cgroup" in o or "trigger" in o}
+    assert {"--iodepth_batch_complete_min=1", "--iodepth_batch_complete_max=32"} <= set(argv)
     assert {"--cpus_allowed=5", "--randseed=7", "--runtime=300ms", "--ramp_time=200ms"} <= set(argv)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.observe import _task, sample
+from iolab.agent.observe import _task, sample, undelayed
 from iolab.errors import CannotRunError
 from iolab.process import kill_group, start
 from tests.processes import wait_until
@@ -69,10 +69,15 @@ def test_any_name_can_be_read(
 ) -> None:
     process = program([sys.executable, "-c", _NAMED.format(name)])
     _line(process)
-    found = _task(str(process.pid), job=os.getpid())
+    # A kernel's worker is no child of the job.
+    job = 1 if name.startswith(b"kworker/") else os.getpid()
+    found = _task(str(process.pid), job=job)
     assert found is not None
     assert found["comm"] == name.decode(errors="replace")
-    assert {"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"} <= found.keys()
+    assert found["job"] is not name.startswith(b"kworker/")
+    assert {"ran_ns", "waited_ns", "nice"} <= found.keys()
+    switches = {"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"}
+    assert (switches <= found.keys()) is found["job"]
 
 
 def test_a_whole_sample_of_this_machine() -> None:
@@ -89,3 +94,25 @@ def test_a_whole_sample_of_this_machine() -> None:
     assert last["tasks"][str(os.getpid())]["job"]
     with pytest.raises(CannotRunError, match="no line for cpu4095"):
         sample(cpu=4095, device=disk, job=os.getpid())
+
+
+def test_the_observer_alone_is_not_delayed() -> None:
+    before = os.sched_getscheduler(0)
+    try:
+        with undelayed():
+            assert os.sched_getscheduler(0) == os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+            asked = "import os; print(os.sched_getscheduler(0))"
+            child = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+            assert int(child.stdout) == os.SCHED_OTHER
+    except CannotRunError as error:
+        pytest.skip(str(error))
+    assert os.sched_getscheduler(0) == before
+
+
+def test_an_observer_that_may_not_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    with pytest.raises(CannotRunError, match="may not run as a real-time task"), undelayed():
+        pytest.fail("it began nevertheless")

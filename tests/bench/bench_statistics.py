@@ -29,7 +29,7 @@ from scipy import signal, stats
 from statsmodels.stats.proportion import proportion_confint
 
 from iolab.stats import holm, pair_ratios, ratio_table
-from iolab.store import load
+from iolab.store import REFERENCE, load
 from iolab.variance import variance_table
 from tests.synthetic import block_cells, frame
 
@@ -97,7 +97,7 @@ class Row:
 @cache
 def measured() -> Measured:
     """Return what the reference data say about noise."""
-    cells = load().cells
+    cells = load(REFERENCE / "dio_kworker").cells
     boots = pair_ratios(cells)
     by = [name for name in boots.columns if name not in {"block", "y", "pairs"}]
     grouped = boots.groupby(by, dropna=False, observed=True)["y"]

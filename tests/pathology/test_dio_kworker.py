@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from iolab.pathology import get_pathology
+
+
+def _task(comm: str, ran_ns: int, *, nice: int = 0) -> dict[str, Any]:
+    return {"comm": comm, "job": comm == "fio", "ran_ns": ran_ns, "nice": nice}
+
+
+def _measures(first: dict[str, Any], last: dict[str, Any]) -> dict[str, float]:
+    return get_pathology("dio_kworker").measures(
+        {"first": {"tasks": first}, "last": {"tasks": last}}
+    )
+
+
+def test_the_balance_and_who_did_the_work() -> None:
+    first = {"1": _task("fio", 100), "2": _task("kworker/0:1-dio/x", 50, nice=-20)}
+    last = {
+        "1": _task("fio", 900),
+        "2": _task("kworker/0:1+dio/x", 75, nice=-20),
+        # Made while the job ran: it has its pool's nice value.
+        "3": _task("kworker/0:12-dio/x", 75),
+        # Of the pool of high priority, and of no core.
+        "4": _task("kworker/0:1H-kblockd", 5000, nice=-20),
+        "5": _task("kworker/u2:1-flush", 5000),
+    }
+    assert _measures(first, last) == {"balance_weight": 800.0, "reniced_share": 0.25}
+
+
+def test_without_a_worker_nothing_is_said() -> None:
+    assert _measures({}, {"1": _task("fio", 900), "2": _task("kworker/0:1-events", 0)}) == {}
+
+
+@pytest.mark.parametrize("name", ["quick", "threshold", "full"])
+def test_the_effect_is_measured_on_both_sides_of_where_it_begins(name: str) -> None:
+    grids = get_pathology("dio_kworker").profiles[name].grids
+    weights = [weight for weight in grids[0]["weight"] if isinstance(weight, int)]
+    assert min(weights) < 500
+    assert {1000, 9600} <= set(weights)
