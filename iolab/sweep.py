@@ -285,9 +285,17 @@ def _chosen(request: Request) -> list[Pathology]:
         named = [s.partition("=")[0] for s in (*request.settings, *request.recorded)]
         for name in named:
             one_of("factor", name, {f for p in PATHOLOGIES.values() for f in p.factors})
-        chosen = [p for p in PATHOLOGIES.values() if all(name in p.factors for name in named)]
+        one_of("profile", request.profile, {f for p in PATHOLOGIES.values() for f in p.profiles})
+        chosen = [
+            p
+            for p in PATHOLOGIES.values()
+            if request.profile in p.profiles and all(name in p.factors for name in named)
+        ]
         if not chosen:
-            raise UserError(f"no pathology has all of these factors: {', '.join(named)}")
+            raise UserError(
+                f"no pathology has the profile {request.profile} and all of these factors: "
+                f"{', '.join(named)}"
+            )
     for pathology in chosen:
         one_of("profile", request.profile, pathology.profiles)
     return chosen

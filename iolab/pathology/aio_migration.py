@@ -125,7 +125,7 @@ def _describe(condition: Condition) -> dict[str, Any]:
 _BASE: Grid = {
     "affinity": ("free",),
     "size": (4096,),
-    "tuning": ("default", "published"),
+    "tuning": ("default",),
     "integrity": ("none",),
 }
 
@@ -160,19 +160,22 @@ AIO_MIGRATION = Pathology(
         "smoke": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=2,
-            grids=({**_BASE, "tuning": ("published",)},),
+            grids=({**_BASE, "tuning": ("published", "slice")},),
             ramp_ms=400,
             runtime_ms=800,
-            recorded={"size": (4096,), "tuning": ("published",), "integrity": ("none",)},
+            recorded={"size": (4096,), "tuning": ("published", "slice"), "integrity": ("none",)},
             recorded_boots=1,
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=3,
-            grids=(_BASE, {**_BASE, "size": (512,), "tuning": ("default",)}),
+            grids=(
+                {**_BASE, "tuning": ("default", "published", "slice")},
+                {**_BASE, "size": (512,), "tuning": ("default",)},
+            ),
             ramp_ms=400,
             runtime_ms=1500,
-            recorded={"size": (4096,), "tuning": ("published",), "integrity": ("none",)},
+            recorded={"size": (4096,), "tuning": ("published", "slice"), "integrity": ("none",)},
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
@@ -184,13 +187,14 @@ AIO_MIGRATION = Pathology(
             ),
             ramp_ms=400,
             runtime_ms=3000,
-            recorded={"size": (4096,), "tuning": ("published",), "integrity": ("none",)},
+            recorded={"size": (4096,), "tuning": ("published", "slice"), "integrity": ("none",)},
         ),
     },
     boot_factors=(),
     claims=(
         _claim("(a) 512 B at default settings", 512, "default"),
         _claim("(b) 4 KiB at the report's settings", 4096, "published"),
+        _claim("(b) 4 KiB, the one setting EEVDF kernels have too", 4096, "slice"),
     ),
     declared=(),
     cell=_cell,
