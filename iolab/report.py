@@ -129,16 +129,18 @@ def headline(cells: pd.DataFrame, weight: int, *, level: float = stats.LEVEL) ->
 def aa_check(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame:
     """Compare outside with outside: the ratio of the A/A pairs, which should be 1.
 
-    ``holds`` is whether the interval contains 1 (missing with a single boot). At a level of 95 %,
-    one interval in twenty misses although all is well. The table is empty without valid A/A pairs.
+    ``holds`` is whether the interval contains 1, or, where all boots agree to the last digit and
+    there is none, their value is 1 (missing with a single boot). At a level of 95 %, one interval
+    in twenty misses although all is well. The table is empty without valid A/A pairs.
     Errors: as `stats.ratio_table`.
     """
     table = stats.ratio_table(drawable(cells), level=level)
     table = table[table["aa"]].reset_index(drop=True)
-    holds = ((table["low"] <= 1) & (table["high"] >= 1)).astype("boolean")
+    low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
+    holds = ((low <= 1) & (high >= 1)).astype("boolean")
     columns = [*_varying(table, stats.factors_of(cells)), "ratio", "low", "high", "n"]
     columns += ["pairs", "p_value"]
-    return table[columns].assign(holds=holds.mask(table["low"].isna()))
+    return table[columns].assign(holds=holds.mask(table["n"] < 2))
 
 
 def regime(cells: pd.DataFrame) -> pd.DataFrame:
@@ -308,11 +310,13 @@ def _varying(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
 
 
 def _reading(row: Mapping[Any, Any]) -> str:
-    if math.isnan(row["low"]):
+    if row["n"] < 2:
         return "one boot: no interval"
-    if row["high"] < 1:
+    # Boots that agree to the last digit have no spread to make an interval of.
+    low, high = (row["ratio"] if math.isnan(row[name]) else row[name] for name in ("low", "high"))
+    if high < 1:
         return "slower inside"
-    return "faster inside" if row["low"] > 1 else "no difference seen"
+    return "faster inside" if low > 1 else "no difference seen"
 
 
 def _listed(values: pd.Series) -> str:
