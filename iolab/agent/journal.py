@@ -22,6 +22,7 @@ __all__ = ["Journal", "restore"]
 
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
+_GRACE_S = 0.2
 
 
 class Journal:
@@ -122,11 +123,17 @@ def _null_blk(path: Path, value: str) -> None:
 
 
 def _module(path: Path, value: str) -> None:
+    if not path.is_dir():
+        return
+    beneath = [p.parts[3] for p in Path("/sys/module").glob(f"*/holders/{path.name}")]
+    result = run(["rmmod", value], timeout_s=60, check=False)
     if path.is_dir():
-        # It also fails when the module is gone but one that it used is used by another.
-        result = run(["modprobe", "-r", value], timeout_s=60, check=False)
-        if path.is_dir():
-            raise IolabError(result.stderr.strip() or "the module is still there")
+        raise IolabError(result.stderr.strip() or "the module is still there")
+    # Older kernels crash when configfs goes at once: its code still has inodes to free, by RCU.
+    time.sleep(_GRACE_S)
+    for name in beneath:
+        # Others may use it too; then it stays.
+        run(["modprobe", "-r", name], timeout_s=60, check=False)
 
 
 def _loop(path: Path, value: str) -> None:
