@@ -21,6 +21,7 @@ from scipy.optimize import isotonic_regression
 from iolab import stats
 from iolab.design import Number
 from iolab.errors import UserError
+from iolab.estimates import Result, boots
 from iolab.pathology import get_pathology
 
 __all__ = ["Threshold", "threshold"]
@@ -28,8 +29,8 @@ __all__ = ["Threshold", "threshold"]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+@dataclass(frozen=True, slots=True, repr=False)
+class Threshold(Result):
     """Where a value reaches a level, in the treatment's unit, over ``n`` boots.
 
     ``low`` and ``high`` are the t interval over boots, at ``confidence``; ``measured_below`` is the
@@ -46,6 +47,19 @@ class Threshold:
     n: int
     confidence: float
     censored: str
+
+    def __str__(self) -> str:
+        if self.censored:
+            return f"no threshold within what was measured: {self.censored}"
+        interval = (
+            f"[{self.low:.4g}, {self.high:.4g}] "
+            if math.isfinite(self.low)
+            else "the same in all boots, "
+        )
+        return (
+            f"{self.estimate:.4g} {interval}between the measured {self.measured_below:g} and "
+            f"{self.measured_above:g}, {boots(self.n)}"
+        )
 
 
 def threshold(

@@ -23,7 +23,7 @@ __all__ = ["Journal", "restore"]
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
 # Several grace periods, on a core that is idle.
-_RCU_S = 0.1
+_RCU_S = 0.2
 
 
 class Journal:
