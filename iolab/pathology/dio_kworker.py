@@ -19,8 +19,8 @@ The recipe and what was tuned in it, each for a reason:
   10 us on 6.1; on the published machine 8.6 against 2.5, which a processor without caches cannot
   show), so the loss is what the device could do over what the core then can: 0.86 at a depth of
   224, 0.76 at 256, 0.72 at 272, 0.67 at 288, 0.61 at 320, with the core outside 57, 63, 68, 73 and
-  78 % busy; at 192 nothing is lost. **272** is the depth nearest to the published half-busy core
-  at which a quarter and more is lost.
+  78 % busy. At 192, with the core half busy as published, there is the ping-pong and nothing is
+  lost. **272** is the depth nearest to that at which a quarter and more is lost.
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes up to 0.4 s to settle into the
   ping-pong; with half of that, the rate of switches came out 2 % too low.
 * **No I/O scheduler**, as is usual on NVMe.
