@@ -11,6 +11,7 @@ import pytest
 
 from iolab.cli import main
 from iolab.errors import UserError
+from iolab.pathology import get_pathology
 from iolab.raw import RawStore, block_key
 from iolab.runner import read_block, run_block
 from iolab.store import REFERENCE
@@ -230,3 +231,23 @@ def test_a_trace_says_what_is_in_it(tmp_path: Path) -> None:
     told = iolab("trace", tmp_path / "cut")
     assert (told.code, told.out) == (2, "")
     assert "cut" in told.one_line()
+
+
+def test_verdicts_are_told_for_each_kernel_and_for_each_claim(tmp_path: Path) -> None:
+    folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
+    told = iolab("verdicts", folder, COLUMNS="300")
+    assert told.code == 0, told.error
+    rows = [line.split() for line in told.out.splitlines()]
+    assert [row[:2] for row in rows[1:]] == [["dio_kworker", k] for k in ("6.1", "6.12", "6.8")]
+    told = iolab("verdicts", "--claims", folder, COLUMNS="300")
+    claims = get_pathology("dio_kworker").claims
+    assert len(told.out.splitlines()) == 1 + 3 * len(claims)
+    for claim in claims:
+        assert claim.name in told.out
+    assert "its archive cannot be reached" in told.out
+
+
+def test_verdicts_of_what_is_no_result_are_one_sentence(tmp_path: Path) -> None:
+    told = iolab("verdicts", tmp_path)
+    assert told.code == 2
+    assert "neither is nor holds a folder of results" in told.one_line()

@@ -10,7 +10,7 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.errors import CannotRunError
-from iolab.process import run
+from iolab.process import CommandError, run
 
 __all__ = ["load_module", "load_null_blk", "make_device", "schedule"]
 
@@ -19,15 +19,20 @@ _SYS_BLOCK = Path("/sys/block")
 
 
 def load_module(journal: Journal, name: str, *parameters: str) -> None:
-    """Load a kernel module unless it is there; restoring unloads what was loaded.
+    """Load a kernel module unless it is there or built in; restoring unloads what was loaded.
 
-    Errors: CommandError with modprobe's words.
+    Errors: CannotRunError if this kernel has no such module; CommandError with modprobe's words.
     """
     folder = Path("/sys/module") / name.replace("-", "_")
     if folder.is_dir():
         return
     journal.note("module", str(folder), name)
-    run(["modprobe", name, *parameters], timeout_s=120)
+    try:
+        run(["modprobe", name, *parameters], timeout_s=120)
+    except CommandError as error:
+        if run(["modprobe", "-n", "-q", name], timeout_s=60, check=False).returncode:
+            raise CannotRunError(f"this kernel has no module {name}") from error
+        raise
 
 
 def load_null_blk(journal: Journal) -> None:
@@ -37,7 +42,7 @@ def load_null_blk(journal: Journal) -> None:
     one core frees configfs's inodes by a function of that module when it is gone already, if one
     modprobe unloads both.
 
-    Errors: CommandError with modprobe's or mount's words.
+    Errors: as `load_module`, and CommandError with mount's words.
     """
     load_module(journal, "configfs")
     if not _CONFIGFS.is_mount():

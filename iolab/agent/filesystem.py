@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from iolab.agent.devices import load_module
 from iolab.agent.journal import Journal
 from iolab.agent.plan import FileSystem
+from iolab.errors import CannotRunError
 from iolab.process import run
 
 __all__ = ["make_filesystem"]
+
+_FILE_SYSTEMS = Path("/proc/filesystems")
 
 
 @contextmanager
@@ -39,8 +44,14 @@ def make_filesystem(
     Not `stored`: the device drops what is written to it. Then ext4's metadata live in the device's
     page cache, from mkfs to umount; there must be memory for them.
 
-    Errors: CommandError with the words of mkfs or mount.
+    Errors: CannotRunError where the kernel or the tool for it is missing; CommandError with the
+    words of mkfs or mount.
     """
+    kind = filesystem.kind
+    if shutil.which(f"mkfs.{kind}") is None:
+        raise CannotRunError(f"there is no mkfs.{kind} here")
+    if kind not in _FILE_SYSTEMS.read_text().split():
+        load_module(journal, kind)
     # From the mount on, the mount holds the device open.
     with _cache_kept(nodes[filesystem.device]):
         _make(journal, filesystem, nodes, folder, stored=stored)

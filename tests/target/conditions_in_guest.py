@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.__main__ import main as agent
+from iolab.agent.devices import load_module
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Watch
 from iolab.agent.probes import Probes
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
-from iolab.errors import IolabError
+from iolab.errors import CannotRunError, IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")
 _JOURNAL = Path("/run/iolab/conditions.journal")
@@ -86,6 +87,10 @@ def changed() -> dict[str, Any]:
             change_settings(journal, wrong)
         except IolabError as error:
             errors.append(str(error))
+    try:
+        load_module(journal, "no_such_module")
+    except CannotRunError as error:
+        errors.append(str(error))
     journal.close()
     return {"found": found, "errors": errors, "failures": restore(_JOURNAL)}
 

@@ -103,6 +103,7 @@ def test_settings_are_changed_and_put_back(seen: dict[str, Any]) -> None:
     assert "no setting 'no_such'" in seen["changed"]["errors"][0]
     # The kernel refuses fewer bytes than two pages.
     assert "dirty_bytes" in seen["changed"]["errors"][1]
+    assert seen["changed"]["errors"][2] == "this kernel has no module no_such_module"
     assert seen["changed"]["failures"] == []
 
 
