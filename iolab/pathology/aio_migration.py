@@ -171,7 +171,7 @@ AIO_MIGRATION = Pathology(
             boots=3,
             grids=(
                 {**_BASE, "tuning": ("default", "published", "slice")},
-                {**_BASE, "size": (512,), "tuning": ("default",)},
+                {**_BASE, "size": (512,)},
             ),
             ramp_ms=400,
             runtime_ms=1500,
@@ -179,14 +179,14 @@ AIO_MIGRATION = Pathology(
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
-            boots=6,
+            boots=5,
             grids=(
-                {**_BASE, "size": (1024, 4096), "tuning": ("default", "published", "slice")},
-                {**_BASE, "size": (512,), "tuning": ("default",)},
+                {**_BASE, "tuning": ("default", "published", "slice")},
+                {**_BASE, "size": (512, 1024)},
                 {**_BASE, "integrity": ("dif",)},
             ),
             ramp_ms=400,
-            runtime_ms=3000,
+            runtime_ms=2000,
             recorded={"size": (4096,), "tuning": ("published", "slice"), "integrity": ("none",)},
         ),
     },
