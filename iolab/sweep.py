@@ -319,7 +319,15 @@ def run_sweep(
     check_clock(request.clock)
     for kernel in request.kernels:
         check_name(kernel)
-    works = [_plan_one(request, pathology, say) for pathology in _chosen(request)]
+    said: set[str] = set()
+
+    def say_once(line: str) -> None:
+        # Each pathology asks for the same kernels.
+        if line not in said:
+            said.add(line)
+            say(line)
+
+    works = [_plan_one(request, pathology, say_once) for pathology in _chosen(request)]
     outcomes = [work.outcome for work in works]
     if not any(work.blocks for work in works):
         reasons = dict.fromkeys(r for o in outcomes for r in o.absent.values())
