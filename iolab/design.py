@@ -111,7 +111,8 @@ class Claim:
     "difference" treated minus control, or "treated" alone. It is reproduced where the whole
     interval lies above ``above``, or below ``below``; not reproduced where the whole interval lies
     on the other side; inconclusive else. ``needs`` is why this kind of machine cannot decide it:
-    then there is no verdict here, whatever was measured.
+    then there is no verdict here, whatever was measured. ``side`` claims are negative controls,
+    cures and by-products: judged like others, but not what a pathology's verdict is made of.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Claim:
     below: float | None = None
     published: float | None = None
     needs: str = ""
+    side: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class _Judged:
 def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
     """Judge every claim of the data's pathology on every kernel, absent ones too.
 
-    Columns: pathology, kernel, claim, kind, statement, estimate, low, high, n (boots), rule,
+    Columns: pathology, kernel, claim, kind, side, statement, estimate, low, high, n (boots), rule,
     published, verdict (one of `VERDICTS`), reason, clock. ``estimate`` is what the claim is of,
     with the t interval over boots.
     """
@@ -51,6 +51,7 @@ def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
                     "kernel": kernel,
                     "claim": claim.name,
                     "kind": claim.kind,
+                    "side": claim.side,
                     "statement": claim.statement,
                     "estimate": judged.estimate,
                     "low": judged.low,
@@ -70,7 +71,8 @@ def verdict_summary(table: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.Da
     """Condense a verdict table: a row for each pathology and kernel.
 
     Columns: pathology, kernel, mechanism and magnitude (the verdict on all claims of that kind, or
-    how many of them were reproduced), confidence (the boots behind them), page (the notebook).
+    how many of them were reproduced), side claims (the same), confidence (the level and the fewest
+    boots behind one), page (the notebook).
     """
     rows = []
     for (pathology, kernel), group in table.groupby(["pathology", "kernel"], sort=False):
@@ -79,7 +81,11 @@ def verdict_summary(table: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.Da
             {
                 "pathology": pathology,
                 "kernel": kernel,
-                **{kind: _joint(group, kind) for kind in ("mechanism", "magnitude")},
+                **{
+                    kind: _joint(group[(group["kind"] == kind) & ~group["side"]])
+                    for kind in ("mechanism", "magnitude")
+                },
+                "side claims": _joint(group[group["side"]]),
                 "confidence": f"{level:.0%}, {boots.min()} boots" if len(boots) else "none",
                 "page": get_pathology(str(pathology)).notebook,
             }
@@ -102,8 +108,8 @@ def verdict_text(row: Mapping[Any, Any]) -> str:
     return f"{row['estimate']:.3g}{interval}"
 
 
-def _joint(group: pd.DataFrame, kind: str) -> str:
-    found = group.loc[group["kind"] == kind, "verdict"]
+def _joint(claims: pd.DataFrame) -> str:
+    found = claims["verdict"]
     if found.empty:
         return "no claim"
     if found.nunique() == 1:

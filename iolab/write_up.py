@@ -86,10 +86,13 @@ def _interval(row: Mapping[Any, Any]) -> str:
 def verdicts(data: Path) -> str:
     """Return the verdicts on all pathologies in `data` as a Markdown table."""
     table = pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
-    lines = ["| pathology | kernel | mechanism | magnitude | confidence |", "|---|---|---|---|---|"]
+    lines = [
+        "| pathology | kernel | mechanism | magnitude | side claims | confidence |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| [{row['pathology']}](notebooks/{row['page']}) | {row['kernel']} | {row['mechanism']} "
-        f"| {row['magnitude']} | {row['confidence']} |"
+        f"| {row['magnitude']} | {row['side claims']} | {row['confidence']} |"
         for row in verdict_summary(table).to_dict("records")
     ]
     return "\n".join(lines)

@@ -128,17 +128,26 @@ def test_the_table_has_every_claim_on_every_kernel(data: Dataset) -> None:
 
 def test_claims_of_one_kind_are_joined() -> None:
     rows = [
-        {"pathology": "dio_kworker", "kernel": "6.1", "kind": kind, "verdict": verdict, "n": 6}
-        for kind, verdict in (
-            ("mechanism", "reproduced"),
-            ("mechanism", "not reproduced"),
-            ("magnitude", "inconclusive"),
-            ("magnitude", "inconclusive"),
+        {
+            "pathology": "dio_kworker",
+            "kernel": "6.1",
+            "kind": kind,
+            "side": side,
+            "verdict": verdict,
+            "n": 6,
+        }
+        for kind, side, verdict in (
+            ("mechanism", False, "reproduced"),
+            ("mechanism", False, "not reproduced"),
+            ("mechanism", True, "reproduced"),
+            ("magnitude", False, "inconclusive"),
+            ("magnitude", False, "inconclusive"),
         )
     ]
     (row,) = verdict_summary(pd.DataFrame(rows)).to_dict("records")
     assert row["mechanism"] == "1 of 2 reproduced"
     assert row["magnitude"] == "inconclusive"
+    assert row["side claims"] == "reproduced"
     assert row["confidence"] == "95%, 6 boots"
 
 

@@ -315,6 +315,7 @@ WRITEBACK_KWORKER = Pathology(
             of="treated",
             below=0.02,
             published=0.0,
+            side=True,
         ),
         Claim(
             name="ext4 is slower buffered",
