@@ -233,7 +233,9 @@ def grid_of(
     """Return `count` panels: in `rows` full rows, or in one row that breaks after `columns`."""
     wide = count // rows
     if rows == 1 and wide > columns:
-        wide, rows = columns, -(-count // columns)
+        rows = -(-count // columns)
+        # As even as it goes: four are two and two, not three and one.
+        wide = -(-count // rows)
     width = COLUMN_IN if wide == 1 else DOUBLE_IN
     figure = Figure(figsize=(width, 0.55 + height_in * rows), layout="constrained")
     grid = figure.subplots(rows, wide, sharex=True, sharey=True, squeeze=False)
