@@ -114,7 +114,7 @@ def macros(results: Mapping[str, Any]) -> str:
 
 def _macro(*parts: str) -> str:
     words = re.sub(r"\d", lambda digit: f" {_DIGITS[int(digit.group())]} ", " ".join(parts))
-    first, *others = re.findall(r"[A-Za-z]+", words)
+    first, *others = (found.group() for found in re.finditer(r"[A-Za-z]+", words))
     return first + "".join(word[0].upper() + word[1:] for word in others)
 
 

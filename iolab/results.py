@@ -153,6 +153,8 @@ def _corrected(pathology: Pathology, rows: Sequence[dict[str, Any]]) -> list[dic
         row["p_holm"] = None
     for value in dict.fromkeys(row["value"] for row in rows):
         members = [row for row in rows if row["declared"] and row["value"] == value]
+        if not members:
+            continue
         p_values = [math.nan if row["p_value"] is None else row["p_value"] for row in members]
         corrected = stats.holm(p_values, unmeasured=size - len(members))
         for row, p_holm in zip(members, corrected, strict=True):
