@@ -71,7 +71,7 @@ def sweep(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests; those that boot virtual machines fetch a kernel once."""
-    install(session, "dev")
+    install(session, "dev", "paper")
     session.run("pytest", *session.posargs)
 
 
@@ -107,11 +107,9 @@ def figures(session: nox.Session) -> None:
 
 @nox.session
 def paper(session: nox.Session) -> None:
-    """Write paper/iolab.pdf from what `figures` drew: nox -s figures paper."""
+    """Write the paper (PDF, HTML, LaTeX macros) from what `figures` drew: nox -s figures paper."""
     install(session, "paper")
-    session.run(
-        *("python", "-c", "import typst; typst.compile('paper/iolab.typ', 'paper/iolab.pdf')"),
-    )
+    session.run("python", "-m", "iolab.paper", *session.posargs)
 
 
 @nox.session

@@ -14,47 +14,105 @@ import pandas as pd
 
 from iolab import report
 from iolab.errors import IolabError, UserError
+from iolab.figure_files import CLOCKS, save_figure
 from iolab.files import atomic_write
-from iolab.page import make_page
 from iolab.pathology import get_pathology
 from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.pool import Page, make_pages
+from iolab.results import collect, write_results
 from iolab.store import REFERENCE, Dataset, load, result_folders
-from iolab.sweep import CHECKOUT, NOTEBOOKS, family
+from iolab.sweep import CHECKOUT, NOTEBOOKS, default_jobs, family
+from iolab.verdict_figure import verdict_grid
 from iolab.verdicts import verdict_summary, verdict_table
 
-__all__ = ["PAPER", "README", "answer", "draw", "update_readme", "verdicts"]
+__all__ = ["PAPER", "README", "answer", "collect_results", "draw", "update_readme", "verdicts"]
 
 PAPER = CHECKOUT / "paper"
 README = CHECKOUT / "README.md"
 PUBLISHED_WEIGHT = 1000
+# In a folder of results or the one above it: the command that measured them, in one line.
+COMMAND = "command.txt"
 
 
 def draw(data: Path, paper: Path = PAPER) -> list[Path]:
     """Execute the notebook of each pathology in `data`; return the folders its figures went to.
 
-    Figures go to ``figures/PATHOLOGY``, numbers to ``results/PATHOLOGY.json`` below `paper`.
+    Figures go to ``figures/PATHOLOGY``, numbers to ``results/PATHOLOGY.json`` below `paper`. What
+    an earlier drawing left in a folder of figures is removed; each caption ends with the commands
+    that remake the figure.
+
+    Errors: UserError if `data` neither is nor holds a folder of results; IolabError with what broke
+    in the pages that could not be made.
+    """
+    sources = {load(source).cells["pathology"].iloc[0]: source for source in result_folders(data)}
+    work = paper / ".work"
+    errors = make_pages(
+        [_page(name, source, paper, work) for name, source in sources.items()], jobs=default_jobs()
+    )
+    if errors:
+        raise IolabError("; ".join(f"{name}: {error}" for name, error in errors.items()))
+    shutil.rmtree(work)
+    folders = [paper / "figures" / name for name in sources]
+    for folder, source in zip(folders, sources.values(), strict=True):
+        for path in sorted(folder.glob("*.txt")):
+            atomic_write(path, f"{path.read_text().strip()} {_remade(data, source)}\n")
+    return folders
+
+
+def _page(name: str, source: Path, paper: Path, work: Path) -> Page:
+    """Return the page that draws a pathology's figures, into an empty folder."""
+    pathology = get_pathology(name)
+    folder = paper / "figures" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    return Page(
+        name=name,
+        notebook=NOTEBOOKS / pathology.notebook,
+        output=work / pathology.notebook,
+        parameters={
+            "data": str(source.resolve()),
+            "figures_folder": str(folder),
+            "results_file": str(paper / "results" / f"{name}.json"),
+            "family": family(pathology, load(source)),
+        },
+    )
+
+
+def collect_results(data: Path, paper: Path = PAPER) -> Path:
+    """Write the claims of all pathologies in `data` to ``results.json`` below `paper`; return it.
+
+    The figure of all verdicts goes to ``figures/verdicts`` beside it.
 
     Errors: UserError if `data` neither is nor holds a folder of results.
     """
-    folders = []
-    work = paper / ".work"
-    for source in result_folders(data):
-        measured = load(source)
-        pathology = get_pathology(measured.cells["pathology"].iloc[0])
-        folder = paper / "figures" / pathology.name
-        make_page(
-            NOTEBOOKS / pathology.notebook,
-            work / pathology.notebook,
-            {
-                "data": str(source.resolve()),
-                "figures_folder": str(folder),
-                "results_file": str(paper / "results" / f"{pathology.name}.json"),
-                "family": family(pathology, measured),
-            },
-        )
-        shutil.rmtree(work)
-        folders.append(folder)
-    return folders
+    sources = result_folders(data)
+    measured = [load(source) for source in sources]
+    table = pd.concat([verdict_table(one) for one in measured], ignore_index=True)
+    clocks = " ".join(CLOCKS.get(clock, f"Clock: {clock}.") for clock in table["clock"].unique())
+    commands = " ".join(dict.fromkeys(_remade(data, source) for source in sources))
+    caption = (
+        "Each claim on each kernel, with its estimate and 95 % interval over boots: yes is "
+        f"reproduced, no is not reproduced, ? is inconclusive. {clocks} {commands}"
+    )
+    save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
+    path = paper / "results.json"
+    write_results(path, collect(zip(measured, map(_command, sources), strict=True)))
+    return path
+
+
+def _command(folder: Path) -> str | None:
+    """Return the command that measured a folder of results, where one is written down."""
+    for place in (folder, folder.parent):
+        if (place / COMMAND).exists():
+            return (place / COMMAND).read_text(encoding="utf-8").strip() or None
+    return None
+
+
+def _remade(data: Path, source: Path) -> str:
+    """Say which commands remake a figure and the data that it is drawn from."""
+    figures = "nox -s figures" if data == REFERENCE else f"nox -s figures -- {data}"
+    command = _command(source)
+    measured = f"; data measured by: {command}" if command else ""
+    return f"Remade by: {figures}{measured}."
 
 
 def answer(data: Dataset) -> str:
@@ -122,8 +180,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         if len(argv) > 1:
             raise UserError("one folder of results at most: nox -s figures -- FOLDER")
-        for folder in draw(Path(argv[0]) if argv else REFERENCE):
+        data = Path(argv[0]) if argv else REFERENCE
+        for folder in draw(data):
             print(f"figures are in {folder}")
+        print(f"claims are in {collect_results(data)}")
         if not argv:
             update_readme(REFERENCE)
     except IolabError as error:

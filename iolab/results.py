@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""All claims on all kernels as one document for machines, which the write-up is made from.
+
+Its form is ``results.schema.json``, checked when it is written and when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from iolab import stats
+from iolab.design import Claim, Pathology
+from iolab.errors import UserError
+from iolab.estimates import what_is_missing
+from iolab.files import atomic_write, digest_of
+from iolab.pathology import get_pathology
+from iolab.report import aa_check, overview
+from iolab.store import Dataset
+from iolab.verdicts import _by_boot, _chosen, verdict_table
+
+__all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
+
+SCHEMA: Final = Path(__file__).with_name("results.schema.json")
+FORMAT: Final = "iolab-results/1"
+
+# A data set with the command that measured it, where that is known.
+Measured = tuple[Dataset, str | None]
+
+
+def collect(measured: Iterable[Measured], *, level: float = stats.LEVEL) -> dict[str, Any]:
+    """Return every claim of these data sets on every kernel, absent ones too, as plain JSON values.
+
+    ``cells_sha256`` is of the canonical JSON of the rows a claim rests on: its treated cells and
+    the controls of their pairs, invalid ones too, with the claim's own measure. ``p_value`` asks
+    whether there is any effect, not whether the rule holds; ``p_holm`` corrects it over the
+    conditions that the pathology declares, for one value.
+
+    Errors: UserError without data, or with two data sets of one pathology.
+    """
+    found = list(measured)
+    names = [data.cells["pathology"].iloc[0] for data, _ in found]
+    if not names:
+        raise UserError("there are no data to collect claims from")
+    if len(set(names)) < len(names):
+        raise UserError(f"two data sets of one pathology: {', '.join(sorted(names))}")
+    return {
+        "format": FORMAT,
+        "level": level,
+        "pathologies": [_pathology(data, command, level) for data, command in found],
+        "claims": [row for data, _ in found for row in _claims(data, level)],
+    }
+
+
+def _pathology(data: Dataset, command: str | None, level: float) -> dict[str, Any]:
+    cells = data.cells
+    pathology = get_pathology(cells["pathology"].iloc[0])
+    columns = ["kernel", "release", "scheduler", "boots"]
+    return {
+        **{name: getattr(pathology, name) for name in ("name", "title", "source", "notebook")},
+        "treatment": pathology.treatment,
+        "clock": str(cells["clock"].iloc[0]),
+        "target": str(cells["target"].iloc[0]),
+        "kernels": _rows(overview(cells)[columns]),
+        "absent": _rows(data.absent),
+        "cells": {
+            "total": len(cells),
+            "valid": int(cells["valid"].sum()),
+            "recorded": int(cells["recorded"].sum()),
+        },
+        "aa": _aa(cells, level),
+        "command": command,
+        "data_sha256": _digest(cells, data.mechanism),
+    }
+
+
+def _aa(cells: pd.DataFrame, level: float) -> dict[str, int]:
+    if not (cells["valid"] & cells["aa"] & ~cells["recorded"]).any():
+        return {"tested": 0, "hold": 0}
+    holds = aa_check(cells, level=level)["holds"].dropna()
+    return {"tested": len(holds), "hold": int(holds.sum())}
+
+
+def _claims(data: Dataset, level: float) -> list[dict[str, Any]]:
+    pathology = get_pathology(data.cells["pathology"].iloc[0])
+    claims = {claim.name: claim for claim in pathology.claims}
+    known = data.cells.drop_duplicates("kernel").set_index("kernel")
+    rows = []
+    for row in verdict_table(data, level=level).to_dict("records"):
+        claim, kernel = claims[row["claim"]], row["kernel"]
+        boots = _boots(data, claim, kernel) if row["n"] else np.array([])
+        basis = _chosen(data, claim, kernel, data.cells)
+        if claim.needs:
+            basis = basis[:0]
+        told = data.mechanism[data.mechanism["cell"].isin(basis["cell"])]
+        told = told[told["measure"] == claim.value]
+        missing = what_is_missing(boots) if row["n"] else _missing(claim, row["reason"], basis)
+        here = known.loc[kernel] if kernel in known.index else None
+        rows.append(
+            {
+                **{name: row[name] for name in ("pathology", "claim", "kernel", "clock")},
+                "release": None if here is None else str(here["kernel_release"]),
+                "scheduler": None if here is None else str(here["scheduler"]),
+                **{name: row[name] for name in ("kind", "statement", "rule", "verdict", "reason")},
+                "condition": dict(claim.condition),
+                "value": claim.value,
+                "of": claim.of,
+                "published": _finite(row["published"]),
+                "estimate": _finite(row["estimate"]),
+                # Boots that agree to the last digit have no spread to make an interval of.
+                "low": None if missing else _finite(row["low"]),
+                "high": None if missing else _finite(row["high"]),
+                "n": int(row["n"]),
+                "missing": missing,
+                "p_value": _finite(stats.sign_flip(boots)) if claim.of != "treated" else None,
+                "cells": len(basis),
+                "cells_sha256": _digest(basis, told) if len(basis) else None,
+            }
+        )
+    return _corrected(pathology, rows)
+
+
+def _boots(data: Dataset, claim: Claim, kernel: str) -> Any:
+    return _by_boot(data, claim, kernel).to_numpy(dtype=np.float64)
+
+
+def _missing(claim: Claim, reason: str, basis: pd.DataFrame) -> str:
+    """Say why a claim has no estimate."""
+    valid = basis[basis["valid"]]
+    treated, control = ((valid["role"] == role).any() for role in ("treatment", "control"))
+    if claim.of != "treated" and treated and not control:
+        return "no valid control beside its treated cells"
+    return reason
+
+
+def _corrected(pathology: Pathology, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add what was declared before measuring: one family of tests for each value."""
+    size = len(pathology.declared)
+    for row in rows:
+        condition = {**row["condition"], "kernel": row["kernel"]}
+        row["declared"] = row["of"] != "treated" and any(
+            member.items() <= condition.items() for member in pathology.declared
+        )
+        row["family_size"] = size if row["declared"] else 0
+        row["p_holm"] = None
+    for value in dict.fromkeys(row["value"] for row in rows):
+        members = [row for row in rows if row["declared"] and row["value"] == value]
+        if not members:
+            continue
+        p_values = [math.nan if row["p_value"] is None else row["p_value"] for row in members]
+        corrected = stats.holm(p_values, unmeasured=size - len(members))
+        for row, p_holm in zip(members, corrected, strict=True):
+            row["p_holm"] = _finite(float(p_holm))
+    return list(rows)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a table's rows as plain JSON values; what is not there is None."""
+    plain = table.astype(object)
+    rows = plain.where(table.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _digest(cells: pd.DataFrame, mechanism: pd.DataFrame) -> str:
+    """Return the SHA-256 of rows of cells and of their measures, whatever their order."""
+    return digest_of(
+        {
+            "cells": _rows(cells.sort_values("cell")),
+            "mechanism": _rows(mechanism.sort_values(["cell", "measure"])),
+        }
+    )
+
+
+def check(document: Any, name: str = "these results") -> None:
+    """Raise UserError, in one sentence, unless a document is of the schema; `name` is what it is.
+
+    A document of another version is told apart from one that is damaged.
+    """
+    found = document.get("format") if isinstance(document, Mapping) else None
+    if found != FORMAT:
+        raise UserError(f"{name}: format {found!r}, where this iolab knows {FORMAT!r}")
+    validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    error = best_match(validator.iter_errors(document))
+    if error is not None:
+        raise UserError(f"{name}: {_place(document, error.absolute_path)}{error.message}")
+
+
+def _place(document: Any, path: Iterable[str | int]) -> str:
+    """Say where in a document something is, claims by their names."""
+    steps = list(path)
+    said = "".join(f"{step}: " for step in steps)
+    if len(steps) > 1 and steps[0] == "claims":
+        row = document["claims"][steps[1]]
+        if isinstance(row, Mapping):
+            who = " ".join(str(row.get(key, "?")) for key in ("pathology", "claim", "kernel"))
+            said = f"claim {who}: " + "".join(f"{step}: " for step in steps[2:])
+    return said
+
+
+def write_results(path: Path, document: Mapping[str, Any]) -> None:
+    """Write results as JSON, the same text for the same results; whole or not at all.
+
+    Errors: UserError if they are not of the schema.
+    """
+    check(document, str(path))
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    atomic_write(path, text + "\n")
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Read results. Errors: UserError if they are missing, damaged, or of another version."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file: nox -s figures makes it") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
+    check(document, str(path))
+    return dict(document)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Made-up data of every pathology, as its own quick profile would measure it.
+
+Nothing here is a measurement; none of it is ever stored as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from iolab.design import blocks_of
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.store import (
+    ABSENT_COLUMNS,
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    Dataset,
+    cell_columns,
+)
+from tests import synthetic
+
+__all__ = ["COMMAND", "every_report", "report", "write_all"]
+
+COMMAND = "nox -s sweep -- --profile quick --kernel 6.1 --kernel 6.12"
+_RATIO = 0.6
+
+
+def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0) -> Dataset:
+    """Return data in which each value of a treated cell is 0.6 of the control's, with 1 % noise."""
+    rng = np.random.default_rng(seed)
+    pathology = get_pathology(name)
+    values = {c.value for c in pathology.claims} - set(cell_columns(name))
+    rows: list[dict[str, Any]] = []
+    told: list[tuple[str, str, float]] = []
+    for kernel in kernels:
+        quick = pathology.profiles["quick"]
+        for block in blocks_of(pathology, quick, kernel=kernel, clock="virtual"):
+            for cell in block["cells"]:
+                key = f"{block['plan']['block']}/{cell['id']}"
+                treated = cell["role"] == "treatment" and not cell["aa"]
+                value = (_RATIO if treated else 1.0) * float(np.exp(0.01 * rng.standard_normal()))
+                rows.append(
+                    {column: value for column, kind in CELL_COLUMNS.items() if kind == "float64"}
+                    | {"cell": key, "block": block["plan"]["block"], "boot": block["boot"]}
+                    | {"pathology": name, "kernel": kernel, "kernel_release": f"{kernel}-made-up"}
+                    | {"scheduler": "CFS", "target": "vm", "clock": "virtual", "ios": 1000}
+                    | {n: cell[n] for n in ("position", "pair", "role", "aa", "recorded")}
+                    | {"twin": cell["twin"] or "", "valid": True, "gate": "", **cell["condition"]}
+                )
+                told += [(key, measure, value) for measure in sorted(values)]
+    columns = cell_columns(name)
+    cells = pd.DataFrame(rows, columns=list(columns)).astype(columns)
+    latency = pd.DataFrame({"cell": cells["cell"], "bin_ns": 1e6, "count": 1})
+    absent = pd.DataFrame([{"kernel": "6.8", "reason": "6.8 cannot be fetched here"}])
+    return Dataset(
+        cells,
+        latency.astype(LATENCY_COLUMNS),
+        absent.astype(ABSENT_COLUMNS),
+        pd.DataFrame(told, columns=list(MECHANISM_COLUMNS)).astype(MECHANISM_COLUMNS),
+        traces={},
+    )
+
+
+def every_report() -> dict[str, Dataset]:
+    """Return made-up data of each pathology by its name."""
+    return {name: report(name, seed=number) for number, name in enumerate(PATHOLOGIES)}
+
+
+def write_all(folder: Path) -> Path:
+    """Store made-up data of all pathologies as the reference data are; return the folder."""
+    for name, data in every_report().items():
+        synthetic.write(data, folder / name)
+    (folder / "command.txt").write_text(COMMAND + "\n")
+    return folder
