@@ -25,7 +25,7 @@ from iolab.files import atomic_write, digest_of
 from iolab.pathology import get_pathology
 from iolab.report import aa_check, overview
 from iolab.store import Dataset
-from iolab.verdicts import _by_boot, _chosen, verdict_table
+from iolab.verdicts import boot_values, cells_of, verdict_table
 
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
 
@@ -97,7 +97,7 @@ def _claims(data: Dataset, level: float) -> list[dict[str, Any]]:
     for row in verdict_table(data, level=level).to_dict("records"):
         claim, kernel = claims[row["claim"]], row["kernel"]
         boots = _boots(data, claim, kernel) if row["n"] else np.array([])
-        basis = _chosen(data, claim, kernel, data.cells)
+        basis = cells_of(data, claim, kernel, data.cells)
         if claim.needs:
             basis = basis[:0]
         told = data.mechanism[data.mechanism["cell"].isin(basis["cell"])]
@@ -129,7 +129,7 @@ def _claims(data: Dataset, level: float) -> list[dict[str, Any]]:
 
 
 def _boots(data: Dataset, claim: Claim, kernel: str) -> Any:
-    return _by_boot(data, claim, kernel).to_numpy(dtype=np.float64)
+    return boot_values(data, claim, kernel).to_numpy(dtype=np.float64)
 
 
 def _missing(claim: Claim, reason: str, basis: pd.DataFrame) -> str:

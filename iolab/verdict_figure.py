@@ -33,24 +33,27 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     if table.empty:
         raise UserError("there is no claim to judge")
     kernels = kernels_of(table)
-    claims = list(dict.fromkeys(zip(table["pathology"], table["claim"], strict=True)))
-    figure = Figure(figsize=(DOUBLE_IN, 0.6 + 0.3 * len(claims)), layout="constrained")
+    rows: list[tuple[str, str]] = []
+    for pathology, group in table.groupby("pathology", sort=False):
+        # A report's name has a row of its own above its claims.
+        rows += [(str(pathology), ""), *((str(pathology), c) for c in group["claim"].unique())]
+    figure = Figure(figsize=(DOUBLE_IN, 0.6 + 0.24 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     for row in table.to_dict("records"):
         x = kernels.index(row["kernel"])
-        y = claims.index((row["pathology"], row["claim"]))
+        y = rows.index((row["pathology"], row["claim"]))
         axes.add_patch(
             Rectangle((x, y), 1, 1, edgecolor="white", linewidth=2, **_LOOKS[row["verdict"]])
         )
         if row["verdict"] in _SAYS:
-            text = f"{_SAYS[row['verdict']]}  {verdict_text(row)}"
-            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=6)
-    axes.set(xlim=(0, len(kernels)), ylim=(len(claims), 0))
+            estimate, _, interval = verdict_text(row).partition(" [")
+            text = f"{_SAYS[row['verdict']]}  {estimate}" + (f"\n[{interval}" if interval else "")
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=5)
+    axes.set(xlim=(0, len(kernels)), ylim=(len(rows), 0))
     axes.set_xticks([x + 0.5 for x in range(len(kernels))], [f"kernel {k}" for k in kernels])
-    axes.set_yticks(
-        [y + 0.5 for y in range(len(claims))],
-        [f"{pathology}: {claim}" for pathology, claim in claims],
-    )
+    axes.set_yticks([y + 0.5 for y in range(len(rows))], [claim or name for name, claim in rows])
+    for label, (_, claim) in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set(fontsize=6, fontweight="normal" if claim else "bold")
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.grid(visible=False)

@@ -17,7 +17,15 @@ from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.store import Dataset, with_measure
 
-__all__ = ["VERDICTS", "judge", "verdict_summary", "verdict_table", "verdict_text"]
+__all__ = [
+    "VERDICTS",
+    "boot_values",
+    "cells_of",
+    "judge",
+    "verdict_summary",
+    "verdict_table",
+    "verdict_text",
+]
 
 VERDICTS: Final = ("reproduced", "not reproduced", "inconclusive", "cannot run here")
 
@@ -104,7 +112,9 @@ def verdict_text(row: Mapping[Any, Any]) -> str:
     """Return a claim's row as a reader wants it: the estimate with its interval, or the reason."""
     if not math.isfinite(row["estimate"]):
         return str(row["reason"])
-    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if math.isfinite(row["low"]) else ""
+    # Boots that agree to the last digit have no interval to show.
+    spread = math.isfinite(row["low"]) and row["low"] < row["high"]
+    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if spread else ""
     return f"{row['estimate']:.3g}{interval}"
 
 
@@ -129,7 +139,7 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, level: float = stats.LEVE
     if len(absent):
         return no(str(absent.iloc[0]))
     try:
-        boots = _by_boot(data, claim, kernel)
+        boots = boot_values(data, claim, kernel)
     except UserError as error:
         return no(str(error))
     if boots.empty:
@@ -155,7 +165,7 @@ def _ruled(claim: Claim, low: float, high: float) -> str:
     return "reproduced" if good else "not reproduced" if bad else "inconclusive"
 
 
-def _chosen(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd.DataFrame:
+def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd.DataFrame:
     """Return a claim's treated cells with the controls of their pairs."""
     treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
     here = cells[(cells["kernel"] == kernel) & ~cells["aa"]]
@@ -167,10 +177,10 @@ def _chosen(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd
     return here[pd.MultiIndex.from_frame(here[["block", "pair"]]).isin(pairs)]
 
 
-def _by_boot(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
+def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     """Return one value a boot: of untraced cells, or of recorded ones where only they have it."""
     cells = with_measure(data, claim.value)
-    chosen = _chosen(data, claim, kernel, cells)
+    chosen = cells_of(data, claim, kernel, cells)
     chosen = chosen[chosen["valid"] & chosen[claim.value].notna()]
     untraced = chosen[~chosen["recorded"]]
     chosen = chosen if untraced.empty else untraced
@@ -188,6 +198,6 @@ def _by_boot(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
 
 def _why_not(data: Dataset, claim: Claim, kernel: str) -> str:
     """Say why no boot has the claim's value: the gate of its cells, or that there are none."""
-    chosen = _chosen(data, claim, kernel, data.cells)
+    chosen = cells_of(data, claim, kernel, data.cells)
     gates = chosen.loc[~chosen["valid"], "gate"].unique()
     return str(gates[0]) if len(gates) else "its condition was not measured"
