@@ -376,10 +376,12 @@ def by_kernel(
             axes.axhline(1, color="0.35", linewidth=0.8, zorder=1)
         if line is not None:
             axes.axhline(line[0], color="0.35", linewidth=0.8, linestyle="--", zorder=1)
-        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.set_xticks(range(len(kernels)), kernels)
         axes.set_xlim(-0.6, len(kernels) - 0.4)
         axes.set_title(title)
+    if of == "mean":
+        # The panels share their axis: only now it is known how far it reaches.
+        grid.flat[0].set_ylim(bottom=min(0.0, grid.flat[0].get_ylim()[0]))
     outer_labels(grid, "kernel", label)
     names = ["A/A" if of == "ratio" else "control", *map(_say_level, levels)]
     handles: list[Artist] = [
