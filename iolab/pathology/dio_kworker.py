@@ -277,7 +277,7 @@ DIO_KWORKER = Pathology(
         # Where in cpu.weight the effect begins, and nothing else.
         "threshold": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
-            boots=4,
+            boots=3,
             grids=({**_BASE, "weight": _FINE},),
             ramp_ms=400,
             runtime_ms=600,
