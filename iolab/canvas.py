@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from iolab import stats
+from iolab.conditions import pathology_of
 from iolab.design import Choice
 from iolab.errors import UserError
-from iolab.pathology import get_pathology
 
 __all__ = [
     "COLUMN_IN",
@@ -298,7 +298,7 @@ def kernel_handles(kernels: Sequence[str]) -> list[Artist]:
 
 def levels_of(cells: pd.DataFrame) -> list[Any]:
     """Return the levels of the treatment in the cells, in its own order; the control has none."""
-    pathology = get_pathology(cells["pathology"].iloc[0])
+    pathology = pathology_of(cells)
     found = set(cells[pathology.treatment].dropna())
     factor = pathology.factors[pathology.treatment]
     return [x for x in factor.levels if x in found] if isinstance(factor, Choice) else sorted(found)

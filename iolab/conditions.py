@@ -22,6 +22,7 @@ __all__ = [
     "kernel_order",
     "log_values",
     "matched_pairs",
+    "pathology_of",
     "refuse_mixture",
     "state_of",
     "valid_cells",
@@ -36,21 +37,22 @@ def factors_of(cells: pd.DataFrame) -> list[str]:
 
     Errors: UserError without a cell.
     """
-    found = _pathology(cells)
+    found = pathology_of(cells)
     return ["kernel", *(name for name in found.factors if name != found.treatment)]
 
 
 def effect_of(cells: pd.DataFrame) -> list[str]:
     """Return what a pair's condition is made of: its treated cell's, and whether it is A/A."""
-    return [*factors_of(cells), "aa", _pathology(cells).treatment]
+    return [*factors_of(cells), "aa", pathology_of(cells).treatment]
 
 
 def state_of(cells: pd.DataFrame) -> list[str]:
     """Return what a single cell's condition is made of."""
-    return [*factors_of(cells), "placement", _pathology(cells).treatment]
+    return [*factors_of(cells), "placement", pathology_of(cells).treatment]
 
 
-def _pathology(cells: pd.DataFrame) -> Pathology:
+def pathology_of(cells: pd.DataFrame) -> Pathology:
+    """Return the pathology that cells are of. Errors: UserError without a cell."""
     if cells.empty:
         raise UserError("there is no valid cell")
     return get_pathology(cells["pathology"].iloc[0])

@@ -50,9 +50,9 @@ from iolab.canvas import (
     styled,
     weights_of,
 )
+from iolab.conditions import pathology_of
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
-from iolab.pathology import get_pathology
 
 __all__ = [
     "Reference",
@@ -294,7 +294,7 @@ def block_figure(cells: pd.DataFrame) -> Figure:
     """
     if cells.empty or cells["block"].nunique() != 1:
         raise UserError("this figure shows the cells of exactly one block")
-    treatment = get_pathology(cells["pathology"].iloc[0]).treatment
+    treatment = pathology_of(cells).treatment
     levels = levels_of(cells)
     palette = sns.color_palette("viridis", len(levels))
     colours = {level: to_hex(colour) for level, colour in zip(levels, palette, strict=True)}
@@ -356,7 +356,7 @@ def by_kernel(
     Errors: UserError if there is nothing to draw, or if the cells mix what may not be pooled.
     """
     kept = drawable(cells)
-    treatment = get_pathology(kept["pathology"].iloc[0]).treatment
+    treatment = pathology_of(kept).treatment
     make = stats.ratio_table if of == "ratio" else stats.mean_table
     table = make(kept, value, level=level).rename(columns={of: "y"})
     kernels, levels = kernels_of(table), levels_of(kept)

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 
 from iolab import stats, trace
 from iolab.canvas import drawable, kernels_of
+from iolab.conditions import pathology_of
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
 from iolab.files import atomic_write
-from iolab.pathology import get_pathology
 from iolab.store import Dataset, with_measure
 from iolab.trace import Trace
 from iolab.verdicts import verdict_table
@@ -33,6 +33,7 @@ __all__ = [
     "main_grid",
     "mechanism_table",
     "overview",
+    "plain",
     "publish",
     "recorded_traces",
     "regime",
@@ -71,7 +72,7 @@ def overview(cells: pd.DataFrame) -> pd.DataFrame:
 
 def factors(cells: pd.DataFrame) -> list[str]:
     """Return the names of all factors of the cells' pathology, the treatment first."""
-    pathology = get_pathology(cells["pathology"].iloc[0])
+    pathology = pathology_of(cells)
     return sorted(pathology.factors, key=lambda name: name != pathology.treatment)
 
 
@@ -93,7 +94,7 @@ def level_table(data: Dataset, value: str, *, level: float = stats.LEVEL) -> pd.
     cells. Errors: as `stats.mean_table`.
     """
     table = stats.mean_table(drawable(with_measure(data, value)), value, level=level)
-    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    treatment = pathology_of(data.cells).treatment
     columns = [*_varying(table, stats.factors_of(data.cells)), treatment]
     return table[[*columns, "mean", "low", "high", "n", "cells"]]
 
@@ -199,7 +200,7 @@ def mechanism_table(data: Dataset) -> pd.DataFrame:
     table = grouped[list(wide.columns)].mean().reset_index()
     table.insert(len(state), "n", grouped.size().to_numpy())
     order = [kernels_of(table).index(kernel) for kernel in table["kernel"]]
-    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    treatment = pathology_of(data.cells).treatment
     table = table.assign(order=order).sort_values(["order", treatment], na_position="first")
     columns = [*_varying(table, stats.factors_of(data.cells)), treatment, "n", *wide.columns]
     return table[columns].reset_index(drop=True)
@@ -212,7 +213,7 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
     trace for each level of the treatment. Errors: UserError if the kernel that is named has none.
     """
     kept = data.cells[data.cells["cell"].isin(list(data.traces))]
-    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    treatment = pathology_of(data.cells).treatment
     known = kernels_of(kept)
     if kernel is not None and kernel not in known:
         raise UserError(f"no trace is kept of kernel {kernel} (there are: {', '.join(known)})")
@@ -271,7 +272,7 @@ def summary(
     }
     counted = data.mechanism.loc[data.mechanism["cell"].isin(cells["cell"]), "measure"].unique()
     own = {name: drawable(with_measure(data, name)) for name in counted}
-    plain: dict[str, Any] = _plain(
+    found: dict[str, Any] = plain(
         {
             **context,
             "level": level,
@@ -295,7 +296,7 @@ def summary(
             **(more or {}),
         }
     )
-    return plain
+    return found
 
 
 def write_summary(path: Path | str, results: Mapping[str, Any]) -> None:
@@ -323,13 +324,14 @@ def _listed(values: pd.Series) -> str:
     return ", ".join(str(value) for value in sorted(values.unique()))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return tables and what is nested of them as plain JSON; what is not there is None."""
     if isinstance(value, pd.DataFrame):
-        return [_plain(row) for row in value.to_dict(orient="records")]
+        return [plain(row) for row in value.to_dict(orient="records")]
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):

@@ -18,12 +18,12 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from iolab import stats
+from iolab.conditions import pathology_of
 from iolab.design import Claim, Pathology
 from iolab.errors import UserError
 from iolab.estimates import what_is_missing
 from iolab.files import atomic_write, digest_of
-from iolab.pathology import get_pathology
-from iolab.report import aa_check, overview
+from iolab.report import aa_check, overview, plain
 from iolab.store import Dataset
 from iolab.verdicts import boot_values, cells_of, verdict_table
 
@@ -62,15 +62,15 @@ def collect(measured: Iterable[Measured], *, level: float = stats.LEVEL) -> dict
 
 def _pathology(data: Dataset, command: str | None, level: float) -> dict[str, Any]:
     cells = data.cells
-    pathology = get_pathology(cells["pathology"].iloc[0])
+    pathology = pathology_of(cells)
     columns = ["kernel", "release", "scheduler", "boots"]
     return {
         **{name: getattr(pathology, name) for name in ("name", "title", "source", "notebook")},
         "treatment": pathology.treatment,
         "clock": str(cells["clock"].iloc[0]),
         "target": str(cells["target"].iloc[0]),
-        "kernels": _rows(overview(cells)[columns]),
-        "absent": _rows(data.absent),
+        "kernels": plain(overview(cells)[columns]),
+        "absent": plain(data.absent),
         "cells": {
             "total": len(cells),
             "valid": int(cells["valid"].sum()),
@@ -90,7 +90,7 @@ def _aa(cells: pd.DataFrame, level: float) -> dict[str, int]:
 
 
 def _claims(data: Dataset, level: float) -> list[dict[str, Any]]:
-    pathology = get_pathology(data.cells["pathology"].iloc[0])
+    pathology = pathology_of(data.cells)
     claims = {claim.name: claim for claim in pathology.claims}
     known = data.cells.drop_duplicates("kernel").set_index("kernel")
     rows = []
@@ -166,19 +166,12 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a table's rows as plain JSON values; what is not there is None."""
-    plain = table.astype(object)
-    rows = plain.where(table.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
-
-
 def _digest(cells: pd.DataFrame, mechanism: pd.DataFrame) -> str:
     """Return the SHA-256 of rows of cells and of their measures, whatever their order."""
     return digest_of(
         {
-            "cells": _rows(cells.sort_values("cell")),
-            "mechanism": _rows(mechanism.sort_values(["cell", "measure"])),
+            "cells": plain(cells.sort_values("cell")),
+            "mechanism": plain(mechanism.sort_values(["cell", "measure"])),
         }
     )
 

@@ -19,10 +19,10 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from iolab import stats
+from iolab.conditions import pathology_of
 from iolab.design import Number
 from iolab.errors import UserError
 from iolab.estimates import Result, boots
-from iolab.pathology import get_pathology
 
 __all__ = ["Threshold", "threshold"]
 
@@ -97,7 +97,7 @@ def threshold(
 def _by_boot(cells: pd.DataFrame, value: str) -> list[tuple[Floats, Floats]]:
     """Return each boot's strengths of the treatment, ascending, and the mean value at each."""
     shared = stats.factors_of(cells)
-    pathology = get_pathology(cells["pathology"].iloc[0])
+    pathology = pathology_of(cells)
     name = pathology.treatment
     if not isinstance(pathology.factors[name], Number):
         raise UserError(f"{name} is no number: it has no threshold")

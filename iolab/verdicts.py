@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
-from scipy import stats as scipy_stats
 
 from iolab import stats
+from iolab.conditions import pathology_of
 from iolab.design import Claim
 from iolab.errors import UserError
+from iolab.estimates import t_interval
 from iolab.pathology import get_pathology
 from iolab.store import Dataset, with_measure
 
@@ -47,7 +49,7 @@ def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
     published, verdict (one of `VERDICTS`), reason, clock. ``estimate`` is what the claim is of,
     with the t interval over boots.
     """
-    pathology = get_pathology(data.cells["pathology"].iloc[0])
+    pathology = pathology_of(data.cells)
     kernels = sorted(data.cells["kernel"].unique(), key=stats.kernel_order)
     rows = []
     for kernel in (*kernels, *data.absent["kernel"]):
@@ -147,8 +149,9 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, level: float = stats.LEVE
     n, mean = len(boots), float(boots.mean())
     if n < 2:
         return _Judged(_back(claim, mean), math.nan, math.nan, n, "inconclusive", "one boot")
-    half = float(scipy_stats.t.ppf((1 + level) / 2, n - 1) * scipy_stats.sem(boots))
-    low, high = _back(claim, mean - half), _back(claim, mean + half)
+    _, *ends = t_interval(boots.to_numpy(dtype=np.float64), level)
+    # Boots that agree to the last digit are judged by their common value: counts often do.
+    low, high = (_back(claim, mean if math.isnan(end) else end) for end in ends)
     return _Judged(_back(claim, mean), low, high, n, _ruled(claim, low, high))
 
 
@@ -167,7 +170,7 @@ def _ruled(claim: Claim, low: float, high: float) -> str:
 
 def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd.DataFrame:
     """Return a claim's treated cells with the controls of their pairs."""
-    treatment = get_pathology(data.cells["pathology"].iloc[0]).treatment
+    treatment = pathology_of(data.cells).treatment
     here = cells[(cells["kernel"] == kernel) & ~cells["aa"]]
     for name, level in claim.condition.items():
         if name != treatment:
