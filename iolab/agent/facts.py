@@ -108,6 +108,7 @@ def survey() -> dict[str, Any]:
         "cpu_model": _cpu_model(),
         "cpus": os.cpu_count(),
         "fio_version": None if lacks else _fio_version(),
+        "high_resolution_timers": high_resolution_timers(),
         "machine": hashlib.sha256(f"iolab {own}".encode()).hexdigest()[:16] if own else None,
         "uid": os.geteuid(),
         "kinds": [kind for kind in ("null_blk", "scsi_debug", "loop") if _has_module(kind)],

@@ -65,6 +65,7 @@ def alone() -> Iterator[None]:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
+        os.ftruncate(handle, 0)
     finally:
         os.close(handle)
 
