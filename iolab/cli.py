@@ -16,11 +16,13 @@ from rich.table import Table
 from iolab import pool
 from iolab.errors import IolabError, UserError
 from iolab.sweep import RUNS, Outcome, Request, default_jobs, run_sweep, start_page
+from iolab.target.place import Place
 
 __all__ = ["main"]
 
 
 _FOLDER = click.Path(path_type=Path)
+_TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
 
 console = Console(highlight=False)
 
@@ -101,27 +103,48 @@ def _show(outcome: Outcome) -> None:
         say(f"  {row['kernel']:16}mechanism {row['mechanism']}, magnitude {row['magnitude']}")
 
 
+def _place(options: dict[str, Any]) -> Place:
+    if options["directory"] and options["destroy"]:
+        raise UserError("--directory and --destroy are two places to measure on: name one")
+    if options["serial"] is not None and not options["destroy"]:
+        raise UserError("--serial is of the disk that --destroy names")
+    directory = options["directory"]
+    if directory and options["target"] == "local":
+        directory = str(Path(directory).resolve())
+    if directory and not directory.startswith("/"):
+        raise UserError(f"--directory on another machine is a whole path, not {directory!r}")
+    return Place(directory, options["destroy"], options["serial"])
+
+
 @app.command()
 @click.option("--profile", default="quick", show_default=True, help="smoke, quick or full.")
 @click.option("--pathology", multiple=True, help="Instead of all; again for several.")
 @click.option("--kernel", multiple=True, help="Instead of the profile's; again for several.")
 @click.option("--set", "settings", multiple=True, help="FACTOR=LEVEL[,LEVEL...]; again for more.")
 @click.option("--record", multiple=True, help="FACTOR=LEVEL[,LEVEL...] to trace; again for more.")
-@click.option("--clock", default="virtual", show_default=True, help="virtual or host.")
+@click.option("--target", default="vm", show_default=True, help=_TARGETS)
+@click.option("--directory", help="Real machines: measure on files made in this folder.")
+@click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
+@click.option("--serial", help="The disk's serial number: what is on it may be lost.")
+@click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
 @click.option("--jobs", type=int, help="Virtual machines side by side.")
 @click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
 def sweep(**options: Any) -> None:
     """Measure what the store lacks, then make tables, pages and figures."""
     teller = _Teller()
+    virtual = options["target"] == "vm"
+    most = default_jobs() if virtual else 1
     request = Request(
         profile=options["profile"],
         pathologies=options["pathology"],
         kernels=options["kernel"],
         settings=options["settings"],
         recorded=options["record"],
-        clock=options["clock"],
-        jobs=default_jobs() if options["jobs"] is None else options["jobs"],
+        clock=options["clock"] or ("virtual" if virtual else "host"),
+        jobs=most if options["jobs"] is None else options["jobs"],
         root=options["root"].resolve(),
+        target=options["target"],
+        place=_place(options),
     )
     try:
         outcomes = run_sweep(request, teller.say, teller.tell)
@@ -134,6 +157,27 @@ def sweep(**options: Any) -> None:
         console.print(f"\nopen {first}", soft_wrap=True)
     if any(o.failed for o in outcomes):
         raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
+
+
+@app.command()
+@click.option(
+    "--target", default="local", show_default=True, help="local, or ssh://user@host[:port]."
+)
+@click.option("--show", is_flag=True, help="Only say what would be put back.")
+def restore(target: str, show: bool) -> None:
+    """Put back what a run that was killed left changed on a real machine."""
+    from iolab.target.machines import real_target  # noqa: PLC0415
+
+    lines = real_target(target).restore(show=show)
+    for line in lines:
+        console.print(_plain(line), markup=False, soft_wrap=True)
+    if not lines:
+        console.print("nothing was left changed")
+
+
+def _plain(text: str) -> str:
+    """Return text of another machine without anything that a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @app.group(invoke_without_command=True)

@@ -20,6 +20,8 @@ from iolab.design import BLOCK_FORMAT
 from iolab.errors import UserError
 from iolab.files import atomic_write
 from iolab.raw import RawStore, block_key
+from iolab.target import Target
+from iolab.target.machines import real_target
 from iolab.target.vm import prepare
 from iolab.tidy import block_tables
 
@@ -58,7 +60,13 @@ def read_block(path: Path) -> dict[str, Any]:
 def _measure(
     block: Mapping[str, Any], store: RawStore, progress: Callable[[int, int], None]
 ) -> str:
-    target = prepare(block["kernel"], block["clock"], block["machine"])
+    # A block of a virtual machine names none: its machine is made.
+    name = block.get("target")
+    target: Target = (
+        prepare(block["kernel"], block["clock"], block["machine"])
+        if name is None
+        else real_target(name)
+    )
     identity = target.identity()
     key = block_key(block, identity)
     if store.has(key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,11 @@ from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pool import Page, Teller, make_pages
 from iolab.raw import RawStore, block_key
 from iolab.store import Dataset
-from iolab.target.vm import VmTarget, check_clock, prepare
+from iolab.target import Target
+from iolab.target.machines import real_target
+from iolab.target.place import Place
+from iolab.target.real import RealTarget
+from iolab.target.vm import check_clock, prepare
 from iolab.tidy import write_tables
 from iolab.verdicts import verdict_summary, verdict_table
 from iolab.vm.image import ensure_image
@@ -51,7 +56,7 @@ class Request:
     """What the user asked for.
 
     Empty ``kernels`` means those of the profile, empty ``pathologies`` all that have the factors
-    which are set.
+    which are set. ``target`` is "vm" or a real machine; ``place`` is what is measured on there.
     """
 
     profile: str
@@ -62,6 +67,8 @@ class Request:
     clock: str = "virtual"
     jobs: int = 1
     root: Path = RUNS
+    target: str = "vm"
+    place: Place = field(default_factory=Place)
 
 
 @dataclass
@@ -95,12 +102,12 @@ def default_jobs() -> int:
 
 def _targets(
     request: Request, pathology: Pathology, profile: Profile, say: Callable[[str], None]
-) -> tuple[dict[str, dict[str, VmTarget]], dict[str, str]]:
+) -> tuple[dict[str, dict[str, Target]], dict[str, str]]:
     """Return, for each kernel that runs here, a target for each machine; and the absent ones."""
     # What every kernel needs comes first: if it cannot be had, that is said once.
     ensure_image(ensure_toolbox(say), say)
     wanted = [(k,) for k in request.kernels] or profile.kernels
-    found: dict[str, dict[str, VmTarget]] = {}
+    found: dict[str, dict[str, Target]] = {}
     absent: dict[str, str] = {}
     for alternatives in wanted:
         for kernel in alternatives:
@@ -250,11 +257,43 @@ def _label(request: Request) -> str:
         label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
     if request.kernels:
         label += "-" + "+".join(request.kernels)
+    if request.target != "vm":
+        where = re.sub(r"[^A-Za-z0-9.]+", "-", request.target.removeprefix("ssh://"))
+        return "-".join(word for word in (label, where, request.place.label) if word)
     return label if request.clock == "virtual" else f"{label}-{request.clock}"
 
 
-def _plan_one(request: Request, pathology: Pathology, say: Callable[[str], None]) -> _Work:
-    """Return a pathology's blocks on all kernels that can run here.
+def _plan_real(
+    request: Request, pathology: Pathology, profile: Profile, machine: RealTarget, outcome: Outcome
+) -> _Work:
+    """Return a pathology's blocks on a real machine: those that can run there, as far as it tells.
+
+    What stands for a boot there is a block: nothing is rebooted.
+    """
+    identity = machine.identity()
+    blocks: dict[str, dict[str, Any]] = {}
+    for made in blocks_of(pathology, profile, kernel=machine.kernel, clock=request.clock):
+        try:
+            block = {**made, "plan": request.place.put(made["plan"]), "target": request.target}
+            reason = machine.lacks(block["plan"])
+        except CannotRunError as error:
+            reason = str(error)
+        if reason:
+            outcome.absent[machine.kernel] = reason
+            continue
+        outcome.kernels[machine.kernel] = machine.origin
+        blocks[block_key(block, identity)] = block
+    outcome.blocks = len(blocks)
+    return _Work(pathology, outcome, blocks)
+
+
+def _plan_one(
+    request: Request,
+    pathology: Pathology,
+    say: Callable[[str], None],
+    machine: RealTarget | None,
+) -> _Work:
+    """Return a pathology's blocks on all kernels that can run here, or on a real `machine`.
 
     Errors: UserError for a factor or a level that it has not.
     """
@@ -262,10 +301,12 @@ def _plan_one(request: Request, pathology: Pathology, say: Callable[[str], None]
         pathology, pathology.profiles[request.profile], request.settings, request.recorded
     )
     outcome = Outcome(pathology.name, request.root / pathology.name / _label(request))
+    if machine is not None:
+        return _plan_real(request, pathology, profile, machine, outcome)
     targets, outcome.absent = _targets(request, pathology, profile, say)
     blocks: dict[str, dict[str, Any]] = {}
     for kernel, machines in targets.items():
-        outcome.kernels[kernel] = next(iter(machines.values())).kernel.source
+        outcome.kernels[kernel] = next(iter(machines.values())).origin
         identities = {name: target.identity() for name, target in machines.items()}
         for block in blocks_of(pathology, profile, kernel=kernel, clock=request.clock):
             identity = identities[canonical_json(block["machine"])]
@@ -301,6 +342,24 @@ def _chosen(request: Request) -> list[Pathology]:
     return chosen
 
 
+def _machine(request: Request) -> RealTarget | None:
+    """Return the real machine that is asked for, or None for virtual ones.
+
+    Errors: UserError for what does not go together; those of `real_target`.
+    """
+    if request.target == "vm":
+        if request.place.label:
+            raise UserError("--directory and --destroy are for real machines (--target)")
+        return None
+    if request.kernels:
+        raise UserError("--kernel is for virtual machines: a real one runs the kernel it runs")
+    if request.clock != "host":
+        raise UserError("a real machine has no virtual clock: leave --clock away")
+    if request.jobs != 1:
+        raise UserError("a real machine measures one block at a time: leave --jobs away")
+    return real_target(request.target)
+
+
 def run_sweep(
     request: Request,
     say: Callable[[str], None] = lambda line: None,
@@ -317,6 +376,8 @@ def run_sweep(
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
     check_clock(request.clock)
+    chosen = _chosen(request)
+    machine = _machine(request)
     for kernel in request.kernels:
         check_name(kernel)
     said: set[str] = set()
@@ -327,7 +388,7 @@ def run_sweep(
             said.add(line)
             say(line)
 
-    works = [_plan_one(request, pathology, say_once) for pathology in _chosen(request)]
+    works = [_plan_one(request, pathology, say_once, machine) for pathology in chosen]
     outcomes = [work.outcome for work in works]
     if not any(work.blocks for work in works):
         reasons = dict.fromkeys(r for o in outcomes for r in o.absent.values())

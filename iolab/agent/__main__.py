@@ -1,17 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""The agent's command line: ``run PLAN OUT`` measures a block."""
+"""The agent's command line.
+
+``run PLAN OUT`` measures a block, ``begin FOLDER`` does so detached (see `iolab.agent.detached`),
+``survey`` says what the machine is, ``restore`` shows and puts back what an earlier run left.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 from iolab.agent.block import run_block
+from iolab.agent.detached import begin
+from iolab.agent.facts import survey
+from iolab.agent.journal import JOURNALS, alone, pending, restore_all
 from iolab.agent.plan import load_plan
 from iolab.errors import IolabError
 
 __all__ = ["main"]
+
+
+def _restore(*, show: bool) -> None:
+    with alone():
+        if show:
+            for line in (line for path in JOURNALS for line in pending(path)):
+                print(line)
+            return
+        left = restore_all()
+    if left:
+        raise IolabError("; ".join(left))
 
 
 def main(argv: list[str]) -> int:
@@ -21,9 +40,21 @@ def main(argv: list[str]) -> int:
     run = commands.add_parser("run", help="run the block of a plan")
     run.add_argument("plan", type=Path)
     run.add_argument("out", type=Path)
+    detached = commands.add_parser("begin", help="run the block of a folder's plan, detached")
+    detached.add_argument("folder", type=Path)
+    commands.add_parser("survey", help="say what this machine is")
+    restoring = commands.add_parser("restore", help="put back what an earlier run left")
+    restoring.add_argument("--show", action="store_true", help="only say what would be put back")
     arguments = parser.parse_args(argv)
     try:
-        run_block(load_plan(arguments.plan), arguments.out)
+        if arguments.command == "run":
+            run_block(load_plan(arguments.plan), arguments.out)
+        elif arguments.command == "begin":
+            begin(arguments.folder)
+        elif arguments.command == "survey":
+            print(json.dumps(survey(), sort_keys=True))
+        else:
+            _restore(show=arguments.show)
     except IolabError as error:
         print(f"iolab-agent: {error}", file=sys.stderr)
         return error.exit_code

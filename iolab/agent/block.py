@@ -17,7 +17,7 @@ from iolab.agent.cgroup import make_cgroup
 from iolab.agent.copies import copies_gates, copy_files, run_copies
 from iolab.agent.devices import load_module, load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
-from iolab.agent.filesystem import make_filesystem
+from iolab.agent.filesystem import make_filesystem, make_folder
 from iolab.agent.fio import (
     fio_argv,
     job_files,
@@ -26,7 +26,8 @@ from iolab.agent.fio import (
     report_gates,
     strange_files,
 )
-from iolab.agent.journal import Journal, restore
+from iolab.agent.journal import FILES, Journal, alone, restore, restore_all
+from iolab.agent.named import check_free, disk_of, identity_of
 from iolab.agent.observe import sample, undelayed
 from iolab.agent.plan import Cell, Copies, Job, Plan
 from iolab.agent.probes import Probes
@@ -160,7 +161,7 @@ def _measure_job(
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in (first, last)]
     if not all(jobs):
         gates.append("the job was not running when it was sampled")
-    if cell.filesystem is not None and (astray := strange_files(job, _MOUNT)):
+    if _has_files(cell) and (astray := strange_files(job, files[0].parent)):
         gates.append(f"fio made files of its own: {', '.join(astray)}")
     return {
         "fio": parsed,
@@ -188,22 +189,30 @@ def _measure(
     raise IolabError(f"cell {cell.id} has no work")
 
 
+def _has_files(cell: Cell) -> bool:
+    """Tell whether a cell's work is on files, not on the device itself."""
+    return cell.filesystem is not None or cell.devices[-1].kind == "directory"
+
+
 def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[list[Path], Path]:
     """Return what each of the work's processes reads or writes, and the device that is under it."""
+    folder = _MOUNT
     if cell.filesystem is not None:
         beneath = next(d for d in cell.devices if d.name == cell.filesystem.device)
         make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=beneath.memory_backed)
         data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
     else:
         data = nodes[cell.devices[-1].name]
+        if _has_files(cell):
+            folder = make_folder(Path(cell.devices[-1].path))
     files: list[Path] = []
     if cell.job is not None:
-        if cell.filesystem is not None:
-            lay_out(cell.job, _MOUNT)
-        files = job_files(cell.job, _MOUNT)
+        if _has_files(cell):
+            lay_out(cell.job, folder)
+        files = job_files(cell.job, folder)
     if cell.copies is not None:
-        files = copy_files(cell.copies, _MOUNT)
-    return files if cell.filesystem is not None else [data] * len(files), data
+        files = copy_files(cell.copies, folder)
+    return files if _has_files(cell) else [data] * len(files), data
 
 
 def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
@@ -224,7 +233,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         if cell.recording is not None:
             recorder = Recorder(journal, cell.recording, trace)
         result["measuring_from_ns"] = time.monotonic_ns()
-        watcher = _Watcher(cpu=plan.cpu, device=data, probes=probes, recorder=recorder)
+        watcher = _Watcher(cpu=plan.cpu, device=disk_of(data), probes=probes, recorder=recorder)
         with watching(cell.watch, data), undelayed():
             result.update(_measure(journal, cell, files, group=group, watcher=watcher))
         result["measuring_until_ns"] = time.monotonic_ns()
@@ -240,12 +249,37 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         if recorder is not None:
             recorder.discard()
         journal.close()
-        left = restore(journal_path)
+        left = restore(journal_path) + restore(FILES)
     if left:
         # What this cell left behind would be part of the next cell's measurement.
         raise IolabError("; ".join(left))
     result["ended_ns"] = time.monotonic_ns()
     return result
+
+
+def _load_modules(journal: Journal, modules: Sequence[str]) -> None:
+    """Load what a plan names, so that no cell does.
+
+    A kernel may have it built in, or else the cells that want it say that it is missing.
+    """
+    for module in modules:
+        with suppress(CannotRunError):
+            if module == "null_blk":
+                load_null_blk(journal)
+            else:
+                load_module(journal, module)
+
+
+def _claim(journal: Journal, plan: Plan) -> None:
+    """Check that the disks that a plan names may be overwritten; what it makes there is wiped.
+
+    Errors: NotYoursError naming what is on one of them.
+    """
+    named = {d.path: d.serial for c in plan.cells for d in c.devices if d.kind == "named"}
+    for path, serial in named.items():
+        node = Path(path).resolve()
+        check_free(node, serial)
+        journal.note("wipe", str(node), identity_of(node))
 
 
 def run_block(plan: Plan, out: Path) -> None:
@@ -255,26 +289,29 @@ def run_block(plan: Plan, out: Path) -> None:
     last ``status.json`` with the SHA-256 of each file: a folder without it is unfinished. Failed
     cells say why and do not end the block.
 
-    Errors: IolabError if the machine cannot be put back between two cells, or is not as the plan
-    asks; CannotRunError if it has no fio.
+    Errors: IolabError if another run is at work, or the machine cannot be put back between two
+    cells; CannotRunError if it has no fio, or is not as the plan asks; NotYoursError for a disk
+    that must not be overwritten.
     """
+    with alone():
+        _run_alone(plan, out)
+
+
+def _run_alone(plan: Plan, out: Path) -> None:
     (out / "cells").mkdir(parents=True, exist_ok=True)
-    left = restore(_RUN / "cell.journal") + restore(_RUN / "block.journal")
+    left = restore_all()
     if left:
         raise IolabError("an earlier run cannot be undone: " + "; ".join(left))
     journal = Journal(_RUN / "block.journal")
     digests = {}
     try:
         facts = collect()
-        for module in plan.modules:
-            # The cells that need it say so, each by itself; others may not.
-            with suppress(CannotRunError):
-                if module == "null_blk":
-                    load_null_blk(journal)
-                else:
-                    load_module(journal, module)
-        if facts["high_resolution_timers"] is plan.coalesced_timers:
-            raise IolabError(
+        _load_modules(journal, plan.modules)
+        _claim(journal, plan)
+        # Real devices complete when they like.
+        timed = any(d.kind == "null_blk" for c in plan.cells for d in c.devices)
+        if timed and facts["high_resolution_timers"] is plan.coalesced_timers:
+            raise CannotRunError(
                 "the plan asks for timers {} high resolution, this boot has them {}".format(
                     *(("without", "with") if plan.coalesced_timers else ("with", "without"))
                 )

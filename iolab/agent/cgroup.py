@@ -13,13 +13,31 @@ from iolab.errors import CannotRunError
 __all__ = ["make_cgroup", "mount_point"]
 
 
+def _mounts(kind: str) -> list[tuple[Path, list[str]]]:
+    """Return where file systems of a kind are mounted, each with its options."""
+    lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+    words = [line.split() for line in lines]
+    return [(Path(w[1]), w[3].split(",")) for w in words if w[2] == kind]
+
+
 def mount_point() -> Path | None:
     """Return where cgroup v2 is mounted, or None."""
-    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
-        _, where, kind, *_ = line.split()
-        if kind == "cgroup2":
-            return Path(where)
-    return None
+    return next((where for where, _ in _mounts("cgroup2")), None)
+
+
+def _why_not(controller: str, root: Path | None) -> str:
+    """Return why cgroup v2 has not a controller here."""
+    # What cgroup v1 calls the controller that v2 calls io.
+    old = "blkio" if controller == "io" else controller
+    if any(old in options for _, options in _mounts("cgroup")):
+        layout = "only cgroup v1 is" if root is None else "cgroup v1 and v2 are both"
+        return (
+            f"{layout} mounted, and v1 has the {controller} controller, whose weights are others: "
+            "boot with cgroup_no_v1=all (systemd: systemd.unified_cgroup_hierarchy=1)"
+        )
+    if root is None:
+        return "no cgroup v2 is mounted on the measured machine"
+    return f"the {controller} controller is not available to cgroup v2 here"
 
 
 def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
@@ -28,11 +46,9 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
     Errors: CannotRunError if there is no cgroup v2, or its controller or weight is not to be had.
     """
     root = mount_point()
-    if root is None:
-        raise CannotRunError("no cgroup v2 is mounted on the measured machine")
     controller = group.controller
-    if controller not in (root / "cgroup.controllers").read_text().split():
-        raise CannotRunError(f"the {controller} controller is not available to cgroup v2 here")
+    if root is None or controller not in (root / "cgroup.controllers").read_text().split():
+        raise CannotRunError(_why_not(controller, root))
     control = root / "cgroup.subtree_control"
     if controller not in control.read_text().split():
         journal.note("write", str(control), f"-{controller}")

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Block devices that the agent makes for one cell."""
+"""Block devices that the agent makes for one cell, or finds."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
 from iolab.agent.journal import Journal
+from iolab.agent.named import beneath, check_unused, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.errors import CannotRunError
@@ -111,19 +113,45 @@ def _loop(journal: Journal, device: Device) -> Path:
     return Path(found)
 
 
-_MAKERS = {"loop": _loop, "null_blk": _null_blk, "scsi_debug": _scsi_debug}
+def _named(journal: Journal, device: Device) -> Path:
+    node = Path(device.path).resolve()
+    check_unused(node, device.size_mib)
+    return node
+
+
+def _directory(journal: Journal, device: Device) -> Path:
+    folder = Path(device.path)
+    if not folder.is_dir():
+        raise CannotRunError(f"{folder} is no directory on the measured machine")
+    free = shutil.disk_usage(folder).free
+    if free < device.size_mib << 20:
+        raise CannotRunError(
+            f"{folder} has room for {free >> 20} MiB, a cell needs {device.size_mib}"
+        )
+    return beneath(folder)
+
+
+_MAKERS = {
+    "directory": _directory,
+    "loop": _loop,
+    "named": _named,
+    "null_blk": _null_blk,
+    "scsi_debug": _scsi_debug,
+}
 
 
 def make_device(journal: Journal, device: Device) -> Path:
-    """Make a block device and return its node; restoring removes it.
+    """Make a block device, or find it, and return its node; restoring removes what was made.
 
-    Its I/O scheduler is `schedule`'s. Errors: CannotRunError if this kernel cannot make it.
+    Its I/O scheduler is `schedule`'s. Errors: CannotRunError if this kernel cannot make it;
+    NotYoursError if it is there and in use.
     """
     node = _MAKERS[device.kind](journal, device)
-    queue = _SYS_BLOCK / node.name / "queue"
+    queue = _SYS_BLOCK / disk_of(node).name / "queue"
     # What is on the device is made without a scheduler, whatever schedules the measured I/O.
     change(journal, queue / "scheduler", "none")
-    change(journal, queue / "rotational", str(int(device.rotational)))
+    if not device.real:
+        change(journal, queue / "rotational", str(int(device.rotational)))
     return node
 
 
@@ -133,7 +161,7 @@ def schedule(journal: Journal, device: Device, node: Path) -> None:
     Errors: CannotRunError if this kernel has not the scheduler or the tunable; SettingError if it
     does not take the value.
     """
-    queue = _SYS_BLOCK / node.name / "queue"
+    queue = _SYS_BLOCK / disk_of(node).name / "queue"
     offered = (queue / "scheduler").read_text().replace("[", " ").replace("]", " ").split()
     if device.scheduler not in offered:
         raise CannotRunError(f"this kernel has no I/O scheduler {device.scheduler}")

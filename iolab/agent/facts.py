@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of"]
+__all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of", "survey"]
 
 _NT_GNU_BUILD_ID = 3
 # EEVDF's only tunable, and CFS's where each kernel keeps it.
@@ -58,6 +59,63 @@ def high_resolution_timers() -> bool | None:
     return None
 
 
+def _fio_version() -> str:
+    try:
+        return run(["fio", "--version"], timeout_s=60).stdout.strip()
+    except CommandError as error:
+        raise CannotRunError(f"fio cannot be run on the measured machine: {error}") from error
+
+
+def _cpu_model() -> str | None:
+    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def _has_module(name: str) -> bool:
+    if (Path("/sys/module") / name).is_dir():
+        return True
+    with suppress(CommandError):
+        return run(["modprobe", "-n", "-q", name], timeout_s=60, check=False).returncode == 0
+    return False
+
+
+def _lacks() -> str:
+    """Return why nothing at all can be measured here, or ""."""
+    if not Path("/proc/schedstat").exists():
+        return "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)"
+    try:
+        _fio_version()
+    except CannotRunError:
+        return "there is no fio"
+    return ""
+
+
+def survey() -> dict[str, Any]:
+    """Return what a real machine is, before anything is planned for it.
+
+    ``machine`` is a digest of its machine-id, ``kinds`` the kinds of devices that it can make,
+    ``lacks`` why nothing can be measured on it, or "". All but ``uid`` and the last two say what a
+    result depends on, and are the same from run to run.
+    """
+    release = os.uname()
+    own = _text(Path("/etc/machine-id"))
+    lacks = _lacks()
+    return {
+        "kernel_release": release.release,
+        "kernel_version": release.version,
+        "cpu_model": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "fio_version": None if lacks else _fio_version(),
+        "high_resolution_timers": high_resolution_timers(),
+        "machine": hashlib.sha256(f"iolab {own}".encode()).hexdigest()[:16] if own else None,
+        "uid": os.geteuid(),
+        "kinds": [kind for kind in ("null_blk", "scsi_debug", "loop") if _has_module(kind)],
+        "lacks": lacks,
+    }
+
+
 def _tunables() -> dict[str, str]:
     found = {}
     folder = Path("/sys/kernel/debug/sched")
@@ -75,19 +133,11 @@ def collect() -> dict[str, Any]:
 
     Errors: CannotRunError if there is no fio that runs.
     """
-    try:
-        fio_version = run(["fio", "--version"], timeout_s=60).stdout.strip()
-    except CommandError as error:
-        raise CannotRunError(f"fio cannot be run on the measured machine: {error}") from error
+    fio_version = _fio_version()
     name = os.uname()
     notes = b""
     with suppress(OSError):
         notes = Path("/sys/kernel/notes").read_bytes()
-    model = [
-        line.partition(":")[2].strip()
-        for line in (_text(Path("/proc/cpuinfo")) or "").splitlines()
-        if line.startswith("model name")
-    ]
     return {
         "kernel_release": name.release,
         "kernel_version": name.version,
@@ -100,6 +150,6 @@ def collect() -> dict[str, Any]:
             Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         ),
         "cpus": os.cpu_count(),
-        "cpu_model": model[0] if model else None,
+        "cpu_model": _cpu_model(),
         "fio_version": fio_version,
     }

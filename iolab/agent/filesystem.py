@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""File systems made fresh on devices that the agent made itself."""
+"""Where a cell's files are: a fresh file system, or a fresh folder on one that is there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from iolab.agent.devices import load_module
-from iolab.agent.journal import Journal
+from iolab.agent.journal import FILES, Journal
 from iolab.agent.plan import FileSystem
 from iolab.errors import CannotRunError
 from iolab.process import run
 
-__all__ = ["make_filesystem"]
+__all__ = ["make_filesystem", "make_folder"]
 
 _FILE_SYSTEMS = Path("/proc/filesystems")
 
@@ -29,6 +29,22 @@ def _cache_kept(node: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def make_folder(parent: Path) -> Path:
+    """Make a folder for one cell's files; restoring removes it, after a reboot too.
+
+    Errors: OSError if `parent` may not be written.
+    """
+    # A name that nobody has: what is noted before it is made is removed, whoever made it.
+    folder = parent / f"iolab-{os.urandom(8).hex()}"
+    lasting = Journal(FILES)
+    try:
+        lasting.note("tree", str(folder))
+    finally:
+        lasting.close()
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def make_filesystem(

@@ -4,30 +4,74 @@
 Every line of the journal is one undo, flushed to the disk before the change is made, so that a
 run that was killed at any moment can be undone from the journal alone. Undoing goes backwards,
 and undoing what was never done is harmless.
+
+A setting, a mount, a module or a cgroup is gone after a reboot, and writing an old value into
+another boot would be a change of its own. So a journal begins with the boot that it is of; of an
+earlier boot only what lasts on a disk is undone. What lasts belongs into a journal on a disk, the
+rest into one in memory: fsync costs nothing there and disturbs no disk that is measured.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
+import stat
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable
 
+from iolab.agent.named import check_unused, identity_of
 from iolab.errors import IolabError
 from iolab.process import run
 
-__all__ = ["Journal", "restore"]
+__all__ = ["FILES", "JOURNALS", "Journal", "alone", "pending", "restore", "restore_all"]
 
+# In the order in which they are undone: a cell's settings, its files on a disk, the block's.
+FILES = Path("/var/lib/iolab/files.journal")
+JOURNALS = (Path("/run/iolab/cell.journal"), FILES, Path("/run/iolab/block.journal"))
+_LOCK = Path("/run/iolab/journal.lock")
+_WORK = ("fio", "dd")
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
 # Several grace periods, on a core that is idle.
 _RCU_S = 0.2
 
 
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Be the only one that changes this machine, or undoes what was changed.
+
+    Errors: IolabError naming the process that is at it.
+    """
+    try:
+        _LOCK.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise IolabError(f"cannot lock {_LOCK}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
+            raise IolabError(f"iolab is at work on this machine already (process {pid})") from error
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+        os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)
+
+
 class Journal:
-    """An append-only file of undos."""
+    """An append-only file of undos, all of one boot."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,7 +83,12 @@ class Journal:
 
     def note(self, undo: str, path: str, value: str = "") -> None:
         """Write down how to undo the change that comes next; ``undo`` is a kind of `restore`."""
-        line = (json.dumps({"undo": undo, "path": path, "value": value}) + "\n").encode()
+        if not os.fstat(self._handle).st_size:
+            self._append({"boot": _boot()})
+        self._append({"undo": undo, "path": path, "value": value})
+
+    def _append(self, entry: dict[str, str]) -> None:
+        line = (json.dumps(entry) + "\n").encode()
         try:
             # A disk that is nearly full takes a part of the line, and no error is raised.
             while line:
@@ -75,10 +124,20 @@ def _users(folder: Path) -> list[int]:
     return found
 
 
-def _kill_users(folder: Path) -> None:
-    """Kill whoever has something open below `folder` until nobody has."""
+def _is_work(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip() in _WORK
+    return False
+
+
+def _kill_users(folder: Path, *, strangers: bool = True) -> None:
+    """Kill whoever has something open below `folder` until nobody has.
+
+    Not `strangers`: only what does a cell's work. A real machine's folders and disks are looked
+    into by others, too: a backup, udev, a person.
+    """
     for _ in range(_TRIES):
-        users = _users(folder)
+        users = [pid for pid in _users(folder) if strangers or _is_work(pid)]
         if not users:
             break
         for pid in users:
@@ -172,6 +231,23 @@ def _unlink(path: Path, value: str) -> None:
     path.unlink(missing_ok=True)
 
 
+def _tree(path: Path, value: str) -> None:
+    # Not through a link, and of no other kind than what was made.
+    if not path.exists() or not stat.S_ISDIR(path.lstat().st_mode):
+        return
+    _kill_users(path, strangers=False)
+    shutil.rmtree(path)
+
+
+def _wipe(path: Path, value: str) -> None:
+    # fio's jobs outlive a fio that was killed: they have sessions of their own.
+    _kill_users(path, strangers=False)
+    # Another disk may have got the name since.
+    if path.exists() and identity_of(path) == value:
+        check_unused(path, 0)
+        run(["wipefs", "-q", "-a", path], timeout_s=60)
+
+
 _UNDO: dict[str, Callable[[Path, str], None]] = {
     "cgroup": _cgroup,
     "kprobe": _kprobe,
@@ -181,31 +257,58 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
     "null_blk": _null_blk,
     "rmdir": _rmdir,
     "tracing": _tracing,
+    "tree": _tree,
     "umount": _umount,
     "unlink": _unlink,
+    "wipe": _wipe,
     "write": _write,
 }
 
 
 # A disk that is taken from under a mounted file system makes the kernel complain for ever.
-_BELOW_A_MOUNT = {"loop", "module", "null_blk", "rmdir", "unlink"}
+_BELOW_A_MOUNT = {"loop", "module", "null_blk", "rmdir", "unlink", "wipe"}
+# What a reboot does not undo.
+_LASTING = {"tree", "unlink"}
 
 
 def _entries(path: Path) -> list[tuple[str, Path, str]]:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     entries = []
+    this_boot = True
     for number, line in enumerate(lines, 1):
         try:
             entry: dict[str, Any] = json.loads(line)
+            if number == 1:
+                this_boot = entry["boot"] == _boot()
+                continue
             undo, where, value = entry["undo"], entry["path"], entry["value"]
             _UNDO[undo]
-            entries.append((undo, Path(where), str(value)))
+            if this_boot or undo in _LASTING:
+                entries.append((undo, Path(where), str(value)))
         except (ValueError, KeyError, TypeError) as error:
             # A crash may cut the last line short; the change it announces was then never made.
             if number == len(lines):
                 break
             raise IolabError(f"{path}: line {number} is damaged; nothing was undone") from error
     return entries
+
+
+def pending(path: Path) -> list[str]:
+    """Return what `restore` would do for the journal at `path`, a line each, in its order.
+
+    Errors: as `restore`.
+    """
+    if not path.exists():
+        return []
+    return [
+        " ".join(word for word in (undo, str(where), repr(value) if value else "") if word)
+        for undo, where, value in reversed(_entries(path))
+    ]
+
+
+def restore_all() -> list[str]:
+    """Undo what all journals of this machine list; return as `restore`."""
+    return [failure for path in JOURNALS for failure in restore(path)]
 
 
 def restore(path: Path) -> list[str]:

@@ -32,16 +32,20 @@ __all__ = [
 
 FORMAT = "iolab-plan/1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NODE = re.compile(r"/dev/[A-Za-z0-9._:+@=/-]{1,200}")
 _EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
 
 
 @dataclass(frozen=True)
 class Device:
-    """A block device the agent makes for one cell and removes after it.
+    """A block device the agent makes for one cell and removes after it, or one that is there.
 
-    ``kind`` is null_blk, scsi_debug or loop. ``memory_backed`` (null_blk): False stores nothing,
-    for data whose content does not matter. ``irqmode`` 0 completes in the submitter's context,
-    1 from a softirq, 2 from a timer ``completion_ns`` after the request was queued.
+    ``kind`` is null_blk, scsi_debug or loop; "named" is the device ``path``, which is overwritten
+    (``serial`` typed: whatever is on it), "directory" the disk beneath the folder ``path``, in
+    which the files are made. Of these two ``size_mib`` is what there must be room for.
+    ``memory_backed`` (null_blk): False stores nothing, for data whose content does not matter.
+    ``irqmode`` 0 completes in the submitter's context, 1 from a softirq, 2 from a timer
+    ``completion_ns`` after the request was queued.
     ``rotational`` is what the kernel is told of it; ``tunables`` are of its I/O ``scheduler``.
     """
 
@@ -56,6 +60,13 @@ class Device:
     rotational: bool = False
     integrity: bool = False
     tunables: dict[str, int] = field(default_factory=dict)
+    path: str = ""
+    serial: str | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether it is there already, with properties of its own."""
+        return self.kind in _REAL
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,10 @@ class Plan:
     coalesced_timers: bool = False
 
 
-_KINDS = {"null_blk", "scsi_debug", "loop"}
+_REAL = {"named", "directory"}
+_KINDS = {"null_blk", "scsi_debug", "loop"} | _REAL
+# What only a device that is made can be given.
+_OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
 _FILE_SYSTEMS = {"xfs", "ext4"}
 _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
@@ -245,6 +259,16 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(_NAME.fullmatch(value))
 
 
+def _is_text(value: Any, longest: int) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= longest
+
+
+def _is_path(value: Any) -> bool:
+    if not _is_text(value, 1024) or not value.startswith("/"):
+        return False
+    return not {"", ".", ".."} & set(value.split("/")[1:])
+
+
 def _is_one_of(value: Any, known: set[str]) -> bool:
     return isinstance(value, str) and value in known
 
@@ -280,6 +304,24 @@ def _check_device(device: Device, where: str) -> None:
             "queue_depth": (1, 4096),
         },
     )
+    _check_real(device, where)
+
+
+def _check_real(device: Device, where: str) -> None:
+    if not device.real:
+        _check(device.path == "", f"{where}: a {device.kind} device has no path")
+        _check(device.serial is None, f"{where}: a {device.kind} device has no serial")
+        return
+    plain = {f.name: f.default for f in fields(Device) if f.name in _OF_MADE}
+    wrong = [name for name, value in plain.items() if getattr(device, name) != value]
+    _check(not wrong, f"{where}: a {device.kind} device cannot be given {', '.join(wrong)}")
+    _check(_is_path(device.path), f"{where}: {device.path!r} is no absolute path")
+    if device.kind == "directory":
+        _check(device.serial is None, f"{where}: a directory has no serial")
+        return
+    _check(bool(_NODE.fullmatch(device.path)), f"{where}: {device.path!r} is no device node")
+    fits = device.serial is None or _is_text(device.serial, 128)
+    _check(fits, f"{where}: {device.serial!r} is no serial number")
 
 
 def _check_job(job: Job, where: str) -> None:
@@ -400,6 +442,10 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         _check_device(device, where)
     names = [d.name for d in devices]
     _check(len(set(names)) == len(names), f"{where}: two devices have one name")
+    if any(d.kind == "directory" for d in devices):
+        whole = len(devices) == 1 and cell.filesystem is None
+        _check(whole, f"{where}: a directory has its file system and no device beside it")
+        _check(cell.watch is None, f"{where}: a watch is for I/O on the device itself")
     if cell.filesystem is not None:
         _check_filesystem(cell.filesystem, devices, where)
     _check((cell.job is None) is not (cell.copies is None), f"{where}: it wants a job or copies")

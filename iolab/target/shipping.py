@@ -12,7 +12,14 @@ from pathlib import Path
 __all__ = ["agent_archive", "agent_digest"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_MAIN = "import sys\nfrom iolab.agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+# It must be read by any Python, so that an old one is told what is wrong.
+_MAIN = """import sys
+if sys.version_info < (3, 9):
+    sys.stderr.write("iolab-agent: Python 3.9 is needed, this is %d.%d\\n" % sys.version_info[:2])
+    sys.exit(3)
+from iolab.agent.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @cache

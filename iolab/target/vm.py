@@ -49,6 +49,11 @@ class VmTarget:
     toolbox: Toolbox
     machine: Machine
 
+    @property
+    def origin(self) -> str:
+        """Where the kernel comes from, for people."""
+        return self.kernel.source
+
     def identity(self) -> dict[str, Any]:
         """Return everything of this target that a result depends on."""
         return {

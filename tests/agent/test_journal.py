@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
@@ -12,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.journal import Journal, restore
+from iolab.agent.journal import Journal, alone, pending, restore
 from iolab.agent.settings import SettingError, change, read
 from iolab.errors import IolabError
 from iolab.process import kill_group, start
-from tests.processes import child_environment
+from tests.processes import child_environment, wait_until
 from tests.test_files import small_disk
 
 _KILLS = 200
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Changes settings and puts them back, over and over, until it is killed.
 _CHANGER = """
 import random, sys
@@ -52,6 +54,7 @@ def test_changes_are_undone_last_first(tmp_path: Path) -> None:
     journal.close()
     lines = [json.loads(x) for x in (tmp_path / "journal").read_text().splitlines()]
     assert lines == [
+        {"boot": _BOOT_ID.read_text().strip()},
         {"undo": "write", "path": str(path), "value": "1"},
         {"undo": "write", "path": str(path), "value": "2"},
         {"undo": "write", "path": str(other), "value": "b"},
@@ -121,12 +124,72 @@ def test_a_last_line_cut_anywhere_is_of_a_change_never_made(tmp_path: Path) -> N
 def test_a_damaged_middle_line_is_refused_and_nothing_undone(tmp_path: Path, damage: str) -> None:
     journal, settings = _three_lines(tmp_path)
     lines = journal.read_text().splitlines()
-    lines[1] = damage
+    lines[2] = damage
     journal.write_text("\n".join(lines) + "\n")
-    with pytest.raises(IolabError, match=r"line 2 is damaged; nothing was undone"):
+    with pytest.raises(IolabError, match=r"line 3 is damaged; nothing was undone"):
         restore(journal)
     assert [p.read_text() for p in settings] == ["new"] * 3
     assert journal.exists()
+
+
+def test_of_an_earlier_boot_only_what_lasts_is_undone(tmp_path: Path) -> None:
+    journal, settings = _three_lines(tmp_path)
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    (folder / "inner").mkdir(parents=True)
+    file.touch()
+    more = Journal(journal)
+    more.note("tree", str(folder))
+    more.note("unlink", str(file))
+    more.close()
+    header, rest = journal.read_text().split("\n", 1)
+    assert "\n" not in header
+    journal.write_text('{"boot": "another"}\n' + rest)
+    assert pending(journal) == [f"unlink {file}", f"tree {folder}"]
+    assert restore(journal) == []
+    assert [p.read_text() for p in settings] == ["new"] * 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == [p.name for p in settings]
+
+
+def test_what_is_pending_is_what_is_done(tmp_path: Path) -> None:
+    journal, settings = _three_lines(tmp_path)
+    assert pending(journal) == [f"write {path} 'old'" for path in reversed(settings)]
+    assert [p.read_text() for p in settings] == ["new"] * 3
+    assert restore(journal) == []
+    assert pending(journal) == []
+
+
+def test_a_folder_is_removed_with_its_work_but_no_stranger_is_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    (tmp_path / "beside").symlink_to(tmp_path)
+    with (folder / "file").open() as stream:
+        stranger = start(["sleep", "1000"], stdin=stream)
+    work = start(["dd", f"of={folder}/dd"], stdin=subprocess.PIPE)
+    wait_until((folder / "dd").exists)
+    journal = Journal(tmp_path / "journal")
+    journal.note("tree", str(folder))
+    journal.note("tree", str(tmp_path / "beside"))
+    journal.close()
+    try:
+        assert restore(tmp_path / "journal") == []
+        assert work.wait(60) == -signal.SIGKILL
+        assert stranger.poll() is None
+    finally:
+        kill_group(stranger)
+        kill_group(work)
+        if work.stdin is not None:
+            work.stdin.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["beside"]
+
+
+def test_two_cannot_change_one_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("iolab.agent.journal._LOCK", tmp_path / "run" / "lock")
+    refused = pytest.raises(IolabError, match=rf"at work .* \(process {os.getpid()}\)")
+    with alone(), refused, alone():
+        pass
+    with alone():
+        pass
 
 
 def test_an_undo_that_fails_keeps_the_journal_for_the_next_time(tmp_path: Path) -> None:
@@ -163,7 +226,7 @@ def test_a_full_disk_stops_before_the_change(tmp_path: Path) -> None:
         assert read(path) == str(written)
         # Every change that was made is in it, so all are undone.
         lines = (disk / "journal").read_text().splitlines()
-        assert sum(line.endswith("}") for line in lines) == written
+        assert sum(line.endswith("}") for line in lines) == 1 + written
         assert restore(disk / "journal") == []
     assert read(path) == "0"
 

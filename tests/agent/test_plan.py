@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -251,3 +252,62 @@ def test_a_plan_in_a_file(tmp_path: Path) -> None:
             load_plan(path)
     with pytest.raises(UserError, match="cannot read the plan"):
         load_plan(tmp_path / "absent")
+
+
+_NAMED = {"name": "data", "kind": "named", "path": "/dev/disk/by-id/x-1", "size_mib": 64}
+_FOLDER = {"name": "data", "kind": "directory", "path": "/srv/a b", "size_mib": 64}
+
+
+def test_real_devices_are_known() -> None:
+    on_disk = {"kind": "xfs", "device": "data"}
+    cells = [
+        null_blk_cell("folder", devices=[_FOLDER], filesystem=None),
+        null_blk_cell("raw", devices=[{**_NAMED, "serial": "a b-1"}], filesystem=None),
+        null_blk_cell("made", devices=[_NAMED], filesystem=on_disk),
+    ]
+    found = [c.devices[0] for c in parse_plan(plan(*cells)).cells]
+    assert [(d.kind, d.real, d.serial) for d in found] == [
+        ("directory", True, None),
+        ("named", True, "a b-1"),
+        ("named", True, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [
+        ({**_FOLDER, "path": "srv"}, "'srv' is no absolute path"),
+        ({**_FOLDER, "path": ""}, "'' is no absolute path"),
+        ({**_FOLDER, "path": "/"}, "'/' is no absolute path"),
+        ({**_FOLDER, "path": "/srv/../etc"}, "no absolute path"),
+        ({**_FOLDER, "path": "/srv//x"}, "no absolute path"),
+        ({**_FOLDER, "path": "/srv/\n"}, "no absolute path"),
+        ({**_FOLDER, "path": 5}, "no absolute path"),
+        ({**_FOLDER, "serial": "x"}, "a directory has no serial"),
+        ({**_FOLDER, "irqmode": 2}, "cannot be given irqmode"),
+        ({**_NAMED, "path": "/dev/../etc/passwd"}, "no absolute path"),
+        ({**_NAMED, "path": "/etc/passwd"}, "no device node"),
+        ({**_NAMED, "path": "/dev/$(x)"}, "no device node"),
+        ({**_NAMED, "serial": ""}, "'' is no serial number"),
+        ({**_NAMED, "serial": 5}, "5 is no serial number"),
+        ({**_NAMED, "memory_backed": False}, "cannot be given memory_backed"),
+        ({**_NAMED, "kind": "loop"}, "a loop device has no path"),
+        ({**_NAMED, "kind": "loop", "path": "", "serial": "x"}, "a loop device has no serial"),
+    ],
+)
+def test_a_real_device_is_checked(device: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        parse_plan(plan(null_blk_cell("cell", devices=[device], filesystem=None)))
+
+
+def test_a_directory_stands_alone() -> None:
+    more = {"name": "more", "kind": "loop", "size_mib": 64}
+    for different in (
+        {"devices": [_FOLDER], "filesystem": {"kind": "xfs", "device": "data"}},
+        {"devices": [_FOLDER, more], "filesystem": None},
+    ):
+        with pytest.raises(UserError, match="a directory has its file system and no device beside"):
+            parse_plan(plan(null_blk_cell("cell", **different)))
+    watch = {"on": "node", "event": "attrib"}
+    with pytest.raises(UserError, match="a watch is for I/O on the device itself"):
+        parse_plan(plan(null_blk_cell("cell", devices=[_FOLDER], filesystem=None, watch=watch)))

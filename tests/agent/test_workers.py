@@ -75,7 +75,7 @@ def test_who_got_the_number_of_a_worker_is_left_alone(
     journal = Journal(tmp_path / "journal")
     renice_workers(journal, cpu=_CPU, nice=5)
     journal.close()
-    line = json.loads((tmp_path / "journal").read_text())
+    _, line = map(json.loads, (tmp_path / "journal").read_text().splitlines())
     old, began = line["value"].split()
     line["value"] = f"{old} {int(began) + 1}"
     (tmp_path / "journal").write_text(json.dumps(line) + "\n")

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""Disks that the agent did not make: what is beneath a folder, and what may be overwritten."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from iolab.errors import CannotRunError, IolabError
+from iolab.process import CommandError, run
+
+__all__ = [
+    "NotYoursError",
+    "beneath",
+    "check_free",
+    "check_unused",
+    "disk_of",
+    "identity_of",
+    "serials",
+]
+
+_BY_NUMBER = Path("/sys/dev/block")
+# util-linux: nothing was found.
+_BLKID_NOTHING = 2
+
+
+class NotYoursError(IolabError):
+    """A device that must not be overwritten."""
+
+
+def _sysfs(number: int) -> Path:
+    """Return the folder in sysfs of the block device with this number."""
+    link = _BY_NUMBER / f"{os.major(number)}:{os.minor(number)}"
+    if not link.exists():
+        raise CannotRunError(f"block device {link.name} is not in sysfs")
+    return link.resolve()
+
+
+def _whole(folder: Path) -> Path:
+    """Return the disk of a partition, or the disk itself."""
+    return folder.parent if (folder / "partition").exists() else folder
+
+
+def _number(node: Path) -> int:
+    try:
+        found = node.stat()
+    except OSError as error:
+        raise NotYoursError(f"{node}: {error.strerror}") from error
+    if not stat.S_ISBLK(found.st_mode):
+        raise NotYoursError(f"{node} is no block device")
+    return found.st_rdev
+
+
+def disk_of(node: Path) -> Path:
+    """Return the node of the disk that a block device is or is a partition of.
+
+    Errors: NotYoursError if it is no block device.
+    """
+    return Path("/dev") / _whole(_sysfs(_number(node))).name
+
+
+def beneath(folder: Path) -> Path:
+    """Return the node of the disk beneath a folder.
+
+    Errors: CannotRunError if its file system has no block device of its own.
+    """
+    number = folder.stat().st_dev
+    # Anonymous: in memory, on the network, over another one, or over several disks.
+    if os.major(number) == 0:
+        raise CannotRunError(f"the file system of {folder} has no block device of its own")
+    return Path("/dev") / _whole(_sysfs(number)).name
+
+
+def _and_below(folder: Path) -> Iterator[Path]:
+    """Yield a device and all that it is stacked on."""
+    yield folder
+    for slave in (folder / "slaves").glob("*"):
+        yield from _and_below(slave.resolve())
+
+
+def _disks_of_root() -> set[Path]:
+    number = Path("/").stat().st_dev
+    if os.major(number) == 0:
+        return set()
+    return {_whole(part) for part in _and_below(_sysfs(number))}
+
+
+def serials(node: Path) -> set[str]:
+    """Return what a device's disk is known by: its serial number and its WWID."""
+    disk = _whole(_sysfs(_number(node)))
+    found = set()
+    for name in ("serial", "device/serial", "wwid", "device/wwid"):
+        with suppress(OSError):
+            found.add((disk / name).read_text(errors="replace").strip())
+    with suppress(OSError):
+        # SPC: four bytes stand before the serial number.
+        found.add((disk / "device/vpd_pg80").read_bytes()[4:].decode(errors="replace").strip())
+    return found - {""}
+
+
+def identity_of(node: Path) -> str:
+    """Return what tells this disk from another one that gets its name before the next reboot."""
+    folder = _sysfs(_number(node))
+    sequence = _whole(folder) / "diskseq"
+    number = sequence.read_text().strip() if sequence.exists() else "-"
+    return f"{number} {(folder / 'size').read_text().strip()}"
+
+
+def check_unused(node: Path, size_mib: int) -> None:
+    """Check that nobody uses a device and that it is large enough.
+
+    Errors: NotYoursError if it is mounted, swapped to, part of another device, or open for
+    somebody's exclusive use; CannotRunError if it is smaller than `size_mib`.
+    """
+    folder = _sysfs(_number(node))
+    for part in (folder, *(p.parent for p in folder.glob("*/partition"))):
+        held = sorted(p.name for p in (part / "holders").glob("*"))
+        if held:
+            raise NotYoursError(f"{node} is in use: {part.name} is part of {', '.join(held)}")
+    try:
+        # The kernel lets nobody in whose whole disk or partition is mounted, swap, or claimed.
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        raise NotYoursError(
+            f"{node} is in use (mounted, swap or claimed by a program): {error.strerror}"
+        ) from error
+    if (folder / "ro").read_text().strip() != "0":
+        raise NotYoursError(f"{node} is read-only")
+    if int((folder / "size").read_text()) * 512 < size_mib << 20:
+        raise CannotRunError(f"{node} is smaller than the {size_mib} MiB that a cell needs")
+
+
+def check_free(node: Path, serial: str | None) -> None:
+    """Check that a device may be overwritten: nobody uses it, and it holds nothing.
+
+    `serial`, if it is the disk's own, allows to lose what is on it, and to use an unused partition
+    of the disk that the system runs from; it never allows a device in use. Errors: NotYoursError
+    naming what is there.
+    """
+    check_unused(node, 0)
+    disk = _whole(_sysfs(_number(node)))
+    known = serials(node)
+    if serial is not None:
+        if serial in known:
+            return
+        raise NotYoursError(f"{serial!r} is not the serial number of {node}")
+    how = "type its serial number (--serial)" if known else "it has no serial number to type"
+    if disk in _disks_of_root():
+        raise NotYoursError(f"{node} is on the disk that this system runs from; {how}")
+    found = _content(node)
+    if found:
+        raise NotYoursError(f"{node} holds {found}; wipe it yourself, or {how}")
+
+
+def _content(node: Path) -> str:
+    """Return what blkid finds on a device, or ""; partitions count."""
+    parts = sorted(p.parent.name for p in _sysfs(_number(node)).glob("*/partition"))
+    if parts:
+        return f"partitions ({', '.join(parts)})"
+    result = run(["blkid", "-p", "-o", "export", node], timeout_s=60, check=False)
+    if result.returncode == _BLKID_NOTHING and not result.stdout.strip():
+        return ""
+    words = dict(x.split("=", 1) for x in result.stdout.splitlines() if "=" in x)
+    kind = words.get("TYPE") or words.get("PTTYPE")
+    if result.returncode == 0 and kind:
+        return f"a signature ({kind})"
+    raise CommandError(["blkid", "-p", str(node)], f"exit {result.returncode}", result.stderr)

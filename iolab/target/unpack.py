@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Results in a tar file out of another machine, which is not believed."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Set
+from pathlib import Path
+
+from iolab.errors import IolabError
+
+__all__ = ["MOST_BYTES", "UnpackError", "unpack"]
+
+# A block of recorded cells on many cores, and room to spare.
+MOST_BYTES = 4 << 30
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
+_CHUNK = 1 << 20
+
+
+class UnpackError(IolabError):
+    """An archive that holds anything but the results that were asked for."""
+
+
+def unpack(archive: Path, names: Set[str], into: Path, *, most_bytes: int = MOST_BYTES) -> None:
+    """Unpack an uncompressed tar of plain files into a folder, each with one of `names`.
+
+    No mode, owner or time of the archive is taken over. Errors: UnpackError naming the first member
+    that is no plain file, is not known, stands there twice, or makes more than `most_bytes`;
+    nothing of that member is written then.
+    """
+    room = most_bytes
+    seen = set()
+    try:
+        with tarfile.open(archive, mode="r:") as tar:
+            for member in tar:
+                name = member.name
+                if name not in names or name in seen:
+                    raise UnpackError(f"the results hold {name[:100]!r}, which is refused")
+                if member.type not in _PLAIN or member.issparse():
+                    raise UnpackError(f"the results hold {name!r}, which is no plain file")
+                room -= member.size
+                if member.size < 0 or room < 0:
+                    raise UnpackError(f"the results are larger than {most_bytes} bytes")
+                seen.add(name)
+                _write(tar, member, into / name)
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, zlib.error) as error:
+        raise UnpackError(f"the results are no whole tar file: {error}") from error
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = tar.extractfile(member)
+    if source is None:
+        raise UnpackError(f"the results hold {member.name!r}, which is no plain file")
+    # "x": never through a link that stands there.
+    with source, path.open("xb") as stream:
+        left = member.size
+        while left:
+            data = source.read(min(left, _CHUNK))
+            if not data:
+                raise UnpackError("the results are cut short")
+            stream.write(data)
+            left -= len(data)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""Which disks may be overwritten, asked of real ones: loop devices, and the one we run from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iolab.agent import named
+from iolab.agent.journal import Journal, restore
+from iolab.agent.named import NotYoursError, beneath, check_free, check_unused, disk_of, identity_of
+from iolab.errors import CannotRunError
+from tests.test_files import small_disk
+
+_MIB = 16
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A loop device of 16 MiB that holds nothing."""
+    image = tmp_path / "image"
+    with image.open("wb") as stream:
+        stream.truncate(_MIB << 20)
+    argv = ["losetup", "--find", "--show", str(image)]
+    try:
+        made = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no losetup on this machine")
+    if made.returncode:
+        pytest.skip(f"no loop device can be made here: {made.stderr.strip()}")
+    node = Path(made.stdout.strip())
+    try:
+        yield node
+    finally:
+        subprocess.run(["losetup", "-d", node], check=True)
+
+
+def _make_ext4(node: Path) -> None:
+    subprocess.run(["mkfs.ext4", "-q", "-F", node], check=True)
+
+
+def test_an_empty_disk_is_free(disk: Path) -> None:
+    check_free(disk, None)
+    check_unused(disk, _MIB)
+    assert disk_of(disk) == disk
+    with pytest.raises(CannotRunError, match="smaller than the 17 MiB"):
+        check_unused(disk, _MIB + 1)
+
+
+def test_a_disk_with_something_on_it_is_refused(disk: Path) -> None:
+    _make_ext4(disk)
+    with pytest.raises(NotYoursError, match=r"holds a signature \(ext4\); wipe it yourself"):
+        check_free(disk, None)
+    with pytest.raises(NotYoursError, match="is not the serial number"):
+        check_free(disk, "")
+    subprocess.run(["mkswap", disk], check=True, capture_output=True)
+    with pytest.raises(NotYoursError, match=r"holds a signature \(swap\)"):
+        check_free(disk, None)
+    subprocess.run(["wipefs", "-q", "-a", disk], check=True)
+    check_free(disk, None)
+
+
+def test_a_typed_serial_number_allows_to_lose_what_is_there(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A loop device has no serial number, and this machine no spare disk that has one.
+    monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
+    _make_ext4(disk)
+    with pytest.raises(NotYoursError, match="type its serial number"):
+        check_free(disk, None)
+    with pytest.raises(NotYoursError, match="'S3RIA' is not the serial number"):
+        check_free(disk, "S3RIA")
+    check_free(disk, "S3RIAL")
+
+
+def test_a_disk_in_use_is_refused_whatever_is_typed(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
+    _make_ext4(disk)
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    subprocess.run(["mount", disk, folder], check=True)
+    try:
+        assert beneath(folder) == disk
+        with pytest.raises(NotYoursError, match="is in use"):
+            check_free(disk, "S3RIAL")
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    handle = os.open(disk, os.O_RDWR | os.O_EXCL)
+    try:
+        with pytest.raises(NotYoursError, match="is in use"):
+            check_free(disk, "S3RIAL")
+    finally:
+        os.close(handle)
+    check_free(disk, "S3RIAL")
+
+
+def test_the_disk_that_we_run_from_is_refused() -> None:
+    try:
+        root = beneath(Path("/"))
+    except CannotRunError:
+        pytest.skip("the root's file system has no block device here")
+    with pytest.raises(NotYoursError, match="is in use"):
+        check_free(root, None)
+
+
+def test_what_is_no_disk_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotYoursError, match="is no block device"):
+        check_free(tmp_path / "file", None)
+    with pytest.raises(NotYoursError, match="No such file"):
+        check_free(tmp_path / "absent", None)
+    none = pytest.raises(CannotRunError, match="has no block device of its own")
+    with small_disk(tmp_path / "memory", "64k") as memory, none:
+        beneath(memory)
+
+
+def test_what_was_made_on_a_disk_is_wiped_but_not_on_another(disk: Path, tmp_path: Path) -> None:
+    _make_ext4(disk)
+    for identity in ("0 1", identity_of(disk)):
+        journal = Journal(tmp_path / "journal")
+        journal.note("wipe", str(disk), identity)
+        journal.close()
+        with pytest.raises(NotYoursError, match="ext4"):
+            check_free(disk, None)
+        assert restore(tmp_path / "journal") == []
+    check_free(disk, None)
