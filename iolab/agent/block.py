@@ -286,8 +286,9 @@ def run_block(plan: Plan, out: Path) -> None:
     """Run the cells of `plan` in order and leave their results in the folder `out`.
 
     ``cells/ID.json`` for each cell, ``traces/ID.dat`` for each recorded one, ``facts.json``, and
-    last ``status.json`` with the SHA-256 of each file: a folder without it is unfinished. Failed
-    cells say why and do not end the block.
+    last ``status.json`` with the SHA-256 of each file: a folder without it is unfinished, and is
+    finished by running the same plan again on the same boot. Failed cells say why and do not end
+    the block.
 
     Errors: IolabError if another run is at work, or the machine cannot be put back between two
     cells; CannotRunError if it has no fio, or is not as the plan asks; NotYoursError for a disk
@@ -320,12 +321,20 @@ def _run_alone(plan: Plan, out: Path) -> None:
         print(f"iolab: block {plan.block} begins", flush=True)
         for number, cell in enumerate(plan.cells, 1):
             trace = out / "traces" / f"{cell.id}.dat"
-            result = _run_cell(plan, cell, trace)
-            if trace.exists():
-                digests[f"traces/{trace.name}"] = hashlib.sha256(trace.read_bytes()).hexdigest()
-            name = f"cells/{cell.id}.json"
-            digests[name] = _write_json(out / name, result)
-            print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {result['state']}", flush=True)
+            path = out / "cells" / f"{cell.id}.json"
+            # A run of the same plan that was killed has left what it had done.
+            if path.exists():
+                state = "was done"
+            else:
+                trace.unlink(missing_ok=True)
+                result = _run_cell(plan, cell, trace)
+                _write_json(path, result)
+                state = result["state"]
+            for made in (path, trace):
+                if made.exists():
+                    name = f"{made.parent.name}/{made.name}"
+                    digests[name] = hashlib.sha256(made.read_bytes()).hexdigest()
+            print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {state}", flush=True)
     finally:
         journal.close()
         left = restore(_RUN / "block.journal")

@@ -7,10 +7,16 @@ from pathlib import Path
 
 from iolab.agent.journal import Journal
 from iolab.agent.plan import Group
-from iolab.agent.settings import change
+from iolab.agent.settings import SettingError, change, read
 from iolab.errors import CannotRunError
+from iolab.process import run
 
 __all__ = ["make_cgroup", "mount_point"]
+
+_SYSTEMD = Path("/run/systemd/system")
+# What systemd calls the weight of a controller, and the weight of whom nobody gave one.
+_PROPERTY = {"cpu": "CPUWeight", "io": "IOWeight"}
+_DEFAULT_WEIGHT = 100
 
 
 def _mounts(kind: str) -> list[tuple[Path, list[str]]]:
@@ -43,12 +49,16 @@ def _why_not(controller: str, root: Path | None) -> str:
 def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
     """Make a cgroup below the root with a controller and its weight, and return its folder.
 
+    Where systemd runs, it is the one that makes it: a transient scope in its root slice.
+
     Errors: CannotRunError if there is no cgroup v2, or its controller or weight is not to be had.
     """
     root = mount_point()
     controller = group.controller
     if root is None or controller not in (root / "cgroup.controllers").read_text().split():
         raise CannotRunError(_why_not(controller, root))
+    if _SYSTEMD.is_dir():
+        return _make_scope(journal, root / f"{name}.scope", group)
     control = root / "cgroup.subtree_control"
     if controller not in control.read_text().split():
         journal.note("write", str(control), f"-{controller}")
@@ -58,4 +68,19 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
     folder.mkdir()
     if group.weight is not None:
         change(journal, folder / f"{controller}.weight", str(group.weight))
+    return folder
+
+
+def _make_scope(journal: Journal, folder: Path, group: Group) -> Path:
+    """Let systemd make the cgroup, which is its own tree to write in, and delegate it to us."""
+    weight = _DEFAULT_WEIGHT if group.weight is None else group.weight
+    journal.note("scope", str(folder), folder.name)
+    argv = ["systemd-run", "--quiet", "--scope", "--slice=-.slice", f"--unit={folder.name}"]
+    argv += ["-p", "Delegate=yes", "-p", f"{_PROPERTY[group.controller]}={weight}"]
+    # A scope lives as long as somebody is in it; who starts it would be waited for.
+    keeper = "exec sleep infinity >/dev/null 2>&1 </dev/null &"
+    run([*argv, "sh", "-c", keeper], timeout_s=60)
+    found = read(folder / f"{group.controller}.weight").removeprefix("default ")
+    if found != str(weight):
+        raise SettingError(f"{folder} has the weight {found} after {weight} was asked for")
     return folder

@@ -12,12 +12,16 @@ from iolab.agent.named import beneath, check_unused, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.errors import CannotRunError
-from iolab.process import CommandError, run
+from iolab.process import run
 
 __all__ = ["load_module", "load_null_blk", "make_device", "schedule"]
 
 _CONFIGFS = Path("/sys/kernel/config")
 _SYS_BLOCK = Path("/sys/block")
+_MODULES = Path("/sys/module")
+# What udev loads for a SCSI disk, and the crypto API for its checksums: modprobe knows nothing of
+# either.
+_BROUGHT_ALONG = {"sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic")}
 
 
 def load_module(journal: Journal, name: str, *parameters: str) -> None:
@@ -25,16 +29,24 @@ def load_module(journal: Journal, name: str, *parameters: str) -> None:
 
     Errors: CannotRunError if this kernel has no such module; CommandError with modprobe's words.
     """
-    folder = Path("/sys/module") / name.replace("-", "_")
-    if folder.is_dir():
+    if _loaded(name):
         return
-    journal.note("module", str(folder), name)
-    try:
-        run(["modprobe", name, *parameters], timeout_s=120)
-    except CommandError as error:
-        if run(["modprobe", "-n", "-q", name], timeout_s=60, check=False).returncode:
-            raise CannotRunError(f"this kernel has no module {name}") from error
-        raise
+    needed = run(["modprobe", "--show-depends", name], timeout_s=60, check=False)
+    if needed.returncode:
+        raise CannotRunError(f"this kernel has no module {name}")
+    # Each by itself: modprobe -r would also take what was there, unused, before.
+    files = [Path(x.split()[1]) for x in needed.stdout.splitlines() if x.startswith("insmod ")]
+    names = [file.name.partition(".ko")[0].replace("-", "_") for file in files]
+    others = dict.fromkeys([*names[:-1], *_BROUGHT_ALONG.get(name, ())])
+    new = [other for other in others if not _loaded(other)]
+    if new:
+        journal.note("dependencies", str(_MODULES), " ".join(new))
+    journal.note("module", str(_MODULES / name.replace("-", "_")), name)
+    run(["modprobe", name, *parameters], timeout_s=120)
+
+
+def _loaded(name: str) -> bool:
+    return (_MODULES / name.replace("-", "_")).is_dir()
 
 
 def load_null_blk(journal: Journal) -> None:

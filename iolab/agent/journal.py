@@ -176,6 +176,12 @@ def _cgroup(path: Path, value: str) -> None:
     path.rmdir()
 
 
+def _scope(path: Path, value: str) -> None:
+    # systemd may still be about to make it: it knows its name before the folder is there.
+    run(["systemctl", "--quiet", "stop", value], timeout_s=60, check=False)
+    _cgroup(path, value)
+
+
 def _null_blk(path: Path, value: str) -> None:
     if path.is_dir():
         (path / "power").write_text("0")
@@ -185,7 +191,7 @@ def _null_blk(path: Path, value: str) -> None:
 def _module(path: Path, value: str) -> None:
     if not path.is_dir():
         return
-    used = [p.parent.parent.name for p in path.parent.glob(f"*/holders/{path.name}")]
+    used = any(path.parent.glob(f"*/holders/{path.name}"))
     result = run(["rmmod", value], timeout_s=60, check=False)
     if path.is_dir():
         raise IolabError(result.stderr.strip() or "the module is still there")
@@ -193,8 +199,19 @@ def _module(path: Path, value: str) -> None:
         # What the module left to RCU may be in one that it used, which may not wait for it before
         # it goes: configfs after null_blk then takes the kernel with it.
         time.sleep(_RCU_S)
-        # It fails where another still uses one of them.
-        run(["modprobe", "-r", *used], timeout_s=60, check=False)
+
+
+def _dependencies(path: Path, value: str) -> None:
+    left = [path / name for name in value.split()]
+    while left:
+        # Each in its turn, and only if nobody else has come to use it.
+        free = [m for m in left if not m.is_dir() or (m / "refcnt").read_text().strip() == "0"]
+        if not free:
+            break
+        for module in free:
+            with suppress(IolabError):
+                _module(module, module.name)
+            left.remove(module)
 
 
 def _loop(path: Path, value: str) -> None:
@@ -250,12 +267,14 @@ def _wipe(path: Path, value: str) -> None:
 
 _UNDO: dict[str, Callable[[Path, str], None]] = {
     "cgroup": _cgroup,
+    "dependencies": _dependencies,
     "kprobe": _kprobe,
     "loop": _loop,
     "module": _module,
     "nice": _nice,
     "null_blk": _null_blk,
     "rmdir": _rmdir,
+    "scope": _scope,
     "tracing": _tracing,
     "tree": _tree,
     "umount": _umount,
@@ -266,7 +285,7 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
 
 
 # A disk that is taken from under a mounted file system makes the kernel complain for ever.
-_BELOW_A_MOUNT = {"loop", "module", "null_blk", "rmdir", "unlink", "wipe"}
+_BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink", "wipe"}
 # What a reboot does not undo.
 _LASTING = {"tree", "unlink"}
 
@@ -332,4 +351,7 @@ def restore(path: Path) -> list[str]:
             mounted |= undo == "umount"
     if not failures:
         path.unlink()
+        if path == FILES:
+            with suppress(OSError):
+                path.parent.rmdir()
     return failures

@@ -76,6 +76,9 @@ class LocalTarget(RealTarget):
                 (into / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, into / name)
 
-    def remove(self, folder: str) -> None:
-        """Remove a run's folder."""
-        shutil.rmtree(folder, ignore_errors=True)
+    def remove(self, path: str) -> None:
+        """Remove a run's folder, or a file in it."""
+        if Path(path).is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            Path(path).unlink(missing_ok=True)

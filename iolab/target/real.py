@@ -84,8 +84,9 @@ class RealTarget(ABC):
     ) -> dict[str, Any]:
         """Run `plan` detached, and leave the agent's results folder at `into`.
 
-        A run of the same plan that is there already, begun by a caller that died, is followed.
-        Returns what the machine said of itself.
+        A run of the same plan that is there already, begun by a caller that died, is followed; one
+        that was killed goes on behind the cells that it had done. Returns what the machine said of
+        itself.
 
         Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
         """
@@ -94,15 +95,20 @@ class RealTarget(ABC):
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
             if state == "gone":
-                self.remove(folder)
                 self.send(folder, "agent.pyz", agent_archive())
                 self.send(folder, "plan.json", json.dumps(dict(plan), sort_keys=True).encode())
                 self.agent(folder, "begin", folder)
             self._follow(folder, progress)
             self.fetch(folder, result_names(plan), work)
-            self.remove(folder)
-            self._check_ending(work)
             results = work / "results"
+            try:
+                self._check_ending(work)
+            except IolabError:
+                # The next run goes on behind what was done, if anything was.
+                done = results.glob("cells/*.json")
+                self.remove(f"{folder}/agent.json" if any(done) else folder)
+                raise
+            self.remove(folder)
             (work / "console.txt").rename(results / "console.txt")
             facts: dict[str, Any] = json.loads((results / "facts.json").read_text())
             results.rename(into)
@@ -121,8 +127,8 @@ class RealTarget(ABC):
                 return
             if state == "gone":
                 raise IolabError(
-                    f"the run was killed, or {self.where} was rebooted; the next run there puts "
-                    "back what it left, or iolab restore"
+                    f"the run was killed, or {self.where} was rebooted; the next one puts back "
+                    "what it left, as iolab restore does, and goes on behind the cells it had done"
                 )
             if state == "alive":
                 self.rest()
@@ -175,8 +181,8 @@ class RealTarget(ABC):
         """Copy those files of a run that are there, and nothing else, into a folder here."""
 
     @abstractmethod
-    def remove(self, folder: str) -> None:
-        """Remove a run's folder."""
+    def remove(self, path: str) -> None:
+        """Remove a run's folder, or a file in it."""
 
 
 def agent_words(stderr: str, reason: str) -> str:

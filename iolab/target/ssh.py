@@ -290,9 +290,9 @@ class SshTarget(RealTarget):
         unpack(archive, names, into)
         archive.unlink()
 
-    def remove(self, folder: str) -> None:
-        """Remove a run's folder."""
-        self._do(f"rm -rf {shlex.quote(folder)}")
+    def remove(self, path: str) -> None:
+        """Remove a run's folder, or a file in it."""
+        self._do(f"rm -rf {shlex.quote(path)}")
 
 
 def _last(said: bytes) -> str:

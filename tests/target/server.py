@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""A Debian server in a virtual machine: systemd, sshd, two disks, and a switch to pull.
+
+The packages are installed once, scripts and all, into the cache. What a test does to the server is
+gone with its virtual machine; a power cut (`Server.cut_power`) keeps what had reached its disks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from iolab.errors import IolabError
+from iolab.files import cache_dir, digest_of
+from iolab.process import Result, kill_group, run, start
+from iolab.vm.apt import PrivateApt, Suite
+from iolab.vm.cached import make_folder
+from iolab.vm.toolbox import Toolbox, ensure_toolbox
+
+__all__ = ["SERIAL", "SPARE_DISK", "Server", "ensure_server"]
+
+SPARE_DISK = "/dev/vdb"
+SERIAL = "IOLAB-SPARE"
+_SUITE = Suite("debian", "bookworm")
+_PACKAGES = (
+    *("dbus", "e2fsprogs", "fio", "initramfs-tools", "iproute2", "kmod", "linux-image-amd64"),
+    *("openssh-client", "openssh-server", "python3", "sudo", "systemd-sysv", "trace-cmd", "udev"),
+    *("util-linux", "xfsprogs", "zstd"),
+)
+_LEFT_OUT = (
+    *("usr/share/doc", "usr/share/locale", "usr/share/man"),
+    *(
+        f"lib/modules/*/kernel/drivers/{name}"
+        for name in ("gpu", "infiniband", "media", "net/ethernet", "net/wireless", "staging", "usb")
+    ),
+    *("lib/modules/*/kernel/net/mac80211", "lib/modules/*/kernel/sound"),
+)
+_MASKED = (
+    *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer"),
+    *("e2scrub_reap.service", "fstrim.timer", "systemd-networkd-wait-online.service"),
+    *("systemd-timesyncd.service",),
+)
+_BEFORE = """\
+mkdir -p "$1/etc/initramfs-tools/conf.d" "$1/usr/share/initramfs-tools/modules.d"
+printf 'MODULES=list\\n' > "$1/etc/initramfs-tools/conf.d/iolab"
+printf 'ext4\\nvirtio_blk\\nvirtio_pci\\n' > "$1/usr/share/initramfs-tools/modules.d/iolab"
+"""
+_AFTER = f"""\
+printf '[Match]\\nType=ether\\n[Network]\\nAddress=10.0.2.15/24\\n' \
+    > "$1/etc/systemd/network/iolab.network"
+chroot "$1" systemctl enable systemd-networkd
+chroot "$1" systemctl mask {" ".join(_MASKED)}
+chroot "$1" useradd -m -s /bin/sh trusted
+printf 'trusted ALL=(ALL) NOPASSWD: ALL\\n' > "$1/etc/sudoers.d/trusted"
+chroot "$1" useradd -m -s /bin/sh stranger
+"""
+_DISK = "2G"
+_SPARE_BYTES = 1 << 30
+_BOOT_S = 300.0
+_RECIPE = {
+    "packages": _PACKAGES,
+    "left_out": _LEFT_OUT,
+    "before": _BEFORE,
+    "after": _AFTER,
+    "disk": _DISK,
+    "version": 1,
+}
+
+
+def _install(toolbox: Toolbox, root: Path, work: Path) -> None:
+    apt = PrivateApt([_SUITE])
+    apt.refresh()
+    sources, options = work / "iolab.sources", work / "apt.conf"
+    sources.write_text(apt.sources())
+    options.write_text(apt.acquire_options() + 'APT::Sandbox::User "root";\n')
+    argv = [*toolbox.command("mmdebstrap"), "--mode=root", "--variant=minbase"]
+    argv += [f"--include={','.join(_PACKAGES)}", f"--aptopt={options}"]
+    argv += [f"--essential-hook={_BEFORE}", f"--customize-hook={_AFTER}"]
+    argv += [_SUITE.name, str(root), str(sources)]
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
+
+
+def ensure_server() -> Path:
+    """Return the folder with the server's ``disk``, ``vmlinuz``, ``initrd`` and keys.
+
+    Errors: CannotRunError if Debian's packages cannot be fetched; CommandError.
+    """
+
+    def make(folder: Path) -> None:
+        root = folder / "root"
+        _install(ensure_toolbox(), root, folder)
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], timeout_s=60)
+        for home, owner in (("root", 0), ("home/trusted", 1000), ("home/stranger", 1001)):
+            keys = root / home / ".ssh"
+            keys.mkdir(mode=0o700, exist_ok=True)
+            shutil.copyfile(folder / "key.pub", keys / "authorized_keys")
+            for path in (keys, keys / "authorized_keys"):
+                os.chown(path, owner, owner)
+        for pattern in _LEFT_OUT:
+            for unused in root.glob(pattern):
+                shutil.rmtree(unused)
+        shutil.copyfile(root / "etc/ssh/ssh_host_ed25519_key.pub", folder / "host.pub")
+        for name in ("vmlinuz", "initrd.img"):
+            (kernel,) = (root / "boot").glob(f"{name}-*")
+            shutil.copyfile(kernel, folder / name)
+        # mke2fs is the server's own: not every machine that runs tests has one.
+        loader = root / "lib64/ld-linux-x86-64.so.2"
+        libraries = f"{root}/lib/x86_64-linux-gnu:{root}/usr/lib/x86_64-linux-gnu"
+        mke2fs = [str(loader), "--library-path", libraries, str(root / "sbin/mke2fs")]
+        disk = folder / "disk"
+        run(
+            [*mke2fs, "-q", "-t", "ext4", "-L", "server", "-d", str(root), str(disk), _DISK],
+            timeout_s=600,
+        )
+        shutil.rmtree(root)
+
+    key = digest_of(json.loads(json.dumps(_RECIPE)))[:16]
+    return make_folder(cache_dir() / "server" / key, make)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Server:
+    """The server, switched on; ``address`` and ``config`` are how ssh finds it.
+
+    ``cpus`` are its processors, ``options`` the kernel's own.
+    """
+
+    def __init__(self, folder: Path, *, cpus: int = 2, options: Sequence[str] = ()) -> None:
+        made = ensure_server()
+        self._folder = folder
+        self._port = _free_port()
+        self._made = made
+        self.address = f"ssh://root@127.0.0.1:{self._port}"
+        (folder / "known").write_text(f"[127.0.0.1]:{self._port} {(made / 'host.pub').read_text()}")
+        self.config = folder / "config"
+        self.config.write_text(
+            f"Host *\n  IdentityFile {made}/key\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {folder}/known\n  GlobalKnownHostsFile none\n"
+            "  StrictHostKeyChecking yes\n"
+        )
+        self.console = folder / "console.txt"
+        spare = folder / "spare"
+        with spare.open("wb") as stream:
+            stream.truncate(_SPARE_BYTES)
+        words = ["root=LABEL=server", "rw", "console=ttyS0", "net.ifnames=0", *options]
+        argv = ensure_toolbox().qemu_argv()
+        argv += ["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"]
+        argv += ["-cpu", "max", "-accel", "tcg,thread=multi,tb-size=256", "-smp", str(cpus)]
+        argv += ["-m", "1024", "-serial", f"file:{self.console}"]
+        argv += ["-kernel", str(made / "vmlinuz"), "-initrd", str(made / "initrd.img")]
+        argv += ["-append", " ".join(words)]
+        for name, file, serial in (("a", made / "disk", "SYSTEM"), ("b", spare, SERIAL)):
+            # In a file of QEMU's own, that outlives a power cut and nothing else.
+            argv += ["-drive", f"file={file},format=raw,if=none,id={name},snapshot=on"]
+            argv += ["-device", f"virtio-blk-pci,drive={name},serial={serial}"]
+        argv += ["-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"]
+        argv += ["-device", "virtio-net-pci,netdev=n,romfile="]
+        argv += ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]
+        with (folder / "qemu.txt").open("wb") as said:
+            self._qemu = start(argv, stdout=said, stderr=said, env={**os.environ, "TMPDIR": "/tmp"})
+        try:
+            self.wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Switch it off for good."""
+        kill_group(self._qemu)
+
+    def ssh(
+        self, script: str, *, user: str = "root", stdin: str = "", timeout_s: float = 120.0
+    ) -> Result:
+        """Run a shell script there by hand, as a user would."""
+        argv = [
+            "ssh",
+            "-F",
+            str(self.config),
+            "-p",
+            str(self._port),
+            "-l",
+            user,
+            "-o",
+            "BatchMode=yes",
+        ]
+        argv += ["-o", "ConnectTimeout=10", "127.0.0.1", script]
+        return run(argv, timeout_s=timeout_s, stdin=stdin, check=False)
+
+    def boot_id(self) -> str:
+        """Return what tells this boot from others, or "" while nobody answers."""
+        told = self.ssh("cat /proc/sys/kernel/random/boot_id", timeout_s=30)
+        return told.stdout.strip() if told.returncode == 0 else ""
+
+    def wait(self, *, other_than: str = "") -> None:
+        """Wait until it answers, in another boot than `other_than`. Errors: IolabError."""
+        until = time.monotonic() + _BOOT_S
+        while self.boot_id() in ("", other_than):
+            if self._qemu.poll() is not None or time.monotonic() > until:
+                said = (self._folder / "qemu.txt").read_text() + self.console.read_text()[-2000:]
+                raise IolabError(f"the server does not answer: {said}")
+            time.sleep(0.5)
+
+    def _tell(self, command: str) -> None:
+        """Tell QEMU's monitor one command."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(str(self._folder / "qmp"))
+            with monitor.makefile("rw") as stream:
+                stream.readline()
+                for word in ("qmp_capabilities", command):
+                    stream.write(json.dumps({"execute": word}) + "\n")
+                    stream.flush()
+                    answer: dict[str, Any] = json.loads(stream.readline())
+                    if "error" in answer:
+                        raise IolabError(f"{word}: {answer['error']}")
+
+    def cut_power(self) -> None:
+        """Take the power away without a word, and give it back."""
+        before = self.boot_id()
+        self._tell("system_reset")
+        self.wait(other_than=before)
+
+    def break_connections(self) -> None:
+        """Kill every sshd that serves a connection, this one too."""
+        self.ssh("pkill -KILL -f '^sshd: '")
