@@ -239,13 +239,21 @@ def doctor() -> None:
 @app.command()
 @click.argument("folder", type=_FOLDER)
 @click.option("--canonical", is_flag=True, help="The same bytes for the same measurement.")
+@click.option("--pyperf", type=_FOLDER, help="Archives for pyperf, one a kernel, to this folder.")
 @click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
-def export(folder: Path, canonical: bool, root: Path) -> None:
+def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path) -> None:
     """Write the cells of a sweep's FOLDER to standard output: CSV, or a JSON line each."""
+    from iolab.pyperf_archive import write_archives  # noqa: PLC0415
     from iolab.raw import RawStore  # noqa: PLC0415
     from iolab.store import load  # noqa: PLC0415
     from iolab.tidy import canonical_lines  # noqa: PLC0415
 
+    if pyperf is not None:
+        if canonical:
+            raise UserError("--canonical and --pyperf are two forms of export: name one")
+        for path in write_archives(load(folder), pyperf):
+            console.print(str(path), markup=False, soft_wrap=True)
+        return
     if not canonical:
         sys.stdout.write(load(folder).cells.to_csv(index=False))
         return

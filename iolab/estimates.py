@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ __all__ = [
     "LEVEL",
     "ROUNDING",
     "WELCH",
+    "Difference",
     "Estimate",
     "Floats",
     "Result",
@@ -27,6 +28,7 @@ __all__ = [
     "sign_flip",
     "t_interval",
     "welch",
+    "welch_difference",
     "what_is_missing",
 ]
 
@@ -175,29 +177,49 @@ def _rounded_mean(y: Floats, axis: int) -> Floats:
     return np.asarray(np.mean(y, axis=axis)).round(12)
 
 
+class Difference(NamedTuple):
+    """A difference of means with Welch's interval and p-value; ``missing`` says why there is none.
+
+    In the unit of the values, logarithms or not.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    missing: str
+
+
+def welch_difference(a: Floats, b: Floats, level: float) -> Difference:
+    """Return mean of b - mean of a, neither paired nor of equal spread: one value a boot in each.
+
+    There is no interval with a single boot on a side, or where neither side's boots differ.
+    """
+    mean = float(np.mean(b) - np.mean(a))
+    nan = float("nan")
+    if min(a.size, b.size) < 2:
+        return Difference(mean, nan, nan, nan, "one boot")
+    if what_is_missing(a) and what_is_missing(b):
+        return Difference(mean, nan, nan, nan, "the boots of a kernel do not differ")
+    compared = CompareMeans(DescrStatsW(b), DescrStatsW(a))
+    low, high = compared.tconfint_diff(alpha=1 - level, usevar="unequal")
+    p_value = compared.ttest_ind(usevar="unequal")[1]
+    return Difference(mean, float(low), float(high), float(p_value), "")
+
+
 def welch(a: Floats, b: Floats, level: float) -> dict[str, float | str]:
     """Return exp(mean of b - mean of a) with Welch's interval and p-value, as a row.
 
     Keys ratio, low, high, n_base, n_other, p_value, level, missing: why there is no interval.
     """
-    difference = float(np.mean(b) - np.mean(a))
-    low = high = p_value = float("nan")
-    missing = ""
-    if min(a.size, b.size) < 2:
-        missing = "one boot"
-    elif what_is_missing(a) and what_is_missing(b):
-        missing = "the boots of a kernel do not differ"
-    else:
-        compared = CompareMeans(DescrStatsW(b), DescrStatsW(a))
-        low, high = compared.tconfint_diff(alpha=1 - level, usevar="unequal")
-        p_value = compared.ttest_ind(usevar="unequal")[1]
+    found = welch_difference(a, b, level)
     return {
-        "ratio": float(np.exp(difference)),
-        "low": float(np.exp(low)),
-        "high": float(np.exp(high)),
+        "ratio": float(np.exp(found.mean)),
+        "low": float(np.exp(found.low)),
+        "high": float(np.exp(found.high)),
         "n_base": a.size,
         "n_other": b.size,
-        "p_value": float(p_value),
+        "p_value": found.p_value,
         "level": level,
-        "missing": missing,
+        "missing": found.missing,
     }

@@ -43,7 +43,7 @@ class _Judged:
 
 
 def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
-    """Judge every claim of the data's pathology on every kernel, absent ones too.
+    """Judge every claim of the data's pathology on every kernel, absent ones too, each kernel once.
 
     Columns: pathology, kernel, claim, kind, side, statement, estimate, low, high, n (boots), rule,
     published, verdict (one of `VERDICTS`), reason, clock. ``estimate`` is what the claim is of,
@@ -52,7 +52,8 @@ def verdict_table(data: Dataset, *, level: float = stats.LEVEL) -> pd.DataFrame:
     pathology = pathology_of(data.cells)
     kernels = sorted(data.cells["kernel"].unique(), key=stats.kernel_order)
     rows = []
-    for kernel in (*kernels, *data.absent["kernel"]):
+    absent = [kernel for kernel in data.absent["kernel"] if kernel not in kernels]
+    for kernel in (*kernels, *absent):
         for claim in pathology.claims:
             judged = judge(data, claim, kernel, level=level)
             rows.append(
@@ -137,9 +138,9 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, level: float = stats.LEVE
 
     if claim.needs:
         return no(claim.needs)
-    absent = data.absent.loc[data.absent["kernel"] == kernel, "reason"]
-    if len(absent):
-        return no(str(absent.iloc[0]))
+    absence = _absence(data, kernel)
+    if absence and not (data.cells["kernel"] == kernel).any():
+        return no(absence)
     try:
         boots = boot_values(data, claim, kernel)
     except UserError as error:
@@ -200,7 +201,15 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
 
 
 def _why_not(data: Dataset, claim: Claim, kernel: str) -> str:
-    """Say why no boot has the claim's value: the gate of its cells, or that there are none."""
+    """Say why no boot has the claim's value: the gate of its cells, or why there are none."""
     chosen = cells_of(data, claim, kernel, data.cells)
     gates = chosen.loc[~chosen["valid"], "gate"].unique()
-    return str(gates[0]) if len(gates) else "its condition was not measured"
+    if len(gates):
+        return str(gates[0])
+    return _absence(data, kernel) or "its condition was not measured"
+
+
+def _absence(data: Dataset, kernel: str) -> str:
+    """Return why a kernel, or a part of its blocks, cannot run here, or ""."""
+    reasons = data.absent.loc[data.absent["kernel"] == kernel, "reason"]
+    return str(reasons.iloc[0]) if len(reasons) else ""

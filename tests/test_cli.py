@@ -177,6 +177,17 @@ def test_export_writes_every_cell(tmp_path: Path, root: Path) -> None:
     assert all(json.loads(line)["iops"] == 3000 for line in told.out.splitlines())
 
 
+def test_export_writes_archives_for_pyperf(tmp_path: Path) -> None:
+    folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
+    told = iolab("export", folder, "--pyperf", tmp_path / "archives")
+    paths = [tmp_path / "archives" / f"{kernel}.json" for kernel in ("6.1", "6.12")]
+    assert (told.code, told.error, told.out.splitlines()) == (0, "", [str(p) for p in paths])
+    assert all(json.loads(path.read_text())["benchmarks"] for path in paths)
+    told = iolab("export", folder, "--canonical", "--pyperf", tmp_path / "archives")
+    assert told.code == 2
+    assert "two forms of export" in told.one_line()
+
+
 def test_export_into_a_closed_pipe_leaves_no_traceback(tmp_path: Path) -> None:
     folder = synthetic.write(synthetic.dataset(boots=20), tmp_path / "data")
     argv = [sys.executable, "-c", "from iolab.cli import main; main()", "export", str(folder)]

@@ -95,6 +95,17 @@ def test_values_that_are_none_are_refused(values: list[float], message: str) -> 
         estimates.estimate(values)
 
 
+def test_a_difference_by_welch_is_in_the_values_own_unit() -> None:
+    a, b = np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1])
+    found = estimates.welch_difference(a, b, 0.9)
+    wanted = sp.ttest_ind(b, a, equal_var=False)
+    interval = wanted.confidence_interval(0.9)
+    assert found.mean == pytest.approx(4.05 - 5 / 3)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.p_value == pytest.approx(wanted.pvalue)
+    assert found.missing == ""
+
+
 def test_welch_says_what_is_missing() -> None:
     one, same, spread = np.array([0.1]), np.array([0.1, 0.1]), np.array([0.1, 0.3])
     assert estimates.welch(one, spread, 0.95)["missing"] == "one boot"

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from nbformat import NotebookNode
 
 from iolab.pathology import PATHOLOGIES
-from iolab.store import Dataset
+from iolab.store import MECHANISM_COLUMNS, REFERENCE, Dataset, load
 from tests import synthetic
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
@@ -87,6 +88,51 @@ def test_pages_run_from_the_reference_data(name: str, tmp_path: Path) -> None:
     assert results["pathology"] == name
     claims = {claim.name for claim in PATHOLOGIES[name].claims}
     assert {row["claim"] for row in results["verdicts"]} == claims
+    assert "There is nothing to set beside these data" in text
+    assert results["beside"] == []
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_pages_set_other_clocks_beside_virtual_time_in_the_same_words(name: str) -> None:
+    pages = [nbformat.read(NOTEBOOKS / PATHOLOGIES[n].notebook, 4) for n in (name, "dio_kworker")]  # type: ignore[no-untyped-call]
+    sections = []
+    for page in pages:
+        sources = [cell.source for cell in page.cells]
+        (at,) = [i for i, text in enumerate(sources) if text.startswith("## Beside virtual time")]
+        assert "verdict_table(measured)" in sources[at - 1]
+        sections.append(sources[at : at + 2])
+        assert any(text.endswith("\nbeside = None") for text in sources)
+    assert sections[0] == sections[1]
+
+
+def test_a_page_of_a_hosts_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
+    data = load(REFERENCE / "fsnotify_contention")
+    kept = data.cells[data.cells["kernel"] == "6.12"].assign(clock="host", target="local")
+    # This machine takes a reference for libaio too, where virtual time's 6.12 does not.
+    calls = data.mechanism.merge(kept[["cell", "watch", "engine"]], on="cell")
+    hit = (calls["measure"] == "dget_parent_per_io") & (calls["engine"] == "libaio")
+    calls.loc[hit & (calls["watch"] == "directory"), "value"] += 1.0
+    made = replace(data, cells=kept, mechanism=calls[list(MECHANISM_COLUMNS)])
+    latency = data.latency[data.latency["cell"].isin(kept["cell"])]
+    folder = synthetic.write(replace(made, latency=latency), tmp_path / "local")
+    page = execute(
+        "fsnotify_contention",
+        tmp_path,
+        data=str(folder),
+        figures_folder=str(tmp_path / "figures"),
+        results_file=str(tmp_path / "results.json"),
+    )
+    text = shown(page)
+    assert "agrees: 1, does not agree: 1, cannot be compared: 1." in text
+    assert "nothing to set beside" not in text
+    assert (tmp_path / "figures" / "beside.png").exists()
+    rows = json.loads((tmp_path / "results.json").read_text())["beside"]
+    assert [row["agreement"] for row in rows] == [
+        "does not agree",
+        "agrees",
+        "cannot be compared",
+    ]
+    assert rows[0]["change"] == pytest.approx(1.0)
 
 
 def test_the_pathologys_page_shows_and_writes_everything(folder: Path, tmp_path: Path) -> None:

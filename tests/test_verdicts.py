@@ -92,6 +92,17 @@ def test_there_is_no_verdict_without_a_reason(data: Dataset) -> None:
     assert math.isnan(one.low)
 
 
+def test_a_kernel_of_which_a_part_cannot_run_is_judged_by_the_rest(data: Dataset) -> None:
+    # On a real machine some blocks of its one kernel may lack what they need.
+    partly = replace(data, absent=pd.DataFrame([{"kernel": "6.1", "reason": "highres=on"}]))
+    assert judge(partly, claim(), "6.1") == judge(data, claim(), "6.1")
+    lost = judge(partly, claim(condition={**_CONDITION, "clumping": "even"}), "6.1")
+    assert (lost.verdict, lost.reason) == ("cannot run here", "highres=on")
+    unknown = judge(partly, claim(value="no_such_measure"), "6.1")
+    assert "no cell has the measure" in unknown.reason
+    assert not verdict_table(partly).duplicated(["kernel", "claim"]).any()
+
+
 def test_gated_cells_give_their_gate_as_the_reason(data: Dataset) -> None:
     cells = data.cells.copy()
     hit = (cells["weight"] == 10000).fillna(False)
