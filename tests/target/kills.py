@@ -84,8 +84,11 @@ def main(folder: Path, runs: int, seed: int, disks: list[str]) -> None:
             status = json.loads((folder / "results/status.json").read_text())
             cells = sorted(n for n in status["sha256"] if n.startswith("cells/"))
             whole = cells == sorted(f"cells/{c['id']}.json" for c in plan["cells"])
-            states = {json.loads((folder / "results" / n).read_text())["state"] for n in cells}
-            print(json.dumps({"ended": ending["exit"], "whole": whole, "states": sorted(states)}))
+            ends = {}
+            for name in cells:
+                cell = json.loads((folder / "results" / name).read_text())
+                ends[cell["id"]] = cell.get("reason", cell["state"])
+            print(json.dumps({"ended": ending["exit"], "whole": whole, "cells": ends}), flush=True)
             shutil.rmtree(folder / "results")
             (folder / "agent.json").unlink()
             (folder / "console.txt").unlink()
