@@ -113,6 +113,13 @@ def paper(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Kill runs at random moments on a server in a VM: nox -s faults [-- RUNS [SEED]]."""
+    install(session, "dev")
+    session.run("python", "-m", "tests.target.faults", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Print how fast things are, and what the statistics are worth: nox -s bench [-- NAME...]."""
     install(session, "dev")

@@ -11,8 +11,10 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,19 +186,36 @@ class Server:
         self, script: str, *, user: str = "root", stdin: str = "", timeout_s: float = 120.0
     ) -> Result:
         """Run a shell script there by hand, as a user would."""
-        argv = [
-            "ssh",
-            "-F",
-            str(self.config),
-            "-p",
-            str(self._port),
-            "-l",
-            user,
-            "-o",
-            "BatchMode=yes",
-        ]
-        argv += ["-o", "ConnectTimeout=10", "127.0.0.1", script]
+        argv = self._argv(user, script)
         return run(argv, timeout_s=timeout_s, stdin=stdin, check=False)
+
+    def _argv(self, user: str, script: str) -> list[str]:
+        argv = ["ssh", "-F", str(self.config), "-p", str(self._port), "-l", user]
+        return [*argv, "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "127.0.0.1", script]
+
+    def lines(self, script: str) -> Iterator[str]:
+        """Run a shell script there and yield what it says as it says it. Errors: IolabError."""
+        errors = self._folder / "errors.txt"
+        with errors.open("wb") as stream:
+            process = start(self._argv("root", script), stdout=subprocess.PIPE, stderr=stream)
+        try:
+            assert process.stdout is not None
+            with process.stdout as said:
+                for line in said:
+                    yield line.decode()
+            if process.wait():
+                raise IolabError(errors.read_text())
+        finally:
+            kill_group(process)
+
+    def send(self, path: str, data: bytes) -> None:
+        """Put a file there."""
+        with tempfile.TemporaryFile() as given:
+            given.write(data)
+            given.seek(0)
+            process = start(self._argv("root", f"cat > {path}"), stdin=given)
+        if process.wait():
+            raise IolabError(f"{path} cannot be sent to the server")
 
     def boot_id(self) -> str:
         """Return what tells this boot from others, or "" while nobody answers."""

@@ -15,10 +15,9 @@ import pytest
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.target import ssh
-from iolab.target.shipping import agent_archive
 from iolab.target.ssh import SshTarget
 from tests.plans import job, null_blk_cell, plan
-from tests.target.faults import every_change
+from tests.target.faults import every_change, kill_runs, wrongs
 from tests.target.server import SERIAL, SPARE_DISK, Server
 
 _HERE = Path(__file__).parent
@@ -37,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         pytest.skip(f"no server here: {error}")
     try:
         found.ssh("mkdir /srv/data")
-        send(found, "machine_state.py", (_HERE / "machine_state.py").read_bytes())
+        found.send("/root/machine_state.py", (_HERE / "machine_state.py").read_bytes())
         yield found
     finally:
         found.stop()
@@ -51,11 +50,6 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarge
         yield found
     finally:
         found.close()
-
-
-def send(server: Server, name: str, data: bytes) -> None:
-    """Put a file into root's home there."""
-    assert server.ssh("cat > /root/" + name, stdin=data.decode("latin-1")).returncode == 0
 
 
 def state(server: Server, *disks: str) -> dict[str, Any]:
@@ -275,22 +269,6 @@ def test_a_disk_that_holds_something_is_not_overwritten(
 
 
 def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
-    server.ssh("mkdir /root/kills")
-    made = json.dumps(every_change("/srv/data", SPARE_DISK, SERIAL)).encode()
-    for name, data in (
-        ("agent.pyz", agent_archive()),
-        ("plan.json", made),
-        *((name, (_HERE / name).read_bytes()) for name in ("kills.py", "machine_state.py")),
-    ):
-        send(server, f"kills/{name}", data)
-    # `nox -s bench -- kills` does it for hours if wanted.
-    told = server.ssh("python3 /root/kills/kills.py /root/kills 6 1", timeout_s=900)
-    assert told.returncode == 0, told.stderr
-    runs = [json.loads(line) for line in told.stdout.splitlines()]
+    runs = kill_runs(server, 6, 1)
     assert sum("killed" in run for run in runs) == 6
-    for run in runs:
-        assert run.get("ended", 0) == 0
-        assert set(run.get("cells", {}).values()) <= {"done"}
-        assert run.get("restore", "") == ""
-        assert run.get("lost", []) == []
-        assert run.get("changed", {}) == {}
+    assert [wrongs(run) for run in runs if wrongs(run)] == []
