@@ -75,7 +75,9 @@ def _make_scope(journal: Journal, folder: Path, group: Group) -> Path:
     """Let systemd make the cgroup, which is its own tree to write in, and delegate it to us."""
     weight = _DEFAULT_WEIGHT if group.weight is None else group.weight
     journal.note("scope", str(folder), folder.name)
-    argv = ["systemd-run", "--quiet", "--scope", "--slice=-.slice", f"--unit={folder.name}"]
+    # Collected: one that systemd remembers as failed would keep its name, and its controllers on.
+    argv = ["systemd-run", "--quiet", "--scope", "--collect", "--slice=-.slice"]
+    argv += [f"--unit={folder.name}"]
     argv += ["-p", "Delegate=yes", "-p", f"{_PROPERTY[group.controller]}={weight}"]
     # A scope lives as long as somebody is in it; who starts it would be waited for.
     keeper = "exec sleep infinity >/dev/null 2>&1 </dev/null &"

@@ -124,10 +124,14 @@ def _users(folder: Path) -> list[int]:
     return found
 
 
-def _is_work(pid: int) -> bool:
+def _comm(process: Path) -> str:
     with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip() in _WORK
-    return False
+        return (process / "comm").read_text(errors="replace").strip()
+    return ""
+
+
+def _is_work(pid: int) -> bool:
+    return _comm(Path(f"/proc/{pid}")) in _WORK
 
 
 def _kill_users(folder: Path, *, strangers: bool = True) -> None:
@@ -162,18 +166,18 @@ def _rmdir(path: Path, value: str) -> None:
 
 
 def _cgroup(path: Path, value: str) -> None:
-    if not path.is_dir():
-        return
-    # A killed process stays in its cgroup until it has ended.
-    for _ in range(_TRIES):
-        pids = (path / "cgroup.procs").read_text().split()
-        if not pids:
-            break
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), 9)
-        time.sleep(_TRY_AGAIN_S)
-    path.rmdir()
+    # systemd may remove it in the midst of this.
+    with suppress(FileNotFoundError):
+        # A killed process stays in its cgroup until it has ended.
+        for _ in range(_TRIES):
+            pids = (path / "cgroup.procs").read_text().split()
+            if not pids:
+                break
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), 9)
+            time.sleep(_TRY_AGAIN_S)
+        path.rmdir()
 
 
 def _scope(path: Path, value: str) -> None:
@@ -188,8 +192,18 @@ def _null_blk(path: Path, value: str) -> None:
         path.rmdir()
 
 
+def _loaded(path: Path) -> bool:
+    """Tell whether a module is there, once nobody is about to load one."""
+    for _ in range(_TRIES):
+        # A modprobe that was killed first ends what it has asked the kernel for.
+        if not any(_comm(p) == "modprobe" for p in Path("/proc").glob("[0-9]*")):
+            break
+        time.sleep(_TRY_AGAIN_S)
+    return path.is_dir()
+
+
 def _module(path: Path, value: str) -> None:
-    if not path.is_dir():
+    if not _loaded(path):
         return
     used = any(path.parent.glob(f"*/holders/{path.name}"))
     result = run(["rmmod", value], timeout_s=60, check=False)
@@ -205,7 +219,7 @@ def _dependencies(path: Path, value: str) -> None:
     left = [path / name for name in value.split()]
     while left:
         # Each in its turn, and only if nobody else has come to use it.
-        free = [m for m in left if not m.is_dir() or (m / "refcnt").read_text().strip() == "0"]
+        free = [m for m in left if not _loaded(m) or (m / "refcnt").read_text().strip() == "0"]
         if not free:
             break
         for module in free:
