@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Pages: notebooks executed through papermill, each whole or absent.
 
-``python -m iolab.page NOTEBOOK OUTPUT PARAMETERS.json`` makes one in a process of its own, so that
-several can be made at once and none outlives the sweep that wanted it.
+``python -m iolab.page NOTEBOOK OUTPUT PARAMETERS.json html|notebook`` makes one in a process of its
+own, so that several can be made at once and none outlives the sweep that wanted it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 import papermill
 from nbclient.exceptions import DeadKernelError
-from nbconvert import HTMLExporter
 from nbformat.reader import NotJSONError
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
@@ -29,8 +28,12 @@ from iolab.files import atomic_write, scratch_dir
 __all__ = ["make_page"]
 
 
-def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Path:
+def make_page(
+    notebook: Path, output: Path, parameters: Mapping[str, Any], *, html: bool = True
+) -> Path:
     """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
+
+    Not `html`: the notebook alone, for what it draws and writes.
 
     Errors: UserError for a missing notebook or an unknown parameter; IolabError with the error of
     the cell that failed. The notebook as far as it came then stands at ``OUTPUT.failed.ipynb``.
@@ -75,19 +78,23 @@ def make_page(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> Pa
             if made.exists():
                 made.rename(failed)
             raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
-        exporter: Any = HTMLExporter
-        page, _ = exporter(exclude_input=True).from_filename(str(made))
-        atomic_write(output.with_suffix(".html"), page)
+        if html:
+            from nbconvert import HTMLExporter  # noqa: PLC0415 - a second that figures do not need
+
+            exporter: Any = HTMLExporter
+            page, _ = exporter(exclude_input=True).from_filename(str(made))
+            atomic_write(output.with_suffix(".html"), page)
         made.rename(output)
     return output
 
 
 def main(argv: list[str]) -> int:
     """Make the page that the arguments name; an error is one line of JSON on stdout."""
-    notebook, output, parameters = argv
+    notebook, output, parameters, kind = argv
     warnings.simplefilter("ignore")
     try:
-        make_page(Path(notebook), Path(output), json.loads(Path(parameters).read_text()))
+        given = json.loads(Path(parameters).read_text())
+        make_page(Path(notebook), Path(output), given, html=kind == "html")
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code

@@ -27,7 +27,7 @@ class Page:
     """A page to be made: a notebook, its output and its parameters.
 
     ``cells`` is how much work it is, ``progress`` a file in which it tells how much is done,
-    ``memory_bytes`` what its virtual machine may take.
+    ``memory_bytes`` what its virtual machine may take; not ``html``: the notebook alone.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Page:
     cells: int = 0
     progress: Path | None = None
     memory_bytes: int = 0
+    html: bool = True
 
 
 @dataclass
@@ -78,9 +79,11 @@ def _start(page: Page) -> _Running:
     log = page.output.with_suffix(".log")
     # One BLAS thread each: the cores are busy with virtual machines.
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    program = [sys.executable, "-m", "iolab.page"]
+    kind = "html" if page.html else "notebook"
     with log.open("wb") as stream:
         process = start(
-            [sys.executable, "-m", "iolab.page", page.notebook, page.output, parameters],
+            [*program, page.notebook, page.output, parameters, kind],
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=env,

@@ -74,6 +74,7 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> Page:
             "results_file": str(paper / "results" / f"{name}.json"),
             "family": family(pathology, load(source)),
         },
+        html=False,
     )
 
 

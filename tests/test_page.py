@@ -154,7 +154,7 @@ def test_the_page_of_the_command_line_says_its_error_in_json(tmp_path: Path) -> 
     source = _notebook(tmp_path / "n.ipynb", "raise ValueError('no')")
     (tmp_path / "p.json").write_text(json.dumps({"word": "x"}))
     names = [str(p) for p in (source, tmp_path / "page.ipynb", tmp_path / "p.json")]
-    argv = [sys.executable, "-m", "iolab.page", *names]
+    argv = [sys.executable, "-m", "iolab.page", *names, "notebook"]
     told = subprocess.run(
         argv, env=child_environment(), capture_output=True, text=True, check=False
     )
