@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.cgroup import make_cgroup
+from iolab.agent.cgroup import make_cgroup, weights_of
 from iolab.agent.copies import copies_gates, copy_files, run_copies
 from iolab.agent.devices import load_module, load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
@@ -227,6 +227,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
             schedule(journal, device, nodes[device.name])
         result["settings"] = change_settings(journal, cell.settings)
         group = None if cell.group is None else make_cgroup(journal, "iolab", cell.group)
+        result["weights"] = {} if group is None else weights_of(group)
         for path in _reports(cell):
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None
