@@ -147,7 +147,8 @@ def aa_check(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame
 def regime(cells: pd.DataFrame) -> pd.DataFrame:
     """Say what limits the control: a row per kernel and condition, from the cells outside.
 
-    ``limit`` is "device" where the core idles for at least 5 % of its time, else "core". With
+    ``limit`` is "device" where the core idles for at least 5 % of its time, else "core", "unknown"
+    where the kernel does not count that. With
     completions on ticks, ``ceiling_iops`` is one full queue per tick of 4 ms (HZ=250) and
     ``of_ceiling`` the share of it that was reached; NaN where completions are evenly spaced.
     """
@@ -160,7 +161,9 @@ def regime(cells: pd.DataFrame) -> pd.DataFrame:
         iops=iops,
         ceiling_iops=ceiling,
         of_ceiling=iops / ceiling,
-        limit=np.where(table["idle"] >= IDLE_SHARE, "device", "core"),
+        limit=np.select(
+            [table["idle"].isna(), table["idle"] >= IDLE_SHARE], ["unknown", "device"], "core"
+        ),
     )
 
 

@@ -203,4 +203,8 @@ def _why_not(data: Dataset, claim: Claim, kernel: str) -> str:
     """Say why no boot has the claim's value: the gate of its cells, or that there are none."""
     chosen = cells_of(data, claim, kernel, data.cells)
     gates = chosen.loc[~chosen["valid"], "gate"].unique()
-    return str(gates[0]) if len(gates) else "its condition was not measured"
+    if len(gates):
+        return str(gates[0])
+    if claim.value in chosen and chosen[claim.value].isna().any():
+        return f"the measured machine does not count {claim.value}"
+    return "its condition was not measured"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.core_time import core_time_file
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
@@ -83,8 +84,8 @@ def _has_module(name: str) -> bool:
 
 def _lacks() -> str:
     """Return why nothing at all can be measured here, or ""."""
-    if not Path("/proc/schedstat").exists():
-        return "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)"
+    if (_text(Path("/proc/self/schedstat")) or "0 0 0") == "0 0 0":
+        return "this kernel does not count how long a task runs (CONFIG_SCHED_INFO)"
     try:
         _fio_version()
     except CannotRunError:
@@ -131,10 +132,14 @@ def _tunables() -> dict[str, str]:
 def collect() -> dict[str, Any]:
     """Return the kernel, its scheduler with tunables, the processor and the tools' versions.
 
+    ``core_time`` is the file that tells how long tasks ran on a core, None where the kernel has
+    none: then nothing says how idle the core was.
+
     Errors: CannotRunError if there is no fio that runs.
     """
     fio_version = _fio_version()
     name = os.uname()
+    core_time = core_time_file()
     notes = b""
     with suppress(OSError):
         notes = Path("/sys/kernel/notes").read_bytes()
@@ -149,6 +154,7 @@ def collect() -> dict[str, Any]:
         "clocksource": _text(
             Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         ),
+        "core_time": None if core_time is None else str(core_time),
         "cpus": os.cpu_count(),
         "cpu_model": _cpu_model(),
         "fio_version": fio_version,
