@@ -349,7 +349,7 @@ def _machine(request: Request) -> RealTarget | None:
     """
     if request.target == "vm":
         if request.place.label:
-            raise UserError("--directory and --destroy are for real machines (--target)")
+            raise UserError("--directory, --destroy and --make are for real machines (--target)")
         return None
     if request.kernels:
         raise UserError("--kernel is for virtual machines: a real one runs the kernel it runs")

@@ -15,7 +15,7 @@ from typing import Any
 
 from iolab.agent.cgroup import make_cgroup, weights_of
 from iolab.agent.copies import copies_gates, copy_files, run_copies
-from iolab.agent.devices import load_module, load_null_blk, make_device, schedule
+from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.filesystem import make_filesystem, make_folder
 from iolab.agent.fio import (
@@ -27,6 +27,7 @@ from iolab.agent.fio import (
     strange_files,
 )
 from iolab.agent.journal import FILES, Journal, alone, restore, restore_all
+from iolab.agent.modules import load_module
 from iolab.agent.named import check_free, disk_of, identity_of
 from iolab.agent.observe import sample, undelayed
 from iolab.agent.plan import Cell, Copies, Job, Plan

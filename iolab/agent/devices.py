@@ -3,38 +3,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
 
+from iolab.agent.filesystem import make_folder
 from iolab.agent.journal import Journal
+from iolab.agent.memory_disks import make_brd, make_zram
+from iolab.agent.modules import load_module
 from iolab.agent.named import beneath, check_unused, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = ["load_module", "load_null_blk", "make_device", "schedule"]
+__all__ = ["load_null_blk", "make_device", "schedule"]
 
 _CONFIGFS = Path("/sys/kernel/config")
 _SYS_BLOCK = Path("/sys/block")
-
-
-def load_module(journal: Journal, name: str, *parameters: str) -> None:
-    """Load a kernel module unless it is there or built in; restoring unloads what was loaded.
-
-    Errors: CannotRunError if this kernel has no such module; CommandError with modprobe's words.
-    """
-    folder = Path("/sys/module") / name.replace("-", "_")
-    if folder.is_dir():
-        return
-    journal.note("module", str(folder), name)
-    try:
-        run(["modprobe", name, *parameters], timeout_s=120)
-    except CommandError as error:
-        if run(["modprobe", "-n", "-q", name], timeout_s=60, check=False).returncode:
-            raise CannotRunError(f"this kernel has no module {name}") from error
-        raise
 
 
 def load_null_blk(journal: Journal) -> None:
@@ -103,14 +90,46 @@ def _scsi_debug(journal: Journal, device: Device) -> Path:
 
 def _loop(journal: Journal, device: Device) -> Path:
     load_module(journal, "loop")
+    if device.path:
+        return _direct_loop(journal, device)
     backing = Path("/run/iolab") / f"{device.name}.img"
     journal.note("unlink", str(backing))
     with backing.open("wb") as stream:
         stream.truncate(device.size_mib << 20)
+    return _attach(journal, backing)
+
+
+def _attach(journal: Journal, backing: Path, *options: str) -> Path:
     found = run(["losetup", "-f"], timeout_s=30).stdout.strip()
     journal.note("loop", found)
-    run(["losetup", found, backing], timeout_s=30)
+    run(["losetup", *options, found, backing], timeout_s=30)
     return Path(found)
+
+
+def _direct_loop(journal: Journal, device: Device) -> Path:
+    """Make a loop device that reads and writes a file of its own past the page cache."""
+    _check_room(Path(device.path), device.size_mib)
+    backing = make_folder(Path(device.path)) / f"{device.name}.img"
+    with backing.open("wb") as stream:
+        # Room is given now, not while it is measured.
+        os.posix_fallocate(stream.fileno(), 0, device.size_mib << 20)
+    refused = f"the file system of {device.path} takes no direct I/O from a loop device"
+    try:
+        node = _attach(journal, backing, "--direct-io=on")
+    except CommandError as error:
+        raise CannotRunError(f"{refused}: {error}") from error
+    # Where it cannot be had, some kernels go on without.
+    if (_SYS_BLOCK / node.name / "loop/dio").read_text().strip() != "1":
+        raise CannotRunError(refused)
+    return node
+
+
+def _zram(journal: Journal, device: Device) -> Path:
+    return make_zram(journal, device.size_mib)
+
+
+def _brd(journal: Journal, device: Device) -> Path:
+    return make_brd(journal, device.size_mib)
 
 
 def _named(journal: Journal, device: Device) -> Path:
@@ -119,24 +138,28 @@ def _named(journal: Journal, device: Device) -> Path:
     return node
 
 
-def _directory(journal: Journal, device: Device) -> Path:
-    folder = Path(device.path)
+def _check_room(folder: Path, size_mib: int) -> None:
     if not folder.is_dir():
         raise CannotRunError(f"{folder} is no directory on the measured machine")
     free = shutil.disk_usage(folder).free
-    if free < device.size_mib << 20:
-        raise CannotRunError(
-            f"{folder} has room for {free >> 20} MiB, a cell needs {device.size_mib}"
-        )
+    if free < size_mib << 20:
+        raise CannotRunError(f"{folder} has room for {free >> 20} MiB, a cell needs {size_mib}")
+
+
+def _directory(journal: Journal, device: Device) -> Path:
+    folder = Path(device.path)
+    _check_room(folder, device.size_mib)
     return beneath(folder)
 
 
 _MAKERS = {
+    "brd": _brd,
     "directory": _directory,
     "loop": _loop,
     "named": _named,
     "null_blk": _null_blk,
     "scsi_debug": _scsi_debug,
+    "zram": _zram,
 }
 
 
@@ -149,7 +172,8 @@ def make_device(journal: Journal, device: Device) -> Path:
     node = _MAKERS[device.kind](journal, device)
     queue = _SYS_BLOCK / disk_of(node).name / "queue"
     # What is on the device is made without a scheduler, whatever schedules the measured I/O.
-    change(journal, queue / "scheduler", "none")
+    if (queue / "scheduler").exists():
+        change(journal, queue / "scheduler", "none")
     if not device.real:
         change(journal, queue / "rotational", str(int(device.rotational)))
     return node
@@ -162,6 +186,11 @@ def schedule(journal: Journal, device: Device, node: Path) -> None:
     does not take the value.
     """
     queue = _SYS_BLOCK / disk_of(node).name / "queue"
+    if not (queue / "scheduler").exists():
+        # A device without requests, such as zram: there is nothing to schedule.
+        if device.scheduler != "none":
+            raise CannotRunError(f"a {device.kind} device has no I/O scheduler")
+        return
     offered = (queue / "scheduler").read_text().replace("[", " ").replace("]", " ").split()
     if device.scheduler not in offered:
         raise CannotRunError(f"this kernel has no I/O scheduler {device.scheduler}")

@@ -16,6 +16,9 @@ from iolab.process import CommandError, run
 
 __all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of", "survey"]
 
+_MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd")
+# It is there where zram is loaded or built in.
+_ZRAM = Path("/sys/class/zram-control")
 _NT_GNU_BUILD_ID = 3
 # EEVDF's only tunable, and CFS's where each kernel keeps it.
 _EEVDF = Path("/sys/kernel/debug/sched/base_slice_ns")
@@ -82,6 +85,13 @@ def _has_module(name: str) -> bool:
     return False
 
 
+def _can_make(kind: str) -> bool:
+    if kind == "zram" and _ZRAM.is_dir():
+        return True
+    # brd makes its disks when it is loaded, never again.
+    return not (kind == "brd" and Path("/sys/module/brd").is_dir()) and _has_module(kind)
+
+
 def _lacks() -> str:
     """Return why nothing at all can be measured here, or ""."""
     if (_text(Path("/proc/self/schedstat")) or "0 0 0") == "0 0 0":
@@ -112,7 +122,7 @@ def survey() -> dict[str, Any]:
         "high_resolution_timers": high_resolution_timers(),
         "machine": hashlib.sha256(f"iolab {own}".encode()).hexdigest()[:16] if own else None,
         "uid": os.geteuid(),
-        "kinds": [kind for kind in ("null_blk", "scsi_debug", "loop") if _has_module(kind)],
+        "kinds": [kind for kind in _MADE if _can_make(kind)],
         "lacks": lacks,
     }
 

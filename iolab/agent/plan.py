@@ -40,9 +40,11 @@ _EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
 class Device:
     """A block device the agent makes for one cell and removes after it, or one that is there.
 
-    ``kind`` is null_blk, scsi_debug or loop; "named" is the device ``path``, which is overwritten
-    (``serial`` typed: whatever is on it), "directory" the disk beneath the folder ``path``, in
-    which the files are made. Of these two ``size_mib`` is what there must be room for.
+    ``kind`` is null_blk, scsi_debug, loop, zram or brd; "named" is the device ``path``, which is
+    overwritten (``serial`` typed: whatever is on it), "directory" the disk beneath the folder
+    ``path``, in which the files are made. Of these two ``size_mib`` is what there must be room for.
+    A loop device with a ``path`` does direct I/O on a file that is made in that folder, without one
+    it is in memory.
     ``memory_backed`` (null_blk): False stores nothing, for data whose content does not matter.
     ``irqmode`` 0 completes in the submitter's context, 1 from a softirq, 2 from a timer
     ``completion_ns`` after the request was queued.
@@ -205,14 +207,14 @@ class Plan:
 
 
 _REAL = {"named", "directory"}
-_KINDS = {"null_blk", "scsi_debug", "loop"} | _REAL
+_KINDS = {"null_blk", "scsi_debug", "loop", "zram", "brd"} | _REAL
 # What only a device that is made can be given.
 _OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
 _FILE_SYSTEMS = {"xfs", "ext4"}
 _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
 _SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
-_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "xfs", "ext4", "crc32c", "bfq"}
+_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
 _LAYOUTS = {"written", "unwritten", "growing"}
 _CONTROLLERS = {"cpu", "io"}
 _PLACES = {"node", "directory", "other"}
@@ -309,7 +311,10 @@ def _check_device(device: Device, where: str) -> None:
 
 def _check_real(device: Device, where: str) -> None:
     if not device.real:
-        _check(device.path == "", f"{where}: a {device.kind} device has no path")
+        if device.kind == "loop" and device.path != "":
+            _check(_is_path(device.path), f"{where}: {device.path!r} is no absolute path")
+        else:
+            _check(device.path == "", f"{where}: a {device.kind} device has no path")
         _check(device.serial is None, f"{where}: a {device.kind} device has no serial")
         return
     plain = {f.name: f.default for f in fields(Device) if f.name in _OF_MADE}
