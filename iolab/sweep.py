@@ -274,7 +274,8 @@ def _plan_real(
     blocks: dict[str, dict[str, Any]] = {}
     for made in blocks_of(pathology, profile, kernel=machine.kernel, clock=request.clock):
         try:
-            block = {**made, "plan": request.place.put(made["plan"]), "target": request.target}
+            plan = {**request.place.put(made["plan"]), "hardware": True}
+            block = {**made, "plan": plan, "target": request.target}
             reason = machine.lacks(block["plan"])
         except CannotRunError as error:
             reason = str(error)

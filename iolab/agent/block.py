@@ -26,6 +26,7 @@ from iolab.agent.fio import (
     report_gates,
     strange_files,
 )
+from iolab.agent.hardware import Hardware
 from iolab.agent.journal import FILES, Journal, alone, restore, restore_all
 from iolab.agent.modules import load_module
 from iolab.agent.named import check_free, disk_of, identity_of
@@ -318,6 +319,8 @@ def _run_alone(plan: Plan, out: Path) -> None:
                     *(("without", "with") if plan.coalesced_timers else ("with", "without"))
                 )
             )
+        machine = Hardware(journal, plan) if plan.hardware else None
+        facts.update({} if machine is None else machine.before())
         digests["facts.json"] = _write_json(out / "facts.json", facts)
         print(f"iolab: block {plan.block} begins", flush=True)
         for number, cell in enumerate(plan.cells, 1):
@@ -328,6 +331,9 @@ def _run_alone(plan: Plan, out: Path) -> None:
             name = f"cells/{cell.id}.json"
             digests[name] = _write_json(out / name, result)
             print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {result['state']}", flush=True)
+        if machine is not None:
+            facts.update(machine.after())
+            digests["facts.json"] = _write_json(out / "facts.json", facts)
     finally:
         journal.close()
         left = restore(_RUN / "block.journal")

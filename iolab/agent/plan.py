@@ -197,6 +197,8 @@ class Plan:
 
     ``cpu`` is the core every job is pinned to. ``coalesced_timers`` says that the kernel must run
     without high-resolution timers, so that null_blk's completions come in clumps, once a tick.
+    ``hardware`` says that the machine is a real one, which others use and nothing booted for this:
+    it is held still and looked at (`iolab.agent.hardware`).
     """
 
     block: str
@@ -204,6 +206,7 @@ class Plan:
     cells: list[Cell]
     modules: list[str] = field(default_factory=list)
     coalesced_timers: bool = False
+    hardware: bool = False
 
 
 _REAL = {"named", "directory"}
@@ -479,7 +482,7 @@ def parse_plan(raw: Any) -> Plan:
     plan = _build(Plan, {**rest, "cells": cells}, "the block")
     _check(_is_name(plan.block), f"block {plan.block!r} is no name")
     _check(_is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
-    _check_flags(plan, "the block", "coalesced_timers")
+    _check_flags(plan, "the block", "coalesced_timers", "hardware")
     unknown = [m for m in _list(plan.modules, "modules") if not _is_one_of(m, _MODULES)]
     _check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
     return plan
