@@ -19,6 +19,7 @@ from iolab.conditions import pathology_of
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
 from iolab.files import atomic_write
+from iolab.findings import findings
 from iolab.store import Dataset, with_measure
 from iolab.trace import Trace
 from iolab.verdicts import verdict_table
@@ -30,6 +31,7 @@ __all__ = [
     "invalid_cells",
     "kernel_effects",
     "level_table",
+    "machine_table",
     "main_grid",
     "mechanism_table",
     "overview",
@@ -171,6 +173,28 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """List the cells a gate has excluded, with the reason."""
     columns = ["kernel", "block", "position", "role", *factors(cells), "gate", "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
+
+
+def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
+    """Say what a real machine was found to be like: a row for each thing that was looked at.
+
+    ``reading`` is "good", "a warning", or "no cell is valid". Errors: as `findings`.
+    """
+    rows = [
+        {
+            "looked at": found["what"],
+            "found": found["found"],
+            "reading": _severity(good=found["good"], needed=found["needed"]),
+        }
+        for found in findings(facts)
+    ]
+    return pd.DataFrame(rows, columns=["looked at", "found", "reading"])
+
+
+def _severity(*, good: bool, needed: bool) -> str:
+    if good:
+        return "good"
+    return "no cell is valid" if needed else "a warning"
 
 
 def kernel_effects(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame:

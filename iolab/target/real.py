@@ -79,6 +79,10 @@ class RealTarget(ABC):
             return f"the plan needs a kernel that was booted with highres={want}: {instead}"
         return ""
 
+    def system_shown(self) -> str:
+        """Return what pyperf says of the machine, or why it says nothing."""
+        return f"pyperf is not part of the agent, and nothing is installed on {self.where}"
+
     def run(
         self,
         plan: Mapping[str, Any],
