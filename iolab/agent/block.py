@@ -15,6 +15,7 @@ from typing import Any
 
 from iolab.agent.cgroup import make_cgroup, weights_of
 from iolab.agent.copies import copies_gates, copy_files, run_copies
+from iolab.agent.cost import Cost
 from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.filesystem import make_filesystem, make_folder
@@ -73,10 +74,12 @@ class _Watcher:
         self._device = device.name
         self._calls = dict if probes is None else probes.hits
         self.recorder = recorder
+        self.cost = Cost()
 
     def look(self, job: int | None) -> dict[str, Any]:
         """Return the counters; of a process too, with its children."""
-        return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
+        with self.cost.looking():
+            return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
 
 
 def _measure_copies(
@@ -240,6 +243,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         with watching(cell.watch, data), undelayed():
             result.update(_measure(journal, cell, files, group=group, watcher=watcher))
         result["measuring_until_ns"] = time.monotonic_ns()
+        result["agent"] = watcher.cost.spent()
         if recorder is not None:
             result["recording"], gates = recorder.finish()
             result["gates"] += gates
