@@ -68,10 +68,15 @@ def make_brd(journal: Journal, size_mib: int) -> Path:
     """Load brd with one disk and return its node; restoring unloads it.
 
     Errors: CannotRunError if there is no such module, if it is there already (its disks are then
-    somebody else's), or without the memory for it.
+    somebody else's), without the memory for it, or if the kernel does not count its I/Os.
     """
     if _BRD.is_dir():
         raise CannotRunError("brd is loaded or built in already, so its disks are not ours to use")
     _check_memory(size_mib)
     load_module(journal, "brd", "rd_nr=1", f"rd_size={size_mib << 10}")
-    return _node("ram0")
+    node = _node("ram0")
+    with node.open("rb") as stream:
+        stream.read(4096)
+    if not any(map(int, (_SYS_BLOCK / node.name / "stat").read_text().split())):
+        raise CannotRunError("this kernel does not count the I/Os of a brd disk")
+    return node

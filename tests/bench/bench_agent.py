@@ -8,6 +8,7 @@ was.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,9 @@ _MOST = 0.001
 
 def main() -> None:
     """Measure a block of cells and print the agent's share of a core."""
+    if os.geteuid() != 0:
+        print("the agent's cost is not measured: it needs root")
+        return
     target = LocalTarget()
     with tempfile.TemporaryDirectory(prefix="iolab-bench-") as folder:
         work = Path(folder)
@@ -40,7 +44,8 @@ def main() -> None:
         ]
         made = place.put(plan(*cells))
         if reason := target.lacks(made):
-            raise IolabError(reason)
+            print(f"the agent's cost is not measured: {reason}")
+            return
         target.run(made, work / "results")
         done = [json.loads(p.read_text()) for p in sorted(work.glob("results/cells/*.json"))]
     print(f"{_CELLS} cells of fio for {_RUNTIME_MS / 1e3} s on {place.label}")

@@ -107,11 +107,15 @@ def test_a_made_device_is_measured_on_and_gone(
     cell["filesystem"] = {"kind": "ext4", "device": "data"}
     place = Place(directory=str(work) if kind == "loop" else None, make=kind)
     before = _devices()
-    target.run(place.put(plan(cell, block=f"test-{os.getpid()}")), tmp_path / "results")
+    block = plan(cell, block=f"test-{os.getpid()}", hardware=True)
+    facts = target.run(place.put(block), tmp_path / "results")
+    assert facts["preflight"][-1]["what"] == "slowed down for heat"
+    assert facts["steady"].keys() == {"governor", "interrupts"}
     assert (_devices(), list(work.iterdir())) == (before, [])
     done = json.loads((tmp_path / "results/cells/job.json").read_text())
     assert (done["state"], done.get("reason")) == ("done", None)
     assert done["fio"]["jobs"][0]["write"]["total_ios"]
+    assert done["agent"]["cpu_ns"] < done["agent"]["window_ns"]
 
 
 def test_a_run_outlives_its_caller_and_is_followed_by_the_next(
