@@ -157,7 +157,8 @@ def drawable(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the valid untraced cells; UserError if there is none or they mix clocks, targets."""
     kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
-        raise UserError("there is no valid cell to draw")
+        gates = cells.loc[~cells["valid"], "gate"].unique()
+        raise UserError(f"there is no valid cell to draw{f': {gates[0]}' if len(gates) else ''}")
     for name in _CONTEXT:
         if kept[name].nunique() > 1:
             raise UserError(f"these cells have more than one {name}: choose one")

@@ -16,7 +16,7 @@ from rich.table import Table
 from iolab import pool
 from iolab.errors import IolabError, UserError
 from iolab.sweep import RUNS, Outcome, Request, default_jobs, run_sweep, start_page
-from iolab.target.place import Place
+from iolab.target.place import MADE, Place
 
 __all__ = ["main"]
 
@@ -108,12 +108,19 @@ def _place(options: dict[str, Any]) -> Place:
         raise UserError("--directory and --destroy are two places to measure on: name one")
     if options["serial"] is not None and not options["destroy"]:
         raise UserError("--serial is of the disk that --destroy names")
+    made = options["make"]
+    if made and options["destroy"]:
+        raise UserError("--make makes what is measured on, --destroy names it: choose one")
+    if made == "loop" and not options["directory"]:
+        raise UserError("--make loop needs --directory: the folder of the file behind the device")
+    if made in ("zram", "brd") and options["directory"]:
+        raise UserError(f"--make {made} is in memory: leave --directory away")
     directory = options["directory"]
     if directory and options["target"] == "local":
         directory = str(Path(directory).resolve())
     if directory and not directory.startswith("/"):
         raise UserError(f"--directory on another machine is a whole path, not {directory!r}")
-    return Place(directory, options["destroy"], options["serial"])
+    return Place(directory, options["destroy"], options["serial"], made)
 
 
 @app.command()
@@ -126,6 +133,7 @@ def _place(options: dict[str, Any]) -> Place:
 @click.option("--directory", help="Real machines: measure on files made in this folder.")
 @click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
 @click.option("--serial", help="The disk's serial number: what is on it may be lost.")
+@click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
 @click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
 @click.option("--jobs", type=int, help="Virtual machines side by side.")
 @click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")

@@ -70,6 +70,13 @@ def _from_copies(result: Mapping[str, Any]) -> dict[str, float | int]:
     }
 
 
+def _idle(first: Mapping[str, Any], last: Mapping[str, Any], elapsed_ns: int) -> float:
+    """Return the share of the time in which no task ran on the core; NaN if that is not counted."""
+    if "lacks" in first:
+        return math.nan
+    return float(1 - (last["running_ns"] - first["running_ns"]) / elapsed_ns)
+
+
 def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
@@ -90,7 +97,7 @@ def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
         "steady_iops": ios / elapsed_ns * 1e9,
         "fio_cpu": gained("ran_ns", job=True) / elapsed_ns,
         "kworker_cpu": gained("ran_ns", job=False) / elapsed_ns,
-        "idle": 1 - (last["cpu"]["running_ns"] - first["cpu"]["running_ns"]) / elapsed_ns,
+        "idle": _idle(first["cpu"], last["cpu"], elapsed_ns),
         "switches_per_io": (last["context_switches"] - first["context_switches"]) / ios,
         "fio_voluntary_per_io": gained("voluntary_ctxt_switches", job=True) / ios,
         "fio_involuntary_per_io": gained("nonvoluntary_ctxt_switches", job=True) / ios,
@@ -103,7 +110,8 @@ def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
     Times are in the units of their names; CPU shares are of the core `cpu`, 0..1; switches are
     those of the whole system for each I/O that the data device completed. ``fio_…`` are of the job,
     which may be dd; then ``iops`` are its writes for each second that it wrote, as dd itself says,
-    and there are no latencies. A cell that did not run has NaN.
+    and there are no latencies. ``idle`` is NaN where the kernel does not count it. A cell that did
+    not run has NaN.
 
     Errors: IolabError if the result has not the agent's form.
     """

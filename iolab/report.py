@@ -19,6 +19,7 @@ from iolab.conditions import pathology_of
 from iolab.errors import UserError
 from iolab.figure_files import caption, save_figure
 from iolab.files import atomic_write
+from iolab.findings import findings
 from iolab.store import Dataset, with_measure
 from iolab.trace import Trace
 from iolab.verdicts import verdict_table
@@ -30,6 +31,7 @@ __all__ = [
     "invalid_cells",
     "kernel_effects",
     "level_table",
+    "machine_table",
     "main_grid",
     "mechanism_table",
     "overview",
@@ -147,7 +149,8 @@ def aa_check(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame
 def regime(cells: pd.DataFrame) -> pd.DataFrame:
     """Say what limits the control: a row per kernel and condition, from the cells outside.
 
-    ``limit`` is "device" where the core idles for at least 5 % of its time, else "core". With
+    ``limit`` is "device" where the core idles for at least 5 % of its time, else "core", "unknown"
+    where the kernel does not count that. With
     completions on ticks, ``ceiling_iops`` is one full queue per tick of 4 ms (HZ=250) and
     ``of_ceiling`` the share of it that was reached; NaN where completions are evenly spaced.
     """
@@ -160,7 +163,9 @@ def regime(cells: pd.DataFrame) -> pd.DataFrame:
         iops=iops,
         ceiling_iops=ceiling,
         of_ceiling=iops / ceiling,
-        limit=np.where(table["idle"] >= IDLE_SHARE, "device", "core"),
+        limit=np.select(
+            [table["idle"].isna(), table["idle"] >= IDLE_SHARE], ["unknown", "device"], "core"
+        ),
     )
 
 
@@ -168,6 +173,28 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """List the cells a gate has excluded, with the reason."""
     columns = ["kernel", "block", "position", "role", *factors(cells), "gate", "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
+
+
+def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
+    """Say what a real machine was found to be like: a row for each thing that was looked at.
+
+    ``reading`` is "good", "a warning", or "no cell is valid". Errors: as `findings`.
+    """
+    rows = [
+        {
+            "looked at": found["what"],
+            "found": found["found"],
+            "reading": _severity(good=found["good"], needed=found["needed"]),
+        }
+        for found in findings(facts)
+    ]
+    return pd.DataFrame(rows, columns=["looked at", "found", "reading"])
+
+
+def _severity(*, good: bool, needed: bool) -> str:
+    if good:
+        return "good"
+    return "no cell is valid" if needed else "a warning"
 
 
 def kernel_effects(cells: pd.DataFrame, *, level: float = stats.LEVEL) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from iolab.files import atomic_write
 from iolab.raw import RawStore, block_key
 from iolab.target import Target
 from iolab.target.machines import real_target
+from iolab.target.real import RealTarget
 from iolab.target.vm import prepare
 from iolab.tidy import block_tables
 
@@ -77,6 +78,8 @@ def _measure(
             progress(int(match[1]), int(match[2]))
 
     progress(0, len(block["cells"]))
+    # Before the clock runs, and before the agent looks at what else the machine does.
+    shown = target.system_shown() if isinstance(target, RealTarget) else None
     began = time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with store.workspace() as work:
@@ -89,6 +92,8 @@ def _measure(
             "python": platform.python_version(),
             "host_kernel": platform.release(),
         }
+        if shown is not None:
+            run["pyperf_system_show"] = shown
         store.put(key, block=block, target=identity, results=results, run=run)
     return key
 

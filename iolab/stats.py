@@ -196,10 +196,14 @@ def mean_table(
     """Average a value in each condition: columns `by`, mean, low, high, n (boots), cells, level.
 
     The mean of the boots' means with its t interval (NaN with one boot or no spread), in the
-    value's own unit; valid cells only. Errors: UserError if `by` would pool different conditions,
-    or if a valid cell lacks the value.
+    value's own unit; valid cells only. Where the machine does not count the value in any cell, its
+    means are NaN. Errors: UserError if `by` would pool different conditions, or if one valid cell
+    lacks the value and others have it.
     """
     by = state_of(cells) if by is None else by
+    if (uncounted := cells.loc[cells["valid"], value].isna()).all() and len(uncounted):
+        table = mean_table(cells.assign(**{value: 0.0}), value, by, level=level)
+        return table.assign(mean=np.nan, low=np.nan, high=np.nan)
     boots = boot_means(cells, value, by, log=False)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()

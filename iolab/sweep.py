@@ -274,7 +274,8 @@ def _plan_real(
     blocks: dict[str, dict[str, Any]] = {}
     for made in blocks_of(pathology, profile, kernel=machine.kernel, clock=request.clock):
         try:
-            block = {**made, "plan": request.place.put(made["plan"]), "target": request.target}
+            plan = {**request.place.put(made["plan"]), "hardware": True}
+            block = {**made, "plan": plan, "target": request.target}
             reason = machine.lacks(block["plan"])
         except CannotRunError as error:
             reason = str(error)
@@ -349,7 +350,7 @@ def _machine(request: Request) -> RealTarget | None:
     """
     if request.target == "vm":
         if request.place.label:
-            raise UserError("--directory and --destroy are for real machines (--target)")
+            raise UserError("--directory, --destroy and --make are for real machines (--target)")
         return None
     if request.kernels:
         raise UserError("--kernel is for virtual machines: a real one runs the kernel it runs")

@@ -17,6 +17,7 @@ from iolab import trace
 from iolab.counters import histogram, measures
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
+from iolab.findings import machine_gates
 from iolab.pathology import get_pathology
 from iolab.raw import RawStore
 from iolab.store import (
@@ -38,6 +39,9 @@ def _rows(
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]
         found = measures(document["result"], cpu=block["plan"]["cpu"])
+        if gates := machine_gates(facts):
+            gates = [found["gate"], *gates] if found["gate"] else gates
+            found.update(valid=False, gate="; ".join(gates))
         pathology = get_pathology(block["pathology"])
         mechanism: dict[str, float] = {}
         if found["valid"]:

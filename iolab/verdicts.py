@@ -206,6 +206,8 @@ def _why_not(data: Dataset, claim: Claim, kernel: str) -> str:
     gates = chosen.loc[~chosen["valid"], "gate"].unique()
     if len(gates):
         return str(gates[0])
+    if claim.value in chosen and chosen[claim.value].isna().any():
+        return f"the measured machine does not count {claim.value}"
     return _absence(data, kernel) or "its condition was not measured"
 
 

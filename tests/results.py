@@ -114,10 +114,17 @@ def copied(name: str = "c000") -> dict[str, Any]:
     return made
 
 
-def write_results(folder: Path, made: dict[str, Any], **different: dict[str, Any]) -> Path:
+def write_results(
+    folder: Path,
+    made: dict[str, Any],
+    preflight: list[dict[str, Any]] | None = None,
+    **different: dict[str, Any],
+) -> Path:
     """Write what the agent leaves of a block; `different` are other results for some cells."""
     (folder / "cells").mkdir(parents=True)
-    facts = {"kernel_release": "6.1.0-made-up", "scheduler": "CFS"}
+    facts: dict[str, Any] = {"kernel_release": "6.1.0-made-up", "scheduler": "CFS"}
+    if preflight is not None:
+        facts["preflight"] = preflight
     files = {"facts.json": facts}
     for cell in made["cells"]:
         name = cell["id"]

@@ -120,6 +120,15 @@ def test_a_cell_that_did_not_run_has_no_numbers_and_says_why(state: str) -> None
     assert found.keys() == measures(result(), cpu=0).keys()
 
 
+def test_a_core_whose_time_nobody_counts_is_not_idle_nor_busy() -> None:
+    made = result()
+    made["first"]["cpu"] = made["last"]["cpu"] = {"lacks": "no /proc/schedstat"}
+    found = measures(made, cpu=0)
+    assert math.isnan(found["idle"])
+    assert found["valid"]
+    assert found["fio_cpu"] == pytest.approx(0.2)
+
+
 def test_gates_keep_the_numbers_but_not_the_validity() -> None:
     found = measures({**result(), "gates": ["a", "b"]}, cpu=0)
     assert (found["valid"], found["gate"], found["iops"]) == (False, "a; b", 3000)

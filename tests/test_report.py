@@ -121,3 +121,10 @@ def test_invalid_cells_are_listed_with_their_reason(data: Dataset) -> None:
     assert len(table) == 1
     assert isinstance(table, pd.DataFrame)
     assert table["gate"].tolist() == ["the ramp was not honoured"]
+
+
+def test_what_the_machine_does_not_count_is_unknown(data: Dataset) -> None:
+    uncounted = replace(data, cells=data.cells.assign(idle=np.nan))
+    assert set(report.regime(uncounted.cells)["limit"]) == {"unknown"}
+    assert {row["mean"] for row in report.summary(uncounted)["means"]["idle"]} == {None}
+    figures.cpu_split_by_weight(uncounted.cells)

@@ -82,6 +82,21 @@ def test_the_canonical_text_is_the_same_for_the_same_measurement(
     assert list(canonical_lines(other, tmp_path / "out")) == lines
 
 
+def test_a_machine_that_was_busy_makes_all_cells_of_its_block_invalid(tmp_path: Path) -> None:
+    store, made = RawStore(tmp_path / "store"), block(0)
+    busy = {"what": "load of the measured CPU", "found": "45 %", "good": False, "needed": True}
+    odd = {**result("c001"), "gates": ["the ramp was not honoured"]}
+    results = write_results(tmp_path / "results", made, [busy], c001=odd)
+    key = block_key(made, TARGET)
+    store.put(key, block=made, target=TARGET, results=results, run={})
+    cells = write_tables(store, [key], {}, tmp_path / "out").cells
+    assert not cells["valid"].any()
+    busy_gate = "load of the measured CPU: 45 %"
+    gates = [busy_gate, f"the ramp was not honoured; {busy_gate}", busy_gate, busy_gate]
+    assert cells["gate"].tolist() == gates
+    assert cells["iops"].notna().all()
+
+
 def test_one_changed_number_changes_its_line_only(tmp_path: Path, keys: list[str]) -> None:
     store = RawStore(tmp_path / "store")
     write_tables(store, keys, {}, tmp_path / "out")

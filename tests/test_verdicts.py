@@ -68,6 +68,13 @@ def test_a_rule_is_met_missed_or_neither(
     assert found.estimate == pytest.approx(0.79, abs=0.02)
 
 
+def test_what_the_machine_does_not_count_cannot_be_judged(data: Dataset) -> None:
+    uncounted = replace(data, cells=data.cells.assign(idle=math.nan))
+    found = judge(uncounted, claim(value="idle", of="difference"), "6.1")
+    reason = "the measured machine does not count idle"
+    assert (found.verdict, found.reason, found.n) == ("cannot run here", reason, 0)
+
+
 def test_a_difference_and_a_treated_value_are_in_their_own_unit(data: Dataset) -> None:
     switches = {"value": "switches_per_io", "below": None, "above": 1.0}
     difference = judge(data, claim(of="difference", **switches), "6.1")

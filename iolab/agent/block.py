@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.cgroup import make_cgroup
+from iolab.agent.cgroup import make_cgroup, weights_of
 from iolab.agent.copies import copies_gates, copy_files, run_copies
-from iolab.agent.devices import load_module, load_null_blk, make_device, schedule
+from iolab.agent.cost import Cost
+from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.filesystem import make_filesystem, make_folder
 from iolab.agent.fio import (
@@ -26,7 +27,9 @@ from iolab.agent.fio import (
     report_gates,
     strange_files,
 )
+from iolab.agent.hardware import Hardware
 from iolab.agent.journal import FILES, Journal, alone, restore, restore_all
+from iolab.agent.modules import load_module
 from iolab.agent.named import check_free, disk_of, identity_of
 from iolab.agent.observe import sample, undelayed
 from iolab.agent.plan import Cell, Copies, Job, Plan
@@ -71,10 +74,12 @@ class _Watcher:
         self._device = device.name
         self._calls = dict if probes is None else probes.hits
         self.recorder = recorder
+        self.cost = Cost()
 
     def look(self, job: int | None) -> dict[str, Any]:
         """Return the counters; of a process too, with its children."""
-        return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
+        with self.cost.looking():
+            return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
 
 
 def _measure_copies(
@@ -111,6 +116,7 @@ def _measure_job(
     report, errors = _reports(cell)
     if job.start_delay_us:
         time.sleep(job.start_delay_us / 1e6)
+    journal.note("fio", str(report))
     with errors.open("wb") as stream:
         fio = start(
             fio_argv(job, files, report, cpu=watcher.cpu),
@@ -227,6 +233,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
             schedule(journal, device, nodes[device.name])
         result["settings"] = change_settings(journal, cell.settings)
         group = None if cell.group is None else make_cgroup(journal, "iolab", cell.group)
+        result["weights"] = {} if group is None else weights_of(group)
         for path in _reports(cell):
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None
@@ -237,6 +244,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
         with watching(cell.watch, data), undelayed():
             result.update(_measure(journal, cell, files, group=group, watcher=watcher))
         result["measuring_until_ns"] = time.monotonic_ns()
+        result["agent"] = watcher.cost.spent()
         if recorder is not None:
             result["recording"], gates = recorder.finish()
             result["gates"] += gates
@@ -317,6 +325,8 @@ def _run_alone(plan: Plan, out: Path) -> None:
                     *(("without", "with") if plan.coalesced_timers else ("with", "without"))
                 )
             )
+        machine = Hardware(journal, plan) if plan.hardware else None
+        facts.update({} if machine is None else machine.before())
         digests["facts.json"] = _write_json(out / "facts.json", facts)
         print(f"iolab: block {plan.block} begins", flush=True)
         for number, cell in enumerate(plan.cells, 1):
@@ -335,6 +345,9 @@ def _run_alone(plan: Plan, out: Path) -> None:
                     name = f"{made.parent.name}/{made.name}"
                     digests[name] = hashlib.sha256(made.read_bytes()).hexdigest()
             print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {state}", flush=True)
+        if machine is not None:
+            facts.update(machine.after())
+            digests["facts.json"] = _write_json(out / "facts.json", facts)
     finally:
         journal.close()
         left = restore(_RUN / "block.journal")

@@ -3,50 +3,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
 
+from iolab.agent.filesystem import make_folder
 from iolab.agent.journal import Journal
+from iolab.agent.memory_disks import make_brd, make_zram
+from iolab.agent.modules import load_module
 from iolab.agent.named import beneath, check_unused, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.errors import CannotRunError
-from iolab.process import run
+from iolab.process import CommandError, run
 
-__all__ = ["load_module", "load_null_blk", "make_device", "schedule"]
+__all__ = ["load_null_blk", "make_device", "schedule"]
 
 _CONFIGFS = Path("/sys/kernel/config")
 _SYS_BLOCK = Path("/sys/block")
-_MODULES = Path("/sys/module")
-# What udev loads for a SCSI disk, and the crypto API for its checksums: modprobe knows nothing of
-# either.
-_BROUGHT_ALONG = {"sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic")}
-
-
-def load_module(journal: Journal, name: str, *parameters: str) -> None:
-    """Load a kernel module unless it is there or built in; restoring unloads what was loaded.
-
-    Errors: CannotRunError if this kernel has no such module; CommandError with modprobe's words.
-    """
-    if _loaded(name):
-        return
-    needed = run(["modprobe", "--show-depends", name], timeout_s=60, check=False)
-    if needed.returncode:
-        raise CannotRunError(f"this kernel has no module {name}")
-    # Each by itself: modprobe -r would also take what was there, unused, before.
-    files = [Path(x.split()[1]) for x in needed.stdout.splitlines() if x.startswith("insmod ")]
-    names = [file.name.partition(".ko")[0].replace("-", "_") for file in files]
-    others = dict.fromkeys([*names[:-1], *_BROUGHT_ALONG.get(name, ())])
-    new = [other for other in others if not _loaded(other)]
-    if new:
-        journal.note("dependencies", str(_MODULES), " ".join(new))
-    journal.note("module", str(_MODULES / name.replace("-", "_")), name)
-    run(["modprobe", name, *parameters], timeout_s=120)
-
-
-def _loaded(name: str) -> bool:
-    return (_MODULES / name.replace("-", "_")).is_dir()
 
 
 def load_null_blk(journal: Journal) -> None:
@@ -115,14 +90,46 @@ def _scsi_debug(journal: Journal, device: Device) -> Path:
 
 def _loop(journal: Journal, device: Device) -> Path:
     load_module(journal, "loop")
+    if device.path:
+        return _direct_loop(journal, device)
     backing = Path("/run/iolab") / f"{device.name}.img"
     journal.note("unlink", str(backing))
     with backing.open("wb") as stream:
         stream.truncate(device.size_mib << 20)
+    return _attach(journal, backing)
+
+
+def _attach(journal: Journal, backing: Path, *options: str) -> Path:
     found = run(["losetup", "-f"], timeout_s=30).stdout.strip()
     journal.note("loop", found)
-    run(["losetup", found, backing], timeout_s=30)
+    run(["losetup", *options, found, backing], timeout_s=30)
     return Path(found)
+
+
+def _direct_loop(journal: Journal, device: Device) -> Path:
+    """Make a loop device that reads and writes a file of its own past the page cache."""
+    _check_room(Path(device.path), device.size_mib)
+    backing = make_folder(Path(device.path)) / f"{device.name}.img"
+    with backing.open("wb") as stream:
+        # Room is given now, not while it is measured.
+        os.posix_fallocate(stream.fileno(), 0, device.size_mib << 20)
+    refused = f"the file system of {device.path} takes no direct I/O from a loop device"
+    try:
+        node = _attach(journal, backing, "--direct-io=on")
+    except CommandError as error:
+        raise CannotRunError(f"{refused}: {error}") from error
+    # Where it cannot be had, some kernels go on without.
+    if (_SYS_BLOCK / node.name / "loop/dio").read_text().strip() != "1":
+        raise CannotRunError(refused)
+    return node
+
+
+def _zram(journal: Journal, device: Device) -> Path:
+    return make_zram(journal, device.size_mib)
+
+
+def _brd(journal: Journal, device: Device) -> Path:
+    return make_brd(journal, device.size_mib)
 
 
 def _named(journal: Journal, device: Device) -> Path:
@@ -131,24 +138,28 @@ def _named(journal: Journal, device: Device) -> Path:
     return node
 
 
-def _directory(journal: Journal, device: Device) -> Path:
-    folder = Path(device.path)
+def _check_room(folder: Path, size_mib: int) -> None:
     if not folder.is_dir():
         raise CannotRunError(f"{folder} is no directory on the measured machine")
     free = shutil.disk_usage(folder).free
-    if free < device.size_mib << 20:
-        raise CannotRunError(
-            f"{folder} has room for {free >> 20} MiB, a cell needs {device.size_mib}"
-        )
+    if free < size_mib << 20:
+        raise CannotRunError(f"{folder} has room for {free >> 20} MiB, a cell needs {size_mib}")
+
+
+def _directory(journal: Journal, device: Device) -> Path:
+    folder = Path(device.path)
+    _check_room(folder, device.size_mib)
     return beneath(folder)
 
 
 _MAKERS = {
+    "brd": _brd,
     "directory": _directory,
     "loop": _loop,
     "named": _named,
     "null_blk": _null_blk,
     "scsi_debug": _scsi_debug,
+    "zram": _zram,
 }
 
 
@@ -161,7 +172,8 @@ def make_device(journal: Journal, device: Device) -> Path:
     node = _MAKERS[device.kind](journal, device)
     queue = _SYS_BLOCK / disk_of(node).name / "queue"
     # What is on the device is made without a scheduler, whatever schedules the measured I/O.
-    change(journal, queue / "scheduler", "none")
+    if (queue / "scheduler").exists():
+        change(journal, queue / "scheduler", "none")
     if not device.real:
         change(journal, queue / "rotational", str(int(device.rotational)))
     return node
@@ -174,6 +186,11 @@ def schedule(journal: Journal, device: Device, node: Path) -> None:
     does not take the value.
     """
     queue = _SYS_BLOCK / disk_of(node).name / "queue"
+    if not (queue / "scheduler").exists():
+        # A device without requests, such as zram: there is nothing to schedule.
+        if device.scheduler != "none":
+            raise CannotRunError(f"a {device.kind} device has no I/O scheduler")
+        return
     offered = (queue / "scheduler").read_text().replace("[", " ").replace("]", " ").split()
     if device.scheduler not in offered:
         raise CannotRunError(f"this kernel has no I/O scheduler {device.scheduler}")

@@ -10,11 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.core_time import core_time_file
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
 __all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of", "survey"]
 
+_MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd")
+# It is there where zram is loaded or built in.
+_ZRAM = Path("/sys/class/zram-control")
 _NT_GNU_BUILD_ID = 3
 # EEVDF's only tunable, and CFS's where each kernel keeps it.
 _EEVDF = Path("/sys/kernel/debug/sched/base_slice_ns")
@@ -81,10 +85,17 @@ def _has_module(name: str) -> bool:
     return False
 
 
+def _can_make(kind: str) -> bool:
+    if kind == "zram" and _ZRAM.is_dir():
+        return True
+    # brd makes its disks when it is loaded, never again.
+    return not (kind == "brd" and Path("/sys/module/brd").is_dir()) and _has_module(kind)
+
+
 def _lacks() -> str:
     """Return why nothing at all can be measured here, or ""."""
-    if not Path("/proc/schedstat").exists():
-        return "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)"
+    if (_text(Path("/proc/self/schedstat")) or "0 0 0") == "0 0 0":
+        return "this kernel does not count how long a task runs (CONFIG_SCHED_INFO)"
     try:
         _fio_version()
     except CannotRunError:
@@ -111,7 +122,7 @@ def survey() -> dict[str, Any]:
         "high_resolution_timers": high_resolution_timers(),
         "machine": hashlib.sha256(f"iolab {own}".encode()).hexdigest()[:16] if own else None,
         "uid": os.geteuid(),
-        "kinds": [kind for kind in ("null_blk", "scsi_debug", "loop") if _has_module(kind)],
+        "kinds": [kind for kind in _MADE if _can_make(kind)],
         "lacks": lacks,
     }
 
@@ -131,10 +142,14 @@ def _tunables() -> dict[str, str]:
 def collect() -> dict[str, Any]:
     """Return the kernel, its scheduler with tunables, the processor and the tools' versions.
 
+    ``core_time`` is the file that tells how long tasks ran on a core, None where the kernel has
+    none: then nothing says how idle the core was.
+
     Errors: CannotRunError if there is no fio that runs.
     """
     fio_version = _fio_version()
     name = os.uname()
+    core_time = core_time_file()
     notes = b""
     with suppress(OSError):
         notes = Path("/sys/kernel/notes").read_bytes()
@@ -149,6 +164,7 @@ def collect() -> dict[str, Any]:
         "clocksource": _text(
             Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         ),
+        "core_time": None if core_time is None else str(core_time),
         "cpus": os.cpu_count(),
         "cpu_model": _cpu_model(),
         "fio_version": fio_version,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from iolab.agent.devices import load_module
 from iolab.agent.journal import FILES, Journal
+from iolab.agent.modules import load_module
 from iolab.agent.plan import FileSystem
 from iolab.errors import CannotRunError
 from iolab.process import run

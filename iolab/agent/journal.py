@@ -13,6 +13,7 @@ rest into one in memory: fsync costs nothing there and disturbs no disk that is 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -233,6 +234,25 @@ def _loop(path: Path, value: str) -> None:
         run(["losetup", "-d", path], timeout_s=60)
 
 
+def _zram(path: Path, value: str) -> None:
+    size = Path("/sys/block") / path.name / "disksize"
+    # One that has another size is somebody else's; ours has none before it gets its own.
+    if not size.exists() or size.read_text().strip() not in ("0", value):
+        return
+    # fio's jobs outlive a fio that was killed: they have sessions of their own.
+    _kill_users(path, strangers=False)
+    number = path.name[len("zram") :]
+    for left in reversed(range(_TRIES)):
+        try:
+            Path("/sys/class/zram-control/hot_remove").write_text(number)
+            return
+        except OSError as error:
+            # udev looks into a device that was just unmounted.
+            if error.errno != errno.EBUSY or not left:
+                raise
+        time.sleep(_TRY_AGAIN_S)
+
+
 def _tracing(path: Path, value: str) -> None:
     if not path.is_dir():
         return
@@ -256,6 +276,25 @@ def _nice(path: Path, value: str) -> None:
         # Another process may have got the number since: it began at another time.
         if (path / "stat").read_text(errors="replace").rpartition(")")[2].split()[19] == began:
             os.setpriority(os.PRIO_PROCESS, int(path.name), int(old))
+
+
+def _fio(path: Path, value: str) -> None:
+    # Its jobs have sessions of their own and outlive a fio that was killed; on a device without a
+    # file system, in no cgroup, nothing else finds them.
+    report = f"--output={path}".encode()
+    for _ in range(_TRIES):
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if report in (process / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        if not found:
+            return
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        time.sleep(_TRY_AGAIN_S)
+    raise IolabError("its jobs do not end")
 
 
 def _unlink(path: Path, value: str) -> None:
@@ -282,6 +321,7 @@ def _wipe(path: Path, value: str) -> None:
 _UNDO: dict[str, Callable[[Path, str], None]] = {
     "cgroup": _cgroup,
     "dependencies": _dependencies,
+    "fio": _fio,
     "kprobe": _kprobe,
     "loop": _loop,
     "module": _module,
@@ -295,11 +335,12 @@ _UNDO: dict[str, Callable[[Path, str], None]] = {
     "unlink": _unlink,
     "wipe": _wipe,
     "write": _write,
+    "zram": _zram,
 }
 
 
 # A disk that is taken from under a mounted file system makes the kernel complain for ever.
-_BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink", "wipe"}
+_BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink", "wipe", "zram"}
 # What a reboot does not undo.
 _LASTING = {"tree", "unlink"}
 

@@ -18,6 +18,7 @@ __all__ = [
     "check_free",
     "check_unused",
     "disk_of",
+    "disks_beneath",
     "identity_of",
     "serials",
 ]
@@ -79,6 +80,15 @@ def _and_below(folder: Path) -> Iterator[Path]:
     yield folder
     for slave in (folder / "slaves").glob("*"):
         yield from _and_below(slave.resolve())
+
+
+def disks_beneath(node: Path) -> set[Path]:
+    """Return the folders in sysfs of the disks that a block device is stacked on: itself on none.
+
+    Errors: NotYoursError if it is no block device.
+    """
+    parts = _and_below(_sysfs(_number(node)))
+    return {_whole(part) for part in parts if not any((part / "slaves").glob("*"))}
 
 
 def _disks_of_root() -> set[Path]:

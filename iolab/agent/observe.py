@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.core_time import core_running
 from iolab.errors import CannotRunError
 
 __all__ = ["sample", "undelayed"]
@@ -44,22 +45,6 @@ def _context_switches() -> int:
         if line.startswith("ctxt "):
             return int(line.split()[1])
     raise CannotRunError("/proc/stat of this kernel has no line ctxt")
-
-
-def _cpu_running(cpu: int) -> dict[str, int]:
-    """Return how long tasks ran and waited on a core (ns), and how often one was switched in."""
-    path = _PROC / "schedstat"
-    if not path.exists():
-        raise CannotRunError("this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)")
-    for line in path.read_text().splitlines():
-        if line.startswith(f"cpu{cpu} "):
-            running, waiting, switched_in = line.split()[-3:]
-            return {
-                "running_ns": int(running),
-                "waiting_ns": int(waiting),
-                "switched_in": int(switched_in),
-            }
-    raise CannotRunError(f"/proc/schedstat has no line for cpu{cpu}")
 
 
 def _disk(device: str) -> dict[str, int]:
@@ -109,15 +94,15 @@ def sample(
 
     `job` None: no process lives from one look to the next. Times are in ns; ``at_ns`` is
     CLOCK_MONOTONIC, read first, and again for each task, as on a busy machine a sample takes long;
-    ``ios`` and ``written_bytes`` are the disk's; ``calls`` is what that function counts of kernel
-    functions.
+    ``cpu`` is what `core_running` says; ``ios`` and ``written_bytes`` are the disk's; ``calls`` is
+    what that function counts of kernel functions.
 
     Errors: CannotRunError if this kernel does not count what is needed.
     """
     now = {
         "at_ns": time.monotonic_ns(),
         "context_switches": _context_switches(),
-        "cpu": _cpu_running(cpu),
+        "cpu": core_running(cpu),
         **_disk(device),
         "calls": calls(),
     }

@@ -40,9 +40,11 @@ _EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
 class Device:
     """A block device the agent makes for one cell and removes after it, or one that is there.
 
-    ``kind`` is null_blk, scsi_debug or loop; "named" is the device ``path``, which is overwritten
-    (``serial`` typed: whatever is on it), "directory" the disk beneath the folder ``path``, in
-    which the files are made. Of these two ``size_mib`` is what there must be room for.
+    ``kind`` is null_blk, scsi_debug, loop, zram or brd; "named" is the device ``path``, which is
+    overwritten (``serial`` typed: whatever is on it), "directory" the disk beneath the folder
+    ``path``, in which the files are made. Of these two ``size_mib`` is what there must be room for.
+    A loop device with a ``path`` does direct I/O on a file that is made in that folder, without one
+    it is in memory.
     ``memory_backed`` (null_blk): False stores nothing, for data whose content does not matter.
     ``irqmode`` 0 completes in the submitter's context, 1 from a softirq, 2 from a timer
     ``completion_ns`` after the request was queued.
@@ -195,6 +197,8 @@ class Plan:
 
     ``cpu`` is the core every job is pinned to. ``coalesced_timers`` says that the kernel must run
     without high-resolution timers, so that null_blk's completions come in clumps, once a tick.
+    ``hardware`` says that the machine is a real one, which others use and nothing booted for this:
+    it is held still and looked at (`iolab.agent.hardware`).
     """
 
     block: str
@@ -202,17 +206,18 @@ class Plan:
     cells: list[Cell]
     modules: list[str] = field(default_factory=list)
     coalesced_timers: bool = False
+    hardware: bool = False
 
 
 _REAL = {"named", "directory"}
-_KINDS = {"null_blk", "scsi_debug", "loop"} | _REAL
+_KINDS = {"null_blk", "scsi_debug", "loop", "zram", "brd"} | _REAL
 # What only a device that is made can be given.
 _OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
 _FILE_SYSTEMS = {"xfs", "ext4"}
 _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
 _SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
-_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "xfs", "ext4", "crc32c", "bfq"}
+_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
 _LAYOUTS = {"written", "unwritten", "growing"}
 _CONTROLLERS = {"cpu", "io"}
 _PLACES = {"node", "directory", "other"}
@@ -309,7 +314,10 @@ def _check_device(device: Device, where: str) -> None:
 
 def _check_real(device: Device, where: str) -> None:
     if not device.real:
-        _check(device.path == "", f"{where}: a {device.kind} device has no path")
+        if device.kind == "loop" and device.path != "":
+            _check(_is_path(device.path), f"{where}: {device.path!r} is no absolute path")
+        else:
+            _check(device.path == "", f"{where}: a {device.kind} device has no path")
         _check(device.serial is None, f"{where}: a {device.kind} device has no serial")
         return
     plain = {f.name: f.default for f in fields(Device) if f.name in _OF_MADE}
@@ -474,7 +482,7 @@ def parse_plan(raw: Any) -> Plan:
     plan = _build(Plan, {**rest, "cells": cells}, "the block")
     _check(_is_name(plan.block), f"block {plan.block!r} is no name")
     _check(_is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
-    _check_flags(plan, "the block", "coalesced_timers")
+    _check_flags(plan, "the block", "coalesced_timers", "hardware")
     unknown = [m for m in _list(plan.modules, "modules") if not _is_one_of(m, _MODULES)]
     _check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
     return plan

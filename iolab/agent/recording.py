@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.journal import Journal
+from iolab.agent.mounts import mounts
 from iolab.agent.plan import Recording
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, run, start
@@ -48,6 +49,13 @@ def tracefs(journal: Journal) -> Path:
     return folder
 
 
+def _note_debugfs(journal: Journal) -> None:
+    """Note that trace-cmd's library mounts debugfs where it is not, and tracefs inside of it."""
+    if not mounts("debugfs"):
+        for folder in ("/sys/kernel/debug", "/sys/kernel/debug/tracing"):
+            journal.note("umount", folder)
+
+
 def _chosen(root: Path, spec: Recording) -> list[str]:
     def there(event: str) -> bool:
         return (root / "events" / event.replace(":", "/")).is_dir()
@@ -73,6 +81,7 @@ class Recorder:
         self._raw = into.with_name(f".{into.name}")
         self._words = into.with_name(f".{into.name}.txt")
         self._instance = root / "instances" / _INSTANCE
+        _note_debugfs(journal)
         # trace-cmd may leave the whole kernel's tracing switched off.
         switch = root / "tracing_on"
         journal.note("write", str(switch), switch.read_text().strip())
@@ -103,7 +112,10 @@ class Recorder:
             if self._process.poll() is not None:
                 raise IolabError(f"trace-cmd did not record: {self._said()}")
             with suppress(OSError):
-                if (self._instance / "tracing_on").read_text().strip() == "1":
+                # A new instance is on from the first moment: it is trace-cmd's own switch only
+                # once its readers are there, for which it has set the buffer and the events.
+                readers = any(self._raw.parent.glob(f"{self._raw.name}.{_INSTANCE}.cpu*"))
+                if readers and (self._instance / "tracing_on").read_text().strip() == "1":
                     return
             time.sleep(_POLL_S)
         raise IolabError(f"trace-cmd did not begin within {_START_S:.0f} s: {self._said()}")

@@ -37,6 +37,7 @@ from typing import Any
 
 from iolab import measure
 from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.errors import IolabError
 from iolab.trace.trace import Trace
 
 __all__ = ["BFQ_IDLING"]
@@ -133,6 +134,8 @@ def _mechanism(trace: Trace) -> dict[str, float]:
     gaps = measure.idle_gaps(trace, shortest_ns=_GAP_NS)
     lost_ns, busy_ns = int(gaps["length_ns"].sum()), int(measure.busy_time(trace).sum())
     ios = trace.events["block_rq_complete"]
+    if not ios:
+        raise IolabError("no request was completed in it")
     journal, before = gaps["owner"].str.startswith("jbd2/"), gaps["previous"]
     return {
         "ios_traced": float(ios),

@@ -45,6 +45,7 @@ from typing import Any
 
 from iolab import measure
 from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.errors import IolabError
 from iolab.trace.trace import Trace
 
 __all__ = ["DIO_KWORKER"]
@@ -191,6 +192,10 @@ def _mechanism(trace: Trace) -> dict[str, float]:
     """
     path = measure.io_path(trace, rwbs="W.*")
     ios = trace.events["block_rq_complete"]
+    if not ios:
+        raise IolabError(
+            "no request was completed in it (a device without requests, such as zram?)"
+        )
     waits = measure.waits(trace)
     woken = waits[(waits["comm"] == "fio") & waits["waker_comm"].str.startswith("kworker/")]
     put_off = measure.preemptions(trace)

@@ -14,6 +14,7 @@ from iolab.agent.facts import survey
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write
 from iolab.process import CommandError, run
+from iolab.system_shown import system_shown
 from iolab.target.real import RealTarget, agent_words
 
 __all__ = ["LocalTarget"]
@@ -38,6 +39,10 @@ class LocalTarget(RealTarget):
                 "--target local needs root, to change settings and make devices: run it with sudo"
             )
         self.facts = survey()
+
+    def system_shown(self) -> str:
+        """Return what pyperf says of this machine."""
+        return system_shown()
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return a run's state and more of what it said."""

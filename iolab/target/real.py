@@ -13,6 +13,7 @@ from typing import Any
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import digest_of, scratch_dir
+from iolab.target.place import MADE
 from iolab.target.shipping import agent_archive, agent_digest
 
 __all__ = ["RealTarget", "agent_words", "checked_survey", "result_names"]
@@ -68,6 +69,8 @@ class RealTarget(ABC):
         made = kinds - {"directory", "named"}
         missing = sorted(made - set(self.facts["kinds"]))
         instead = "name a folder (--directory) or a disk (--destroy) to measure on"
+        if can := [kind for kind in MADE if kind in self.facts["kinds"]]:
+            instead += f", or --make {' or '.join(can)}"
         if missing:
             return f"{self.where} cannot make devices of the kind {', '.join(missing)}: {instead}"
         coalesced = plan.get("coalesced_timers", False)
@@ -75,6 +78,10 @@ class RealTarget(ABC):
             want = "off" if coalesced else "on"
             return f"the plan needs a kernel that was booted with highres={want}: {instead}"
         return ""
+
+    def system_shown(self) -> str:
+        """Return what pyperf says of the machine, or why it says nothing."""
+        return f"pyperf is not part of the agent, and nothing is installed on {self.where}"
 
     def run(
         self,

@@ -7,29 +7,62 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import cgroup
-from iolab.agent.cgroup import make_cgroup, mount_point
+from iolab.agent import cgroup, cgroup_v1
+from iolab.agent.cgroup import make_cgroup, mount_point, weights_of
+from iolab.agent.cgroup_v1 import root_of, shares_of
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Group
 from iolab.errors import CannotRunError
+from iolab.process import start
 
 
-@pytest.mark.parametrize(("controller", "old"), [("cpu", "cpu"), ("io", "blkio")])
-def test_a_hybrid_machine_is_told_from_one_without_the_controller(
-    tmp_path: Path, controller: str, old: str
-) -> None:
+def test_io_of_a_hybrid_machine_is_told_from_one_without_the_controller(tmp_path: Path) -> None:
     root = mount_point()
-    if root is None or not (Path("/sys/fs/cgroup") / old / "cgroup.procs").exists():
+    if root is None or root_of("blkio") is None:
         pytest.skip("this machine is not hybrid")
     before = sorted(p.name for p in root.iterdir())
     journal = Journal(tmp_path / "journal")
-    with pytest.raises(
-        CannotRunError, match=rf"v1 and v2 are both mounted, and v1 has the {controller}"
-    ):
-        make_cgroup(journal, "iolab-test", Group(controller, 100))
+    with pytest.raises(CannotRunError, match=r"both mounted, and v1 has the io .*buffered writes"):
+        make_cgroup(journal, "iolab-test", Group("io", 100))
     journal.close()
     assert restore(tmp_path / "journal") == []
     assert sorted(p.name for p in root.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("weight", "shares"), [(1, 10), (5, 51), (100, 1024), (1000, 10240), (10000, 102400)]
+)
+def test_shares_are_the_weight_that_the_kernel_makes_of_them(weight: int, shares: int) -> None:
+    assert shares_of(weight) == shares
+
+
+def test_a_job_of_a_v1_machine_has_its_weight(tmp_path: Path) -> None:
+    root = root_of("cpu")
+    if root is None:
+        pytest.skip("this machine has no cpu controller of cgroup v1")
+    journal = Journal(tmp_path / "journal")
+    group = make_cgroup(journal, "iolab-test", Group("cpu", 1000))
+    journal.close()
+    assert weights_of(group) == {f"{root}/iolab-test/cpu.shares": "10240"}
+    sleeper = start(["sleep", "1000"], cgroup=group)
+    try:
+        assert (group / "cgroup.procs").read_text().split() == [str(sleeper.pid)]
+        # Whoever is left in the group ends with it.
+        assert restore(tmp_path / "journal") == []
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert not group.exists()
+
+
+def test_the_root_of_a_container_is_not_the_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a namespace shows as the root is any other group: without release_agent.
+    monkeypatch.setattr(cgroup_v1, "mounts", lambda kind: [(tmp_path, ["rw", "cpu"])])
+    assert root_of("cpu") is None
+    (tmp_path / "release_agent").touch()
+    assert root_of("cpu") == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -50,7 +83,8 @@ def test_a_machine_without_cgroup_v2_is_told_why(
         return [(Path("/sys/fs/cgroup"), mounts[kind])] if kind in mounts else []
 
     # No kernel here boots with cgroup v1 alone.
-    monkeypatch.setattr(cgroup, "_mounts", of_kind)
+    for module in (cgroup, cgroup_v1):
+        monkeypatch.setattr(module, "mounts", of_kind)
     journal = Journal(tmp_path / "journal")
     with pytest.raises(CannotRunError, match=sentence):
         make_cgroup(journal, "iolab-test", Group("cpu", 100))

@@ -291,7 +291,9 @@ def test_real_devices_are_known() -> None:
         ({**_NAMED, "serial": ""}, "'' is no serial number"),
         ({**_NAMED, "serial": 5}, "5 is no serial number"),
         ({**_NAMED, "memory_backed": False}, "cannot be given memory_backed"),
-        ({**_NAMED, "kind": "loop"}, "a loop device has no path"),
+        ({**_NAMED, "kind": "zram"}, "a zram device has no path"),
+        ({**_NAMED, "kind": "loop", "path": "srv"}, "'srv' is no absolute path"),
+        ({**_NAMED, "kind": "loop", "path": 0}, "0 is no absolute path"),
         ({**_NAMED, "kind": "loop", "path": "", "serial": "x"}, "a loop device has no serial"),
     ],
 )

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.__main__ import main as agent
-from iolab.agent.devices import load_module
 from iolab.agent.journal import Journal, restore
+from iolab.agent.modules import load_module
 from iolab.agent.plan import Watch
 from iolab.agent.probes import Probes
 from iolab.agent.tunables import change_settings

@@ -91,6 +91,33 @@ def test_a_plan_runs_and_leaves_nothing(target: LocalTarget, work: Path, tmp_pat
     assert list(work.iterdir()) == []
 
 
+def _devices() -> list[str]:
+    # A loop device that was used once stays, unbound.
+    backed = [str(p) for p in Path("/sys/block").glob("loop*/loop/backing_file")]
+    return sorted([str(p) for p in Path("/sys/block").glob("zram*")] + backed)
+
+
+@pytest.mark.parametrize("kind", ["zram", "loop"])
+def test_a_made_device_is_measured_on_and_gone(
+    target: LocalTarget, work: Path, tmp_path: Path, kind: str
+) -> None:
+    if kind not in target.facts["kinds"] or target.facts["lacks"]:
+        pytest.skip(f"this machine cannot make {kind} devices, or nothing can be measured")
+    cell = null_blk_cell("job", job=job())
+    cell["filesystem"] = {"kind": "ext4", "device": "data"}
+    place = Place(directory=str(work) if kind == "loop" else None, make=kind)
+    before = _devices()
+    block = plan(cell, block=f"test-{os.getpid()}", hardware=True)
+    facts = target.run(place.put(block), tmp_path / "results")
+    assert facts["preflight"][-1]["what"] == "slowed down for heat"
+    assert facts["steady"].keys() == {"governor", "interrupts"}
+    assert (_devices(), list(work.iterdir())) == (before, [])
+    done = json.loads((tmp_path / "results/cells/job.json").read_text())
+    assert (done["state"], done.get("reason")) == ("done", None)
+    assert done["fio"]["jobs"][0]["write"]["total_ios"]
+    assert done["agent"]["cpu_ns"] < done["agent"]["window_ns"]
+
+
 def test_a_run_outlives_its_caller_and_is_followed_by_the_next(
     target: LocalTarget, work: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +204,11 @@ def test_without_root_it_is_one_sentence(
         (["--directory", "/tmp"], "are for real machines"),
         (["--target", "local", "--serial", "x"], "is of the disk that --destroy names"),
         (["--target", "local", "--directory", "/a", "--destroy", "/dev/b"], "two places"),
+        (["--target", "local", "--make", "zram", "--destroy", "/dev/b"], "choose one"),
+        (["--target", "local", "--make", "zram", "--directory", "/a"], "is in memory"),
+        (["--target", "local", "--make", "loop"], "--make loop needs --directory"),
+        (["--target", "local", "--make", "floppy"], "'floppy' is not one of"),
+        (["--make", "zram"], "are for real machines"),
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(

@@ -44,6 +44,28 @@ def test_a_disk_takes_the_file_system_too() -> None:
             assert (cell.filesystem.device, cell.filesystem.realtime_device) == ("data", None)
 
 
+@pytest.mark.parametrize("kind", ["zram", "brd"])
+def test_a_disk_in_memory_is_made_instead(kind: str) -> None:
+    place = Place(make=kind)
+    placed = parse_plan(place.put(plan(null_blk_cell("job"))))
+    (device,) = placed.cells[0].devices
+    assert (device.kind, device.size_mib, device.memory_backed) == (kind, 512, True)
+    assert placed.cells[0].filesystem is not None
+    assert placed.cells[0].filesystem.realtime_device is None
+    assert placed.modules == (["zram"] if kind == "zram" else [])
+    assert place.label == kind
+    with pytest.raises(CannotRunError, match=f"the I/O scheduler bfq: {kind} has none"):
+        place.put(plan(copies_cell("copies")))
+
+
+def test_a_loop_device_has_its_file_in_the_folder() -> None:
+    placed = parse_plan(Place(directory="/srv/x", make="loop").put(plan(copies_cell("copies"))))
+    (device,) = placed.cells[0].devices
+    assert (device.kind, device.path, device.real) == ("loop", "/srv/x", False)
+    assert (device.scheduler, device.rotational) == ("bfq", True)
+    assert placed.modules == ["loop"]
+
+
 def test_room_is_asked_for() -> None:
     cell = null_blk_cell("job")
     cell["job"] = {**cell["job"], "size_mib": 1000, "numjobs": 2}

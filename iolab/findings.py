@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""What the agent found a real machine to be like, read from a block's facts (which are data)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from iolab.errors import IolabError
+
+__all__ = ["findings", "machine_gates"]
+
+_KINDS = {"what": str, "found": str, "good": bool, "needed": bool}
+
+
+def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the findings of `iolab.agent.preflight`; none of a machine that was made.
+
+    Errors: IolabError if they have not the agent's form.
+    """
+    found = facts.get("preflight", [])
+    if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
+        raise IolabError("what was found of the machine has not the agent's form")
+    return found
+
+
+def _is_one(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
+        return False
+    return all(isinstance(entry[name], kind) for name, kind in _KINDS.items())
+
+
+def machine_gates(facts: Mapping[str, Any]) -> list[str]:
+    """Return why no cell of a block is valid: each needed finding that is not good, a sentence."""
+    return [f"{f['what']}: {f['found']}" for f in findings(facts) if f["needed"] and not f["good"]]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+"""What pyperf says of this machine as one to measure on."""
+
+from __future__ import annotations
+
+import sys
+
+from iolab.process import CommandError, run
+
+__all__ = ["system_shown"]
+
+_PYPERF_S = 60.0
+
+
+def system_shown() -> str:
+    """Return what ``pyperf system show`` prints, or why there is nothing, in a sentence."""
+    try:
+        # Not zero where something can be tuned; its words are what is wanted.
+        shown = run(
+            [sys.executable, "-m", "pyperf", "system", "show"], timeout_s=_PYPERF_S, check=False
+        )
+    except CommandError as error:
+        return f"pyperf said nothing: {error}"
+    return shown.stdout.strip() or f"pyperf said nothing: {shown.stderr.strip()[-300:]}"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""Disks in memory on this machine, for real."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from iolab.agent.devices import make_device, schedule
+from iolab.agent.journal import Journal, restore
+from iolab.agent.memory_disks import make_brd, make_zram
+from iolab.agent.plan import Device
+from iolab.errors import CannotRunError
+
+_HOT_ADD = Path("/sys/class/zram-control/hot_add")
+_zram = pytest.mark.skipif(
+    os.geteuid() != 0 or not _HOT_ADD.exists(), reason="it needs root and zram"
+)
+
+
+def _there() -> set[str]:
+    return {p.name for p in Path("/sys/block").glob("zram*")}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal")
+
+
+@_zram
+def test_a_zram_device_is_made_and_removed(journal: Journal) -> None:
+    before = _there()
+    device = Device("data", "zram", 64)
+    node = make_device(journal, device)
+    schedule(journal, device, node)
+    assert _there() - before == {node.name}
+    assert (Path("/sys/block") / node.name / "size").read_text() == f"{64 << 11}\n"
+    if not (Path("/sys/block") / node.name / "queue/scheduler").exists():
+        with pytest.raises(CannotRunError, match="a zram device has no I/O scheduler"):
+            schedule(journal, Device("data", "zram", 64, scheduler="bfq"), node)
+    assert restore(journal.path) == []
+    assert _there() == before
+
+
+@_zram
+def test_a_zram_device_of_another_size_is_somebody_elses(journal: Journal) -> None:
+    before = _there()
+    node = make_zram(journal, 64)
+    (Path("/sys/block") / node.name / "reset").write_text("1")
+    (Path("/sys/block") / node.name / "disksize").write_text(str(32 << 20))
+    assert restore(journal.path) == []
+    assert node.name in _there()
+    Path("/sys/class/zram-control/hot_remove").write_text(node.name[4:])
+    assert _there() == before
+
+
+@_zram
+def test_a_zram_device_that_got_no_size_yet_is_removed(journal: Journal) -> None:
+    before = _there()
+    node = make_zram(journal, 64)
+    (Path("/sys/block") / node.name / "reset").write_text("1")
+    assert restore(journal.path) == []
+    assert _there() == before
+
+
+@_zram
+def test_a_disk_that_is_larger_than_the_memory_is_refused(journal: Journal) -> None:
+    before = _there()
+    with pytest.raises(CannotRunError, match=r"a disk in memory of 1048576 MiB is wanted, \d+ MiB"):
+        make_zram(journal, 1 << 20)
+    assert _there() == before
+
+
+def test_without_the_module_there_is_no_brd(journal: Journal) -> None:
+    if Path("/lib/modules").is_dir() and any(Path("/lib/modules").glob("*/kernel")):
+        pytest.skip("this machine may have it")
+    with pytest.raises(
+        CannotRunError, match=r"this kernel has no module brd|brd is loaded or built"
+    ):
+        make_brd(journal, 64)
+    assert restore(journal.path) == []
