@@ -238,7 +238,9 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None
         if cell.recording is not None:
-            recorder = Recorder(journal, cell.recording, trace)
+            # Others' disks are at work on a real machine.
+            own = [disk_of(node) for node in nodes.values()] if plan.hardware else []
+            recorder = Recorder(journal, cell.recording, trace, own)
         result["measuring_from_ns"] = time.monotonic_ns()
         watcher = _Watcher(cpu=plan.cpu, device=disk_of(data), probes=probes, recorder=recorder)
         with watching(cell.watch, data), undelayed():

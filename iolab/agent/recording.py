@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,12 @@ def _chosen(root: Path, spec: Recording) -> list[str]:
 class Recorder:
     """One recording: made ready, opened and closed around a window, then kept as a trace.dat."""
 
-    def __init__(self, journal: Journal, spec: Recording, into: Path) -> None:
+    def __init__(
+        self, journal: Journal, spec: Recording, into: Path, disks: Sequence[Path] = ()
+    ) -> None:
         """Prepare a recording that `finish` leaves at `into`; restoring removes its instance.
+
+        Of the block layer's requests only those to `disks` (nodes) are recorded, if any is named.
 
         Errors: CannotRunError if trace-cmd, tracefs or a required tracepoint is missing;
         IolabError with trace-cmd's words if it does not start.
@@ -100,6 +105,7 @@ class Recorder:
             self._wait_for_start()
             self._check_buffer(spec)
             self.close()
+            self._leave_out_others(disks)
             # What was seen of the preparation would look like long stays on a CPU.
             (self._instance / "trace").write_text("")
         except BaseException:
@@ -119,6 +125,16 @@ class Recorder:
                     return
             time.sleep(_POLL_S)
         raise IolabError(f"trace-cmd did not begin within {_START_S:.0f} s: {self._said()}")
+
+    def _leave_out_others(self, disks: Sequence[Path]) -> None:
+        # The kernel's own dev_t: twenty bits of minor number.
+        numbers = [node.stat().st_rdev for node in disks]
+        theirs = [f"dev == {os.major(n) << 20 | os.minor(n)}" for n in numbers]
+        for event in self.events if theirs else ():
+            system, _, name = event.partition(":")
+            if system == "block" and name.startswith("block_rq_"):
+                filtered = self._instance / "events" / system / name / "filter"
+                filtered.write_text(" || ".join(theirs))
 
     def _check_buffer(self, spec: Recording) -> None:
         # trace-cmd goes on with a smaller buffer when there is no memory for the one asked for.

@@ -16,6 +16,7 @@ import pytest
 from iolab.errors import CannotRunError, IolabError
 from iolab.target import ssh
 from iolab.target.ssh import SshTarget
+from iolab.trace import read
 from tests.plans import job, null_blk_cell, plan
 from tests.target.faults import every_change, kill_runs, wrongs
 from tests.target.server import SERIAL, SPARE_DISK, Server
@@ -266,6 +267,31 @@ def test_a_disk_that_holds_something_is_not_overwritten(
         server.ssh("umount /mnt")
     assert attempt(SPARE_DISK, SERIAL) == "overwritten"
     assert attempt(SPARE_DISK) == "overwritten"
+
+
+def test_of_other_disks_nothing_is_recorded(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    device = {"name": "data", "kind": "named", "path": SPARE_DISK, "size_mib": 64}
+    events = ["block:block_rq_issue", "block:block_rq_complete"]
+    cell = null_blk_cell("cell", devices=[{**device, "serial": SERIAL}], filesystem=None)
+    recording = {"events": events, "window_ms": 1000, "buffer_kib": 16384}
+    # Beside the noise fio takes a while to begin.
+    cell |= {"job": job(ramp_ms=2000, runtime_ms=4000), "recording": recording}
+    noise = "while :; do dd if=/dev/vda of=/dev/null bs=64k iflag=direct; done"
+    server.ssh(f"nohup sh -c '{noise}' >/dev/null 2>&1 </dev/null & echo $! > /root/noise.pid")
+    try:
+        target.run(
+            plan(cell, modules=[], coalesced_timers=False, hardware=True), tmp_path / "results"
+        )
+    finally:
+        server.ssh("kill $(cat /root/noise.pid); pkill dd; rm /root/noise.pid")
+    assert states(tmp_path / "results") == {"cell": "done"}
+    number = int(server.ssh(f"stat -c %t {SPARE_DISK}").stdout, 16)
+    minor = int(server.ssh(f"stat -c %T {SPARE_DISK}").stdout, 16)
+    seen = read(tmp_path / "results/traces/cell.dat").frame("block_rq_complete")
+    assert len(seen) > 20
+    assert set(seen["dev"]) == {number << 20 | minor}
 
 
 def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
