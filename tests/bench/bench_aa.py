@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""False positives on a real clock: cells of which nothing differs, measured and judged as any.
+
+``nox -s bench -- aa``, as root, measures A/A pairs of real jobs on this machine for about half an
+hour, on files where temporary files are, through the agent, the store, the tables and
+`iolab.report.aa_check`, beside whatever else the machine does. The A/A pairs of the reference data,
+in virtual time, are counted beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from scipy.stats import binomtest
+
+from iolab.design import blocks_of
+from iolab.files import atomic_write, canonical_json
+from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.raw import RawStore, block_key
+from iolab.report import aa_check
+from iolab.runner import run_block
+from iolab.store import REFERENCE, load, result_folders
+from iolab.target.local import LocalTarget
+from iolab.target.place import Place
+from iolab.tidy import write_tables
+
+_COMPARISONS = 200
+_BLOCKS = 6
+_RAMP_MS = 100
+_RUNTIME_MS = 250
+
+
+def _only_aa(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a block without the pairs in which something differs."""
+    cells = [cell for cell in block["cells"] if cell["aa"]]
+    kept = {cell["id"] for cell in cells}
+    planned = [cell for cell in block["plan"]["cells"] if cell["id"] in kept]
+    return {**block, "cells": cells, "plan": {**block["plan"], "cells": planned}}
+
+
+def measure(folder: Path) -> pd.DataFrame:
+    """Measure A/A pairs at many depths, in six blocks; return the table of `aa_check`."""
+    target = LocalTarget()
+    # Each depth is a condition of its own, and so a comparison.
+    grid = {**DIO_KWORKER.profiles["smoke"].grids[0], "weight": (1000,)}
+    grid["iodepth"] = tuple(range(1, _COMPARISONS + 1))
+    profile = replace(
+        DIO_KWORKER.profiles["smoke"],
+        boots=_BLOCKS,
+        grids=(grid,),
+        recorded={},
+        ramp_ms=_RAMP_MS,
+        runtime_ms=_RUNTIME_MS,
+    )
+    place = Place(directory=str(folder / "files"))
+    (folder / "files").mkdir()
+    store, keys = RawStore(folder), []
+    for made in blocks_of(DIO_KWORKER, profile, kernel=target.kernel, clock="host"):
+        block = _only_aa(made)
+        # Not as a machine that is held still and refused when busy: its noise is the test.
+        block |= {"plan": place.put(block["plan"]), "target": "local"}
+        path = folder / f"{block['plan']['block']}.json"
+        atomic_write(path, canonical_json(block))
+        keys.append(block_key(block, target.identity()))
+        run_block(path, folder)
+        print(f"  block {len(keys)} of {_BLOCKS} is measured", flush=True)
+    cells = write_tables(store, keys, {}, folder / "tables").cells
+    print(f"  {len(cells)} cells, {int((~cells['valid']).sum())} not valid")
+    return aa_check(cells)
+
+
+def tell(name: str, table: pd.DataFrame) -> None:
+    """Print how often an interval leaves 1 out, and how often a p-value is small."""
+    decided = table[table["holds"].notna()]
+    for what, hits in (
+        ("interval leaves 1 out", ~decided["holds"].astype(bool)),
+        ("sign flip p <= 0.05", decided["p_value"] <= 0.05),
+    ):
+        found = binomtest(int(hits.sum()), len(hits))
+        low, high = found.proportion_ci()
+        share = f"{found.statistic:.1%} [{low:.1%}, {high:.1%}]"
+        print(f"  {name:29} {what:22} {found.k:3} of {found.n}: {share}")
+
+
+def main() -> None:
+    """Print the false positives of A/A pairs on this machine's clock and in virtual time."""
+    reference = [aa_check(load(found).cells) for found in result_folders(REFERENCE)]
+    if os.geteuid() == 0:
+        with tempfile.TemporaryDirectory(prefix="iolab-aa-") as work:
+            tell("this machine's clock", measure(Path(work)))
+    else:
+        print("this machine's clock: it needs root")
+    tell("virtual time, reference data", pd.concat(reference, ignore_index=True))
+
+
+if __name__ == "__main__":
+    main()
