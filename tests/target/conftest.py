@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""One virtual machine's target for all tests that boot it."""
+"""One virtual machine's target for all tests that boot it, and what their programs saw there."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,3 +20,10 @@ def target() -> VmTarget:
         return prepare("6.1", "virtual", {"cpus": 1, "memory_mib": 1024})
     except CannotRunError as error:
         pytest.skip(f"no virtual machine here: {error}")
+
+
+@pytest.fixture(scope="module")
+def seen(results: Path) -> dict[str, Any]:
+    """What a module's program in the guest wrote beside the ``results`` of its block."""
+    found: dict[str, Any] = json.loads((results / "seen.json").read_text())
+    return found

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from iolab.target.shipping import agent_archive
 
-__all__ = ["IN_GUEST", "archive_with"]
+__all__ = ["IN_GUEST", "archive_with", "cell_of"]
 
 IN_GUEST = Path(__file__).with_name("in_guest.py")
 
@@ -24,3 +26,9 @@ def archive_with(program: str) -> bytes:
         for name in shipped.namelist():
             made.writestr(name, program if name == "__main__.py" else shipped.read(name))
     return stream.getvalue()
+
+
+def cell_of(results: Path, name: str) -> dict[str, Any]:
+    """Return what the agent wrote of a cell into a folder of results."""
+    found: dict[str, Any] = json.loads((results / "cells" / f"{name}.json").read_text())
+    return found

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from iolab.pathology import get_pathology
 from iolab.target import vm
 from iolab.target.vm import VmTarget
 from tests.plans import job, plan
-from tests.target.guest import archive_with
+from tests.target.guest import archive_with, cell_of
 
 pytestmark = pytest.mark.vm
 
@@ -49,20 +48,9 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def seen(results: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "seen.json").read_text())
-    return found
-
-
-def _cell(results: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "cells" / f"{name}.json").read_text())
-    return found
-
-
 def test_a_read_of_a_device_whose_directory_is_watched_takes_a_reference(results: Path) -> None:
     measures = get_pathology("fsnotify_contention").measures
-    cells = {name: _cell(results, name) for name in ("plain", "watched")}
+    cells = {name: cell_of(results, name) for name in ("plain", "watched")}
     for cell in cells.values():
         assert (cell["state"], cell["gates"]) == ("done", [])
         for look in ("first", "last"):
@@ -77,7 +65,7 @@ def test_what_a_kernel_has_not_is_a_reason(results: Path) -> None:
         ("unknown", "cannot count calls of no_such_function"),
         ("unset", "no setting 'no_such_setting'"),
     ):
-        cell = _cell(results, name)
+        cell = cell_of(results, name)
         assert cell["state"] == "cannot run here"
         assert reason in cell["reason"]
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from iolab.counters import measures
 from iolab.pathology import get_pathology
 from iolab.target.vm import VmTarget
 from tests.plans import copies, copies_cell, plan
+from tests.target.guest import cell_of
 
 pytestmark = pytest.mark.vm
 
@@ -46,14 +46,9 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _cell(results: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "cells" / f"{name}.json").read_text())
-    return found
-
-
 @pytest.mark.parametrize("name", ["deadline", "bfq", "plain", "device", "last"])
 def test_what_dd_says_fits_the_clock_and_the_disk(results: Path, name: str) -> None:
-    cell = _cell(results, name)
+    cell = cell_of(results, name)
     assert (cell["state"], cell["gates"]) == ("done", [])
     asked = copies() if name in ("device", "last") else _COPIES
     wanted = asked["writes"] * asked["processes"]
@@ -74,7 +69,7 @@ def test_what_dd_says_fits_the_clock_and_the_disk(results: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["deadline", "bfq"])
 def test_the_whole_cell_is_recorded(results: Path, name: str) -> None:
-    cell = _cell(results, name)
+    cell = cell_of(results, name)
     recorded = trace.read(results / "traces" / f"{name}.dat")
     assert recorded.losses.empty
     counted = cell["last"]["ios"] - cell["first"]["ios"]
@@ -103,7 +98,7 @@ def test_bfq_idles_for_dd_while_the_journal_waits(results: Path) -> None:
     assert (gaps["previous"] == "dd").all()
     # The gaps are all that BFQ's dd takes longer.
     taken = {
-        name: sum(process["seconds"] for process in _cell(results, name)["copies"])
+        name: sum(process["seconds"] for process in cell_of(results, name)["copies"])
         for name in ("deadline", "bfq")
     }
     longer = taken["bfq"] - taken["deadline"]
@@ -111,7 +106,7 @@ def test_bfq_idles_for_dd_while_the_journal_waits(results: Path) -> None:
 
 
 def test_what_a_cell_cannot_have_is_a_reason(results: Path) -> None:
-    absent, wrong, full = (_cell(results, name) for name in ("absent", "wrong", "full"))
+    absent, wrong, full = (cell_of(results, name) for name in ("absent", "wrong", "full"))
     assert (absent["state"], absent["reason"]) == (
         "cannot run here",
         "this kernel has no I/O scheduler kyber",

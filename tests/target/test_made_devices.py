@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from iolab.target.place import Place
 from iolab.target.vm import VmTarget
 from tests.plans import copies, copies_cell, null_blk_cell, plan
+from tests.target.guest import cell_of
 
 pytestmark = pytest.mark.vm
 
@@ -44,18 +44,13 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _cell(results: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "cells" / f"{name}.json").read_text())
-    return found
-
-
 @pytest.mark.parametrize("again", ["", "-again"])
 @pytest.mark.parametrize("work", ["xfs", "ext4", "raw"])
 @pytest.mark.parametrize("kind", ["brd", "zram"])
 def test_work_on_a_disk_in_memory_is_done_and_counted(
     results: Path, kind: str, work: str, again: str
 ) -> None:
-    cell = _cell(results, f"{kind}-{work}{again}")
+    cell = cell_of(results, f"{kind}-{work}{again}")
     if kind == "brd" and cell["state"] == "cannot run here":
         assert cell["reason"] == "this kernel does not count the I/Os of a brd disk"
         return
@@ -65,12 +60,12 @@ def test_work_on_a_disk_in_memory_is_done_and_counted(
 
 
 def test_a_group_says_its_weight(results: Path) -> None:
-    weights = _cell(results, "zram-xfs")["weights"]
+    weights = cell_of(results, "zram-xfs")["weights"]
     assert list(weights.values()) == ["1000"]
     assert next(iter(weights)).endswith("/iolab/cpu.weight")
 
 
 def test_what_cannot_be_scheduled_is_said(results: Path) -> None:
-    cell = _cell(results, "scheduled")
+    cell = cell_of(results, "scheduled")
     assert cell["state"] == "cannot run here"
     assert "no I/O scheduler" in cell["reason"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from iolab.pathology import get_pathology
 from iolab.target import vm
 from iolab.target.vm import VmTarget
 from tests.plans import job, null_blk_cell, plan
-from tests.target.guest import archive_with
+from tests.target.guest import archive_with, cell_of
 from tests.target.tracing_in_guest import RECORDINGS
 from tests.trace.oracle import differences
 
@@ -43,17 +42,6 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def seen(results: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "seen.json").read_text())
-    return found
-
-
-def _cell(results: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "cells" / f"{name}.json").read_text())
-    return found
-
-
 @pytest.mark.parametrize("name", ["outside", "inside", *(f"how-{how}" for how in RECORDINGS)])
 def test_every_event_and_field_is_as_trace_cmd_reports_it(results: Path, name: str) -> None:
     path = results / "traces" / f"{name}.dat"
@@ -69,7 +57,7 @@ def test_the_lossy_recording_lost_events(results: Path) -> None:
 
 @pytest.mark.parametrize("name", ["outside", "inside"])
 def test_a_cell_is_recorded_in_its_steady_part_only(results: Path, name: str) -> None:
-    cell = _cell(results, name)
+    cell = cell_of(results, name)
     assert (cell["state"], cell["gates"]) == ("done", [])
     recorded = trace.read(results / "traces" / f"{name}.dat")
     assert recorded.info.clock == "mono"
@@ -95,11 +83,11 @@ def test_segments_add_up_to_the_block_layers_latency(results: Path) -> None:
 
 def test_an_untraced_cell_leaves_no_trace(results: Path) -> None:
     assert not (results / "traces" / "plain.dat").exists()
-    assert "recording" not in _cell(results, "plain")
+    assert "recording" not in cell_of(results, "plain")
 
 
 def test_a_missing_tracepoint_is_a_reason(results: Path) -> None:
-    cell = _cell(results, "absent")
+    cell = cell_of(results, "absent")
     assert cell["state"] == "cannot run here"
     assert cell["reason"] == "this kernel has no tracepoint sched:sched_nap"
 

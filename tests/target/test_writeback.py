@@ -49,12 +49,6 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seen(results: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "seen.json").read_text())
-    return found
-
-
-@pytest.fixture(scope="module")
 def cells(results: Path) -> dict[str, Any]:
     return {p.stem: json.loads(p.read_text()) for p in (results / "cells").iterdir()}
 
