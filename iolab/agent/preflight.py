@@ -19,6 +19,8 @@ from iolab.agent.mounts import mounts
 __all__ = ["Preflight"]
 
 _WINDOW_S = 1.0
+# How often it is looked at a machine that is busy: what has just ended, or soon will, may pass.
+_MOST_LOOKS = 30
 # More than this share of the core or of the disk in use before anything was begun.
 _MOST_BUSY = 0.2
 _LEAST_MEMORY_MIB = 512
@@ -137,11 +139,17 @@ class Preflight:
     def __init__(self, *, cpu: int, disks: Iterable[str], rooms: Mapping[Path, int]) -> None:
         """Look at the machine, and for a second at what it does while nothing is measured.
 
-        `disks` are named as in /sys/block; `rooms` are folders with the MiB that a cell wants.
+        A busy machine is given half a minute to become quiet. `disks` are named as in /sys/block;
+        `rooms` are folders with the MiB that a cell wants.
         """
         self._cpu = cpu
         self._throttled = _throttled(cpu)
-        self.findings = [_governor(cpu), _turbo(), _clock(), *self._load(sorted(disks))]
+        names = sorted(disks)
+        for _ in range(_MOST_LOOKS):
+            load = self._load(names)
+            if all(finding["good"] for finding in load if finding["needed"]):
+                break
+        self.findings = [_governor(cpu), _turbo(), _clock(), *load]
         self.findings += [_memory(), *_room(rooms), _tracers()]
 
     def _load(self, disks: list[str]) -> list[dict[str, Any]]:

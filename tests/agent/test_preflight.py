@@ -43,7 +43,8 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     assert found("free memory", findings)["found"].endswith(" MiB")
 
 
-def test_a_busy_core_is_a_gate() -> None:
+def test_a_core_that_stays_busy_is_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_MOST_LOOKS", 2)
     with subprocess.Popen([sys.executable, "-c", _SPIN], stdout=subprocess.PIPE) as spinner:
         assert spinner.stdout is not None
         spinner.stdout.readline()
@@ -51,6 +52,13 @@ def test_a_busy_core_is_a_gate() -> None:
         spinner.kill()
     assert (load["good"], load["needed"]) == (False, True)
     assert load["found"].endswith("of a second before the block (at most 20%)")
+
+
+def test_a_core_that_becomes_quiet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [[{"needed": True, "good": good}] for good in (False, False, True, False)]
+    monkeypatch.setattr(Preflight, "_load", lambda self, disks: looks.pop(0))
+    looked()
+    assert len(looks) == 1
 
 
 def test_the_processors_speed(cpus: Path) -> None:

@@ -30,7 +30,7 @@ from iolab.target.local import LocalTarget
 from iolab.target.place import Place
 from iolab.tidy import write_tables
 
-_COMPARISONS = 200
+_COMPARISONS = 130
 _BLOCKS = 6
 _RAMP_MS = 100
 _RUNTIME_MS = 250
