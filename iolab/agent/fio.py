@@ -101,7 +101,9 @@ def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list
     # Each job names its file: left to itself, fio takes the job's name as the file's when something
     # of that name stands in its working directory.
     for number, path in enumerate(files):
-        argv += [f"--name=job{number}", f"--filename={path}"]
+        # A colon would begin the name of a second file.
+        name = str(path).replace(":", "\\:")
+        argv += [f"--name=job{number}", f"--filename={name}"]
     return argv
 
 

@@ -118,6 +118,17 @@ def test_a_made_device_is_measured_on_and_gone(
     assert done["agent"]["cpu_ns"] < done["agent"]["window_ns"]
 
 
+def test_a_folder_of_any_name_is_measured_in(target: LocalTarget, tmp_path: Path) -> None:
+    work = tmp_path / "quo'te\" co:lon $x `id`; -dash 100%"
+    work.mkdir()
+    target.run(made(work), tmp_path / "results")
+    cells = [json.loads(p.read_text()) for p in (tmp_path / "results/cells").iterdir()]
+    assert [cell.get("reason", cell["state"]) for cell in cells] == ["done", "done"]
+    assert list(work.iterdir()) == []
+    with pytest.raises(IolabError, match=r"work\\n' is no absolute path"):
+        target.run(made(tmp_path / "work\n"), tmp_path / "refused")
+
+
 def test_a_run_outlives_its_caller_and_is_followed_by_the_next(
     target: LocalTarget, work: Path, tmp_path: Path
 ) -> None:
