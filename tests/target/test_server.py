@@ -25,7 +25,9 @@ _HERE = Path(__file__).parent
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.skipif(os.geteuid() != 0, reason="Debian's packages are set up as root"),
-    pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh here"),
+    pytest.mark.skipif(
+        not shutil.which("ssh"), reason="no ssh here: apt-get install openssh-client"
+    ),
 ]
 
 

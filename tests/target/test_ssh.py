@@ -28,7 +28,10 @@ from tests.processes import wait_until
 _SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root"),
-    pytest.mark.skipif(_SSHD is None or not shutil.which("ssh"), reason="no sshd or no ssh here"),
+    pytest.mark.skipif(
+        _SSHD is None or not shutil.which("ssh"),
+        reason="no ssh or no sshd here: apt-get install openssh-client openssh-server",
+    ),
 ]
 
 
