@@ -92,6 +92,8 @@ class Recorder:
         journal.note("write", str(switch), switch.read_text().strip())
         journal.note("tracing", str(self._instance))
         into.parent.mkdir(parents=True, exist_ok=True)
+        # What a run that was killed left here would look like readers that are there.
+        self._remove_parts()
         # -d -k: nothing of the function tracer, whose files are not always writable. Not
         # compressed: above 2 GB trace-cmd 3.1.6 damages what it compresses while it records.
         argv = ["trace-cmd", "record", "-B", _INSTANCE, "-C", "mono", "-d", "-k"]
@@ -183,6 +185,9 @@ class Recorder:
     def discard(self) -> None:
         """End trace-cmd with its readers, whatever they do, and remove what is not finished."""
         kill_group(self._process)
+        self._remove_parts()
+
+    def _remove_parts(self) -> None:
         for path in self._raw.parent.glob(f"{self._raw.name}*"):
             path.unlink()
 
