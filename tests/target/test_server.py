@@ -111,17 +111,25 @@ def test_a_run_goes_on_without_its_connection(
 def test_a_killed_run_goes_on_behind_its_done_cells(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
+    made = folder_plan()
+    events = ["sched:sched_switch"]
+    recording = {"events": events, "window_ms": 100, "buffer_kib": 16384}
+    made["cells"][2]["recording"] = recording
+
     def kill(line: str) -> None:
         if line.endswith("cell1 done"):
-            server.ssh("kill -KILL $(cat /run/iolab/journal.lock)")
+            # While trace-cmd records: its readers' files stay.
+            reader = "/run/iolab/runs/*/results/traces/.cell2.dat*cpu0"
+            server.ssh(f"until ls {reader}; do :; done; kill -KILL $(cat /run/iolab/journal.lock)")
 
     before = state(server)
     with pytest.raises(IolabError, match=r"was killed, or root@127.0.0.1:.* was rebooted"):
-        target.run(folder_plan(), tmp_path / "results", kill)
+        target.run(made, tmp_path / "results", kill)
     kept = server.ssh("sha256sum /run/iolab/runs/*/results/cells/*.json").stdout.split()[::2]
     assert len(kept) == 2
     lines: list[str] = []
-    target.run(folder_plan(), tmp_path / "results", lines.append)
+    target.run(made, tmp_path / "results", lines.append)
+    assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
     assert [line.split()[-2:] for line in lines if "cell " in line][-3:] == [
         ["was", "done"],
         ["was", "done"],
