@@ -30,10 +30,11 @@ from iolab.target.local import LocalTarget
 from iolab.target.place import Place
 from iolab.tidy import write_tables
 
-_COMPARISONS = 130
+_COMPARISONS = 100
 _BLOCKS = 6
-_RAMP_MS = 100
-_RUNTIME_MS = 250
+# fio takes a tenth of a second to begin, more beside others.
+_RAMP_MS = 250
+_RUNTIME_MS = 350
 
 
 def _only_aa(block: Mapping[str, Any]) -> dict[str, Any]:
