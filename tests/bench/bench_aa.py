@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """False positives on a real clock: cells of which nothing differs, measured and judged as any.
 
-``nox -s bench -- aa``, as root, measures A/A pairs of real jobs on this machine for about half an
-hour, on files where temporary files are, through the agent, the store, the tables and
+``nox -s bench -- aa``, as root, measures A/A pairs of real jobs on this machine for about twenty
+minutes, on files where temporary files are, through the agent, the store, the tables and
 `iolab.report.aa_check`, beside whatever else the machine does. The A/A pairs of the reference data,
 in virtual time, are counted beside them.
 """
