@@ -251,12 +251,13 @@ def doctor() -> None:
 @click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
 def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path) -> None:
     """Write the cells of a sweep's FOLDER to standard output: CSV, or a JSON line each."""
-    from iolab.pyperf_archive import write_archives  # noqa: PLC0415
     from iolab.raw import RawStore  # noqa: PLC0415
     from iolab.store import load  # noqa: PLC0415
     from iolab.tidy import canonical_lines  # noqa: PLC0415
 
     if pyperf is not None:
+        from iolab.pyperf_archive import write_archives  # noqa: PLC0415 - needs pyperf
+
         if canonical:
             raise UserError("--canonical and --pyperf are two forms of export: name one")
         for path in write_archives(load(folder), pyperf):

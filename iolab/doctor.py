@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
 from iolab.files import cache_dir
-from iolab.sweep import RUNS, available_memory, default_jobs
+from iolab.sweep import RUNS, default_jobs
 from iolab.target.vm import kvm_boots
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from iolab.agent.proc import available_memory
 from iolab.design import Pathology, Profile, blocks_of, one_of, override
 from iolab.errors import CannotRunError, UserError
 from iolab.files import atomic_write, canonical_json, locked
@@ -38,7 +39,6 @@ __all__ = [
     "RUNS",
     "Outcome",
     "Request",
-    "available_memory",
     "default_jobs",
     "family",
     "run_sweep",
@@ -87,12 +87,6 @@ class Outcome:
     cells: int = 0
     page: Path | None = None
     verdicts: list[dict[Any, Any]] = field(default_factory=list)
-
-
-def available_memory() -> int:
-    """Return the bytes of memory that programs can still have, as the kernel estimates them."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:"))
 
 
 def default_jobs() -> int:

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
-__all__ = ["copies", "copies_cell", "job", "null_blk_cell", "plan"]
+from iolab.target.place import Place
+
+__all__ = ["copies", "copies_cell", "job", "null_blk_cell", "plan", "plan_on_files"]
 
 
 def job(**different: Any) -> dict[str, Any]:
@@ -91,3 +95,13 @@ def plan(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
         "coalesced_timers": True,
         **different,
     }
+
+
+def plan_on_files(work: Path, **different: Any) -> dict[str, Any]:
+    """Return a plan on files in a folder, without what not every kernel has."""
+    cells = [null_blk_cell("job", job=job(**different)), copies_cell("copies", group=None)]
+    cells[1]["devices"][0].update(scheduler="none", tunables={})
+    placed = Place(directory=str(work)).put(plan(*cells, block=f"test-{os.getpid()}"))
+    for cell in placed["cells"]:
+        cell["devices"][0]["size_mib"] = 64
+    return placed

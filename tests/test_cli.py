@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from iolab.cli import main
 from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.raw import RawStore, block_key
@@ -68,20 +67,14 @@ def alone(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def in_process(
-    alone: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    alone: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    in_process: Callable[..., tuple[int, str]],
 ) -> Callable[..., tuple[int, str]]:
-    """Run the command line in this process, which is quick; return its code and its errors."""
+    """Run the command line in this process, without a cache and a mirror."""
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
-
-    def call(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["iolab", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, capsys.readouterr().err
-
-    return call
+    return in_process
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,10 @@ __all__ = ["run_block"]
 _RUN = Path("/run/iolab")
 _MOUNT = _RUN / "mnt"
 _MARGIN_S = 0.05
+_LEFT_OF_CELL = (("cells", "json"), ("traces", "dat"))
 
 
-def _write_json(path: Path, value: Any) -> str:
+def _write_json(path: Path, value: Any) -> None:
     data = json.dumps(value, sort_keys=True).encode()
     temporary = path.with_name(f".{path.name}")
     with temporary.open("wb") as stream:
@@ -56,7 +57,17 @@ def _write_json(path: Path, value: Any) -> str:
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(path)
-    return hashlib.sha256(data).hexdigest()
+
+
+def _digests(plan: Plan, out: Path) -> dict[str, str]:
+    """Return the SHA-256 (hex) of every file that a block has left, by its name below `out`."""
+    names = [f"{kind}/{c.id}.{end}" for c in plan.cells for kind, end in _LEFT_OF_CELL]
+    files = {name: out / name for name in ("facts.json", *names)}
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in files.items()
+        if path.exists()
+    }
 
 
 def _reports(cell: Cell) -> tuple[Path, Path]:
@@ -314,7 +325,6 @@ def _run_alone(plan: Plan, out: Path) -> None:
     if left:
         raise IolabError("an earlier run cannot be undone: " + "; ".join(left))
     journal = Journal(_RUN / "block.journal")
-    digests = {}
     try:
         facts = collect()
         _load_modules(journal, plan.modules)
@@ -329,7 +339,7 @@ def _run_alone(plan: Plan, out: Path) -> None:
             )
         machine = Hardware(journal, plan) if plan.hardware else None
         facts.update({} if machine is None else machine.before())
-        digests["facts.json"] = _write_json(out / "facts.json", facts)
+        _write_json(out / "facts.json", facts)
         print(f"iolab: block {plan.block} begins", flush=True)
         for number, cell in enumerate(plan.cells, 1):
             trace = out / "traces" / f"{cell.id}.dat"
@@ -342,17 +352,13 @@ def _run_alone(plan: Plan, out: Path) -> None:
                 result = _run_cell(plan, cell, trace)
                 _write_json(path, result)
                 state = result["state"]
-            for made in (path, trace):
-                if made.exists():
-                    name = f"{made.parent.name}/{made.name}"
-                    digests[name] = hashlib.sha256(made.read_bytes()).hexdigest()
             print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {state}", flush=True)
         if machine is not None:
             facts.update(machine.after())
-            digests["facts.json"] = _write_json(out / "facts.json", facts)
+            _write_json(out / "facts.json", facts)
     finally:
         journal.close()
         left = restore(_RUN / "block.journal")
     if left:
         raise IolabError("; ".join(left))
-    _write_json(out / "status.json", {"block": plan.block, "sha256": digests})
+    _write_json(out / "status.json", {"block": plan.block, "sha256": _digests(plan, out)})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from iolab.agent.cgroup_v1 import has_controller, make_v1_cgroup
 from iolab.agent.journal import Journal
-from iolab.agent.mounts import mounts
 from iolab.agent.plan import Group
+from iolab.agent.proc import mounts
 from iolab.agent.settings import SettingError, change, read
 from iolab.errors import CannotRunError
 from iolab.process import run

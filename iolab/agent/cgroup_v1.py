@@ -12,8 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from iolab.agent.journal import Journal
-from iolab.agent.mounts import mounts
 from iolab.agent.plan import Group
+from iolab.agent.proc import mounts
 from iolab.agent.settings import change
 
 __all__ = ["has_controller", "make_v1_cgroup", "root_of", "shares_of"]

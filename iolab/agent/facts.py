@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.core_time import core_time_file
+from iolab.agent.proc import text_of
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
@@ -26,12 +27,6 @@ _CFS = (
     Path("/sys/kernel/debug/sched/min_granularity_ns"),
     Path("/proc/sys/kernel/sched_min_granularity_ns"),
 )
-
-
-def _text(path: Path) -> str | None:
-    with suppress(OSError):
-        return path.read_text(errors="replace").strip()
-    return None
 
 
 def build_id(notes: bytes) -> str | None:
@@ -56,7 +51,7 @@ def scheduler_of() -> str | None:
 
 def high_resolution_timers() -> bool | None:
     """Return whether the kernel runs timers at high resolution, or None if it does not say."""
-    for line in (_text(Path("/proc/timer_list")) or "").splitlines():
+    for line in (text_of(Path("/proc/timer_list")) or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == ".hres_active":
             return value.strip() == "1"
@@ -71,7 +66,7 @@ def _fio_version() -> str:
 
 
 def _cpu_model() -> str | None:
-    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
+    for line in (text_of(Path("/proc/cpuinfo")) or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return None
@@ -94,7 +89,7 @@ def _can_make(kind: str) -> bool:
 
 def _lacks() -> str:
     """Return why nothing at all can be measured here, or ""."""
-    if (_text(Path("/proc/self/schedstat")) or "0 0 0") == "0 0 0":
+    if (text_of(Path("/proc/self/schedstat")) or "0 0 0") == "0 0 0":
         return "this kernel does not count how long a task runs (CONFIG_SCHED_INFO)"
     try:
         _fio_version()
@@ -111,7 +106,7 @@ def survey() -> dict[str, Any]:
     result depends on, and are the same from run to run.
     """
     release = os.uname()
-    own = _text(Path("/etc/machine-id"))
+    own = text_of(Path("/etc/machine-id"))
     lacks = _lacks()
     return {
         "kernel_release": release.release,
@@ -133,7 +128,7 @@ def _tunables() -> dict[str, str]:
     candidates = [*sorted(folder.glob("*_ns")), folder / "features", folder / "preempt"]
     candidates += sorted(Path("/proc/sys/kernel").glob("sched_*_ns"))
     for path in candidates:
-        value = _text(path)
+        value = text_of(path)
         if value is not None:
             found[path.name] = value
     return found
@@ -157,11 +152,11 @@ def collect() -> dict[str, Any]:
         "kernel_release": name.release,
         "kernel_version": name.version,
         "kernel_build_id": build_id(notes),
-        "command_line": _text(Path("/proc/cmdline")),
+        "command_line": text_of(Path("/proc/cmdline")),
         "scheduler": scheduler_of(),
         "scheduler_tunables": _tunables(),
         "high_resolution_timers": high_resolution_timers(),
-        "clocksource": _text(
+        "clocksource": text_of(
             Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         ),
         "core_time": None if core_time is None else str(core_time),

@@ -135,20 +135,26 @@ def _is_work(pid: int) -> bool:
     return _comm(Path(f"/proc/{pid}")) in _WORK
 
 
+def _kill_until_none(find: Callable[[], list[int]]) -> bool:
+    """Kill the processes that `find` finds until it finds none; return whether it came to that."""
+    for _ in range(_TRIES):
+        found = find()
+        if not found:
+            return True
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        time.sleep(_TRY_AGAIN_S)
+    return False
+
+
 def _kill_users(folder: Path, *, strangers: bool = True) -> None:
     """Kill whoever has something open below `folder` until nobody has.
 
     Not `strangers`: only what does a cell's work. A real machine's folders and disks are looked
     into by others, too: a backup, udev, a person.
     """
-    for _ in range(_TRIES):
-        users = [pid for pid in _users(folder) if strangers or _is_work(pid)]
-        if not users:
-            break
-        for pid in users:
-            with suppress(ProcessLookupError):
-                os.kill(pid, 9)
-        time.sleep(_TRY_AGAIN_S)
+    _kill_until_none(lambda: [pid for pid in _users(folder) if strangers or _is_work(pid)])
 
 
 def _umount(path: Path, value: str) -> None:
@@ -170,14 +176,7 @@ def _cgroup(path: Path, value: str) -> None:
     # systemd may remove it in the midst of this.
     with suppress(FileNotFoundError):
         # A killed process stays in its cgroup until it has ended.
-        for _ in range(_TRIES):
-            pids = (path / "cgroup.procs").read_text().split()
-            if not pids:
-                break
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), 9)
-            time.sleep(_TRY_AGAIN_S)
+        _kill_until_none(lambda: [int(x) for x in (path / "cgroup.procs").read_text().split()])
         path.rmdir()
 
 
@@ -282,19 +281,17 @@ def _fio(path: Path, value: str) -> None:
     # Its jobs have sessions of their own and outlive a fio that was killed; on a device without a
     # file system, in no cgroup, nothing else finds them.
     report = f"--output={path}".encode()
-    for _ in range(_TRIES):
+
+    def find() -> list[int]:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if report in (process / "cmdline").read_bytes().split(b"\0"):
                     found.append(int(process.name))
-        if not found:
-            return
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, 9)
-        time.sleep(_TRY_AGAIN_S)
-    raise IolabError("its jobs do not end")
+        return found
+
+    if not _kill_until_none(find):
+        raise IolabError("its jobs do not end")
 
 
 def _unlink(path: Path, value: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from iolab.agent.journal import Journal
 from iolab.agent.modules import load_module
+from iolab.agent.proc import available_memory
 from iolab.errors import CannotRunError, IolabError
 
 __all__ = ["make_brd", "make_zram"]
@@ -23,8 +24,7 @@ _NODE_S = 5.0
 
 def _check_memory(size_mib: int) -> None:
     """Check that there is memory for a disk that is full of what cannot be compressed."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    free_mib = next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable:")) >> 10
+    free_mib = available_memory() >> 20
     if free_mib < size_mib:
         raise CannotRunError(
             f"a disk in memory of {size_mib} MiB is wanted, {free_mib} MiB are available"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.mounts import mounts
+from iolab.agent.proc import available_memory, mounts, text_of
 
 __all__ = ["Preflight"]
 
@@ -36,45 +36,38 @@ def _finding(what: str, found: str, *, good: bool, needed: bool = False) -> dict
     return {"what": what, "found": found, "good": good, "needed": needed}
 
 
-def _text(path: Path) -> str | None:
-    with suppress(OSError):
-        return path.read_text(errors="replace").strip()
-    return None
-
-
 def _turbo() -> dict[str, Any]:
     # One says what is not, the other what is.
     for path, off in ((_CPUS / "intel_pstate/no_turbo", "1"), (_CPUS / "cpufreq/boost", "0")):
-        value = _text(path)
+        value = text_of(path)
         if value is not None:
             return _finding("turbo", "off" if value == off else "on", good=value == off)
     return _finding("turbo", _UNKNOWN, good=False)
 
 
 def _governor(cpu: int) -> dict[str, Any]:
-    found = _text(_CPUS / f"cpu{cpu}" / "cpufreq/scaling_governor")
+    found = text_of(_CPUS / f"cpu{cpu}" / "cpufreq/scaling_governor")
     return _finding("frequency governor", found or _UNKNOWN, good=found == "performance")
 
 
 def _clock() -> dict[str, Any]:
-    found = _text(_CLOCK)
+    found = text_of(_CLOCK)
     good = found is not None and found not in _SLOW_CLOCKS
     return _finding("clock source", found or _UNKNOWN, good=good)
 
 
 def _memory() -> dict[str, Any]:
-    lines = (_text(Path("/proc/meminfo")) or "").splitlines()
-    mib = next((int(x.split()[1]) >> 10 for x in lines if x.startswith("MemAvailable:")), 0)
+    mib = available_memory() >> 20
     return _finding("free memory", f"{mib} MiB", good=mib >= _LEAST_MEMORY_MIB)
 
 
 def _tracing_at(folder: Path) -> list[str]:
     found = []
-    tracer = _text(folder / "current_tracer") or "nop"
+    tracer = text_of(folder / "current_tracer") or "nop"
     if tracer != "nop":
         found.append(f"the tracer {tracer} in {folder}")
     # "0" is none of them, "1" all, "X" some.
-    if _text(folder / "tracing_on") == "1" and (_text(folder / "events/enable") or "0") != "0":
+    if text_of(folder / "tracing_on") == "1" and (text_of(folder / "events/enable") or "0") != "0":
         found.append(f"events in {folder}")
     return found
 
@@ -110,7 +103,7 @@ def _disk_counts(disk: str) -> tuple[int, int]:
 def _siblings(cpu: int) -> list[int]:
     """Return the other threads of a core."""
     found: set[int] = set()
-    for part in (_text(_CPUS / f"cpu{cpu}" / "topology/thread_siblings_list") or "").split(","):
+    for part in (text_of(_CPUS / f"cpu{cpu}" / "topology/thread_siblings_list") or "").split(","):
         first, _, last = part.partition("-")
         if first.isdigit():
             found |= set(range(int(first), int(last or first) + 1))
@@ -119,7 +112,7 @@ def _siblings(cpu: int) -> list[int]:
 
 def _throttled(cpu: int) -> int | None:
     """Return how often the core or its package was slowed down for heat, or None if uncounted."""
-    counts = [_text(p) for p in (_CPUS / f"cpu{cpu}" / "thermal_throttle").glob("*_count")]
+    counts = [text_of(p) for p in (_CPUS / f"cpu{cpu}" / "thermal_throttle").glob("*_count")]
     return sum(int(count) for count in counts if count) if counts else None
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.journal import Journal
-from iolab.agent.mounts import mounts
 from iolab.agent.plan import Recording
+from iolab.agent.proc import mounts
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, run, start
 
@@ -38,10 +38,8 @@ def tracefs(journal: Journal) -> Path:
 
     Errors: CannotRunError if this kernel has none.
     """
-    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
-        _, where, kind, *_ = line.split()
-        if kind == "tracefs":
-            return Path(where)
+    if found := mounts("tracefs"):
+        return found[0][0]
     folder = Path("/sys/kernel/tracing")
     if not folder.is_dir():
         raise CannotRunError("this kernel has no tracefs: nothing can be recorded")

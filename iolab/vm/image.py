@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -17,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from iolab.errors import CannotRunError, IolabError
+from iolab.errors import IolabError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
-from iolab.process import CommandError, run
-from iolab.vm.apt import PrivateApt, Suite
+from iolab.process import run
+from iolab.vm.apt import Suite
+from iolab.vm.bootstrap import bootstrap
 from iolab.vm.cached import make_folder
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.elf import closure
 from iolab.vm.kernels import Kernel
-from iolab.vm.mirror import said
 from iolab.vm.toolbox import Toolbox
 
 __all__ = ["Image", "ensure_image", "modules_archive"]
@@ -116,29 +115,11 @@ class Image:
 
 def _unpack_userland(toolbox: Toolbox, root: Path, work: Path) -> dict[str, str]:
     """Let mmdebstrap unpack the packages to `root`; return their names and versions."""
-    apt = PrivateApt([_SUITE])
-    sources, options = work / "iolab.sources", work / "apt.conf"
-    sources.write_text(apt.sources())
-    options.write_text(apt.acquire_options() + 'APT::Sandbox::User "root";\n')
     # Nothing of a package is run, so no root, no user namespace and no chroot is needed, and the
     # check that protects root from packages' scripts has nothing to protect.
-    argv = [
-        *toolbox.command("mmdebstrap"),
-        "--mode=chrootless",
-        "--variant=extract",
-        "--skip=check/chrootless,cleanup/apt",
-        f"--include={','.join(_PACKAGES)}",
-        f"--aptopt={options}",
-        _SUITE.name,
-        str(root),
-        str(sources),
-    ]
-    # An ordinary user's PATH may lack the folders of administration programs.
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    try:
-        run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
-    except CommandError as error:
-        raise CannotRunError(f"mmdebstrap cannot make the guest image: {said(error)}") from error
+    options = ["--mode=chrootless", "--variant=extract", "--skip=check/chrootless,cleanup/apt"]
+    what = "the guest image"
+    bootstrap(toolbox, _SUITE, _PACKAGES, root, what=what, work=work, options=options)
     packages = {}
     for deb in (root / "var" / "cache" / "apt" / "archives").glob("*.deb"):
         name, version, _ = unquote(deb.stem).split("_")

@@ -21,9 +21,10 @@ from typing import Any
 from iolab.errors import IolabError
 from iolab.files import cache_dir, digest_of
 from iolab.process import Result, kill_group, run, start
-from iolab.vm.apt import PrivateApt, Suite
+from iolab.vm.apt import Suite
+from iolab.vm.bootstrap import bootstrap
 from iolab.vm.cached import make_folder
-from iolab.vm.toolbox import Toolbox, ensure_toolbox
+from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = ["SERIAL", "SPARE_DISK", "Server", "ensure_server"]
 
@@ -75,20 +76,6 @@ _RECIPE = {
 }
 
 
-def _install(toolbox: Toolbox, root: Path, work: Path) -> None:
-    apt = PrivateApt([_SUITE])
-    apt.refresh()
-    sources, options = work / "iolab.sources", work / "apt.conf"
-    sources.write_text(apt.sources())
-    options.write_text(apt.acquire_options() + 'APT::Sandbox::User "root";\n')
-    argv = [*toolbox.command("mmdebstrap"), "--mode=root", "--variant=minbase"]
-    argv += [f"--include={','.join(_PACKAGES)}", f"--aptopt={options}"]
-    argv += [f"--essential-hook={_BEFORE}", f"--customize-hook={_AFTER}"]
-    argv += [_SUITE.name, str(root), str(sources)]
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
-
-
 def ensure_server() -> Path:
     """Return the folder with the server's ``disk``, ``vmlinuz``, ``initrd`` and keys.
 
@@ -97,7 +84,10 @@ def ensure_server() -> Path:
 
     def make(folder: Path) -> None:
         root = folder / "root"
-        _install(ensure_toolbox(), root, folder)
+        hooks = [f"--essential-hook={_BEFORE}", f"--customize-hook={_AFTER}"]
+        options = ["--mode=root", "--variant=minbase", *hooks]
+        toolbox, what = ensure_toolbox(), "the server"
+        bootstrap(toolbox, _SUITE, _PACKAGES, root, what=what, work=folder, options=options)
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], timeout_s=60)
         for home, owner in (("root", 0), ("home/trusted", 1000), ("home/stranger", 1001)):
             keys = root / home / ".ssh"

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from iolab.cli import main
 from iolab.errors import IolabError
 from iolab.files import digest_of
 from iolab.target.local import LocalTarget
 from iolab.target.place import Place
 from iolab.target.shipping import agent_digest
-from tests.plans import copies_cell, job, null_blk_cell, plan
+from tests.plans import job, null_blk_cell, plan, plan_on_files
 from tests.processes import alive, child_environment, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
@@ -46,16 +45,6 @@ def target() -> LocalTarget:
     return LocalTarget()
 
 
-def made(work: Path, **different: Any) -> dict[str, Any]:
-    """Return a plan on files in `work`, without what not every kernel has."""
-    cells = [null_blk_cell("job", job=job(**different)), copies_cell("copies", group=None)]
-    cells[1]["devices"][0].update(scheduler="none", tunables={})
-    placed = Place(directory=str(work)).put(plan(*cells, block=f"test-{os.getpid()}"))
-    for cell in placed["cells"]:
-        cell["devices"][0]["size_mib"] = 64
-    return placed
-
-
 def run_folder(made: dict[str, Any]) -> Path:
     return Path("/run/iolab/runs") / digest_of({"plan": made, "agent": agent_digest()})[:16]
 
@@ -70,7 +59,7 @@ def test_what_a_result_depends_on_is_the_same_each_time(target: LocalTarget) -> 
 
 def test_a_plan_runs_and_leaves_nothing(target: LocalTarget, work: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    facts = target.run(made(work), tmp_path / "results", said.append)
+    facts = target.run(plan_on_files(work), tmp_path / "results", said.append)
     assert facts["kernel_release"] == os.uname().release
     results = tmp_path / "results"
     assert {str(p.relative_to(results)) for p in results.rglob("*") if p.is_file()} == {
@@ -87,7 +76,7 @@ def test_a_plan_runs_and_leaves_nothing(target: LocalTarget, work: Path, tmp_pat
     }
     # Not every kernel counts what the agent reads; that is said in the cells, too.
     assert states == ({"cannot run here"} if target.facts["lacks"] else {"done"})
-    assert not run_folder(made(work)).exists()
+    assert not run_folder(plan_on_files(work)).exists()
     assert list(work.iterdir()) == []
 
 
@@ -121,18 +110,18 @@ def test_a_made_device_is_measured_on_and_gone(
 def test_a_folder_of_any_name_is_measured_in(target: LocalTarget, tmp_path: Path) -> None:
     work = tmp_path / "quo'te\" co:lon $x `id`; -dash 100%"
     work.mkdir()
-    target.run(made(work), tmp_path / "results")
+    target.run(plan_on_files(work), tmp_path / "results")
     cells = [json.loads(p.read_text()) for p in (tmp_path / "results/cells").iterdir()]
     assert [cell.get("reason", cell["state"]) for cell in cells] == ["done", "done"]
     assert list(work.iterdir()) == []
     with pytest.raises(IolabError, match=r"work\\n' is no absolute path"):
-        target.run(made(tmp_path / "work\n"), tmp_path / "refused")
+        target.run(plan_on_files(tmp_path / "work\n"), tmp_path / "refused")
 
 
 def test_a_run_outlives_its_caller_and_is_followed_by_the_next(
     target: LocalTarget, work: Path, tmp_path: Path
 ) -> None:
-    long = made(work, size_mib=400)
+    long = plan_on_files(work, size_mib=400)
     argv = [sys.executable, "-c", _CALLER, json.dumps(long), str(tmp_path / "results")]
     with subprocess.Popen(argv, env=child_environment()) as caller:
         folder = run_folder(long)
@@ -149,7 +138,7 @@ def test_a_run_outlives_its_caller_and_is_followed_by_the_next(
 def test_a_killed_run_is_said_put_back_and_run_anew(
     target: LocalTarget, work: Path, tmp_path: Path
 ) -> None:
-    large = made(work, size_mib=400)
+    large = plan_on_files(work, size_mib=400)
     large["cells"] = large["cells"][:1]
     argv = [sys.executable, "-c", _CALLER, json.dumps(large), str(tmp_path / "results")]
     with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.PIPE) as caller:
@@ -168,27 +157,11 @@ def test_a_killed_run_is_said_put_back_and_run_anew(
 
 
 def test_an_agent_that_gives_up_is_quoted(target: LocalTarget, work: Path, tmp_path: Path) -> None:
-    wrong = {**made(work), "cpu": 9999}
+    wrong = {**plan_on_files(work), "cpu": 9999}
     with pytest.raises(IolabError, match=r"gave up on this machine: plan: cpu must be 0-4095"):
         target.run(wrong, tmp_path / "results")
     assert list(tmp_path.iterdir()) == [work]
     assert not run_folder(wrong).exists()
-
-
-@pytest.fixture
-def in_process(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str]]:
-    """Run the command line in this process, which is quick; return its code and its errors."""
-
-    def call(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["iolab", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, capsys.readouterr().err
-
-    return call
 
 
 def test_without_root_it_is_one_sentence(

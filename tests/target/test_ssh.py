@@ -19,10 +19,9 @@ import pytest
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.process import kill_group, start
 from iolab.target import ssh
-from iolab.target.place import Place
 from iolab.target.ssh import HostKeyError, LostError, SshTarget
 from iolab.target.unpack import UnpackError
-from tests.plans import copies_cell, job, null_blk_cell, plan
+from tests.plans import plan_on_files
 from tests.processes import wait_until
 
 _SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
@@ -126,12 +125,7 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarge
 def made(tmp_path: Path, **different: Any) -> dict[str, Any]:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
-    cells = [null_blk_cell("job", job=job(**different)), copies_cell("copies", group=None)]
-    cells[1]["devices"][0].update(scheduler="none", tunables={})
-    placed = Place(directory=str(work)).put(plan(*cells, block=f"test-{os.getpid()}"))
-    for cell in placed["cells"]:
-        cell["devices"][0]["size_mib"] = 64
-    return placed
+    return plan_on_files(work, **different)
 
 
 def left_there() -> list[Path]:
