@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import IolabError, UserError
+from iolab.paths import REFERENCE
+from iolab.report.artifacts import README, answer, collect_results, draw, update_readme, verdicts
+from iolab.report.results import read_results
+from iolab.store.dataset import load
+from tests import synthetic
+from tests.reports import COMMAND, report
+
+
+def test_the_readme_shows_what_the_reference_data_say() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert answer(load(REFERENCE / "dio_kworker")) in text
+    assert verdicts(REFERENCE) in text
+
+
+def test_a_readme_without_marks_is_left_alone(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("nothing to fill in\n")
+    with pytest.raises(IolabError, match="has no marks"):
+        update_readme(REFERENCE, readme)
+    assert readme.read_text() == "nothing to fill in\n"
+
+
+def _measured(folder: Path) -> Path:
+    """Store made-up data of one report as the reference data are."""
+    synthetic.write(report("fsnotify_contention"), folder / "fsnotify_contention")
+    (folder / "command.txt").write_text(f"{COMMAND}\n")
+    return folder
+
+
+def test_claims_and_their_figure_are_collected_the_same_each_time(tmp_path: Path) -> None:
+    data = _measured(tmp_path / "data")
+    made = []
+    for place in ("a", "b"):
+        path = collect_results(data, tmp_path / place)
+        files = sorted((tmp_path / place / "figures").iterdir())
+        made.append([f.read_bytes() for f in (path, *files)])
+        names = [f.name for f in files]
+        assert names == [f"verdicts.{end}" for end in ("pdf", "png", "svg", "txt")]
+    assert made[0] == made[1]
+    assert read_results(tmp_path / "a" / "results.json")["pathologies"][0]["command"] == COMMAND
+    caption = (tmp_path / "a" / "figures" / "verdicts.txt").read_text()
+    assert caption.endswith(f"nox -s figures -- {data}; data measured by: {COMMAND}.\n")
+
+
+def test_a_caption_ends_with_the_commands_and_old_figures_are_gone(tmp_path: Path) -> None:
+    data = _measured(tmp_path / "data")
+    old = tmp_path / "paper" / "figures" / "fsnotify_contention" / "old.svg"
+    old.parent.mkdir(parents=True)
+    old.write_text("of other data")
+    (folder,) = draw(data, tmp_path / "paper")
+    captions = sorted(folder.glob("*.txt"))
+    assert captions
+    assert not old.exists()
+    for path in captions:
+        ending = f"Remade by: nox -s figures -- {data}; data measured by: {COMMAND}.\n"
+        assert path.read_text().endswith(ending)
+        assert path.with_suffix(".svg").exists()
+
+
+def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="neither is nor holds a folder of results"):
+        collect_results(tmp_path, tmp_path / "paper")
