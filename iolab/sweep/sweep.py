@@ -352,6 +352,17 @@ def _machine(request: Request) -> RealTarget | None:
     return real_target(request.target)
 
 
+def _check_place(machine: RealTarget, store: RawStore, works: Sequence[_Work]) -> None:
+    """Check what is measured on before anything is begun: all blocks name the same.
+
+    Errors: UserError if it is refused.
+    """
+    blocks = (item for work in works for item in work.blocks.items())
+    missing = next((block for key, block in blocks if not store.has(key)), None)
+    if missing is not None:
+        machine.check(missing["plan"])
+
+
 def run_sweep(
     request: Request,
     log: Callable[[str], None] = lambda line: None,
@@ -362,8 +373,8 @@ def run_sweep(
     Blocks that the store has are kept; the others are measured side by side, each as a page.
     `log` hears a line for each step, `on_progress` how far the measuring is.
 
-    Errors: UserError for an unknown profile, pathology, kernel or factor, or a level out of range;
-    CannotRunError if no kernel that was asked for can run here.
+    Errors: UserError for an unknown profile, pathology, kernel or factor, a level out of range, or
+    a disk or folder that is refused; CannotRunError if no kernel that was asked for can run here.
     """
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
@@ -386,6 +397,8 @@ def run_sweep(
         reasons = dict.fromkeys(r for o in outcomes for r in o.unavailable.values())
         raise CannotRunError(f"no kernel can run here: {'; '.join(reasons)}")
     store = RawStore(request.root)
+    if machine is not None and request.place.named:
+        _check_place(machine, store, works)
     waiting = f"another sweep is at work in {request.root}: waiting for its end"
     with locked(request.root / ".sweep.lock", lambda: log(waiting)):
         _measure(request, store, works, log=log, on_progress=on_progress)

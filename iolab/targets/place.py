@@ -38,6 +38,11 @@ class Place:
         """Return a word that tells results of such a place from others."""
         return self.make or ("directory" if self.directory else "disk" if self.disk else "")
 
+    @property
+    def named(self) -> bool:
+        """Whether it is, or is in, something that is there already."""
+        return bool(self.directory or self.disk)
+
     def put(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan whose cells do their work here.
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import CannotRunError, IolabError
+from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
 from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest
 
-__all__ = ["RealTarget", "agent_words", "checked_survey", "result_names"]
+__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "result_names"]
 
-_RUNS = "/run/iolab/runs"
+RUNS = "/run/iolab/runs"
 # What a result does not depend on.
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
@@ -98,7 +98,7 @@ class RealTarget(ABC):
         Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
         """
         name = digest_of({"plan": dict(plan), "agent": agent_digest()})[:16]
-        folder = f"{_RUNS}/{name}"
+        folder = f"{RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
             if state == "gone":
@@ -150,14 +150,27 @@ class RealTarget(ABC):
             return
         last = words.splitlines()[-1] if words else f"exit {code}"
         message = f"the agent gave up on {self.where}: {last}"
-        raise (CannotRunError if code == CannotRunError.exit_code else IolabError)(message)
+        raise error_of(code)(message)
+
+    def check(self, plan: Mapping[str, Any]) -> None:
+        """Check that the disks and folders that a plan names may be used, and write nothing.
+
+        Errors: UserError naming what is refused and why.
+        """
+        folder = f"{RUNS}/check-{secrets.token_hex(8)}"
+        try:
+            self.send(folder, "agent.pyz", agent_archive())
+            self.send(folder, "plan.json", json.dumps(dict(plan), sort_keys=True).encode())
+            self.agent(folder, "check", f"{folder}/plan.json")
+        finally:
+            self.remove(folder)
 
     def restore(self, *, show: bool) -> list[str]:
         """Put back what an earlier run left there, unless `show`; return what, a line each.
 
         Errors: IolabError if a run is at work there, or something cannot be put back.
         """
-        folder = f"{_RUNS}/restore-{secrets.token_hex(8)}"
+        folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
             lines = self.agent(folder, "restore", "--show").splitlines()

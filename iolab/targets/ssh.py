@@ -23,10 +23,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.errors import CannotRunError, IolabError, UserError, error_of
 from iolab.files import digest_of
 from iolab.process import kill_group, start
-from iolab.targets.real import RealTarget, agent_words, checked_survey
+from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.shipping import agent_archive
 from iolab.targets.unpack import MOST_BYTES, unpack
 
@@ -56,6 +56,8 @@ _SILENT_S = 120.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 120.0, 240.0, 300.0)
 # ssh's own, for a connection that broke or never came.
 _BROKEN = 255
+# The shell's own, for a program that is not there.
+_NO_PROGRAM = 127
 _MOST_WORDS = 1 << 22
 # A look at a run costs the measured machine a shell and three small programs.
 _LOOK = (
@@ -64,6 +66,11 @@ _LOOK = (
     "elif ! flock -n -s alive true; then echo alive; "
     "elif test -e agent.json; then echo ended; else echo gone; fi; "
     "test ! -e console.txt || tail -c +{start} console.txt | head -c 1048576"
+)
+# What root runs there must not be another user's to replace.
+_ROOTS_ALONE = (
+    f'{{ test -z "$(find /run/iolab {RUNS} -maxdepth 0 \\( ! -type d -o ! -user 0 '
+    f'-o -perm /022 \\))" || {{ echo {RUNS} can be written by other users >&2; exit 1; }}; }}'
 )
 
 
@@ -261,7 +268,7 @@ class SshTarget(RealTarget):
     def send(self, folder: str, name: str, data: bytes) -> None:
         """Put a file into a run's folder, whole."""
         place = shlex.quote(folder)
-        script = f"umask 077 && mkdir -p {place} && cat > {place}/.{name} && "
+        script = f"umask 077 && mkdir -p {place} && {_ROOTS_ALONE} && cat > {place}/.{name} && "
         script += f"mv {place}/.{name} {place}/{name}"
         code, said = self._do(script, data)
         if code:
@@ -273,7 +280,7 @@ class SshTarget(RealTarget):
         code, said = self._do(script)
         text = said.decode(errors="replace")
         if code:
-            kind = CannotRunError if code in (CannotRunError.exit_code, 127) else IolabError
+            kind = CannotRunError if code == _NO_PROGRAM else error_of(code)
             sentence = agent_words(_last(said), f"exit {code}")
             raise kind(f"{self.where}: {sentence}")
         return text
