@@ -82,7 +82,10 @@ def test_a_device_that_this_kernel_cannot_make_is_said_of_its_cells(tmp_path: Pa
     assert ended(run) == {"exit": 0, "stderr": ""}
     cell = json.loads((run / "results/cells/cell.json").read_text())
     assert cell["state"] == "cannot run here"
-    assert cell["reason"] == "this kernel has no module configfs"
+    assert cell["reason"] in (
+        "this kernel has no module configfs",
+        "the module configfs cannot be loaded: there is no modprobe (kmod)",
+    )
 
 
 def test_a_run_that_gives_up_says_why(tmp_path: Path) -> None:
