@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from iolab.target.place import Place
+from iolab.targets.place import Place
 
 __all__ = ["copies", "copies_cell", "job", "null_blk_cell", "plan", "plan_on_files"]
 

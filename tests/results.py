@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iolab.design import blocks_of, override
+from iolab.design import blocks_of
 from iolab.pathology import get_pathology
+from iolab.pathology.base import override
 
 __all__ = ["TARGET", "block", "copied", "result", "write_results"]
 

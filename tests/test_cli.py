@@ -11,10 +11,10 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.pathology import get_pathology
-from iolab.raw import RawStore, block_key
-from iolab.runner import read_block, run_block
-from iolab.store import REFERENCE
-from iolab.tidy import write_tables
+from iolab.paths import REFERENCE
+from iolab.store.raw import RawStore, block_key
+from iolab.store.tidy import write_tables
+from iolab.sweep.block import read_block, run_block
 from tests import synthetic
 from tests.processes import child_environment
 from tests.results import TARGET, block, write_results
@@ -118,7 +118,7 @@ def test_the_doctor_names_what_is_missing(alone: dict[str, str]) -> None:
     assert "QEMU" in told.one_line()
     assert "guest image" in told.one_line()
     assert "NO   QEMU: " in told.out
-    assert "mend: check the network" in told.out
+    assert "fix: check the network" in told.out
 
 
 def _qemu(folder: Path, text: str, mode: int = 0o755) -> str:

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iolab.agent.plan import parse_plan
-from iolab.design import Choice, Number, Pathology, Profile, blocks_of, one_of, override
+from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.files import canonical_json
+from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology.base import CategoricalFactor, IntegerFactor, Pathology, Profile, override
 
 _ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
 _IDS = [f"{p.name}-{name}" for p, name in _ALL]
@@ -225,8 +227,8 @@ def test_names_are_looked_up() -> None:
         one_of("thing", "x", ["b", "a"])
     with pytest.raises(UserError, match=r"did you mean dio_kworker\?"):
         get_pathology("dio-kworker")
-    assert Number(1, 5).parse("n", "5") == 5
-    assert Choice(("a",)).parse("c", "a") == "a"
+    assert IntegerFactor(1, 5).parse("n", "5") == 5
+    assert CategoricalFactor(("a",)).parse("c", "a") == "a"
 
 
 @pytest.mark.parametrize("pathology", PATHOLOGIES.values(), ids=PATHOLOGIES)
@@ -238,8 +240,8 @@ def test_claims_are_among_what_the_profiles_measure(pathology: Pathology) -> Non
             for grid in profile.grids
         )
 
-    here = [{"kernel": "6.1", **c.condition} for c in pathology.claims if not c.needs]
-    for claim in (*here, *map(dict, pathology.declared)):
+    here = [{"kernel": "6.1", **c.condition} for c in pathology.claims if not c.requires]
+    for claim in (*here, *map(dict, pathology.preregistered)):
         for name in ("quick", "full"):
             assert measured(pathology.profiles[name], claim)
 

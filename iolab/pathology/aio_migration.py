@@ -26,7 +26,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Pathology,
+    Profile,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["AIO_MIGRATION"]
@@ -41,7 +49,7 @@ _TUNINGS: dict[str, dict[str, int]] = {
 }
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
     return {
         "devices": [
             {
@@ -65,8 +73,8 @@ def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict
             "layout": "written",
             "ramp_ms": profile.ramp_ms,
             "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
-            "start_delay_us": chance.randrange(4000),
+            "seed": rng.randrange(1, 2**31),
+            "start_delay_us": rng.randrange(4000),
             "cpus": [0] if condition["affinity"] is None else list(range(_CPUS)),
         },
     }
@@ -79,7 +87,7 @@ def _machine(level: Condition) -> dict[str, Any]:
     }
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the migrations of the job's thread, each second and for 1000 I/Os."""
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
@@ -100,7 +108,7 @@ _RECORDING = {
 }
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Count the thread's migrations by the path through the scheduler, and time them.
 
     ``every_…_ns`` are quantiles of the time from one migration to the next.
@@ -130,18 +138,18 @@ _BASE: Grid = {
 }
 
 
-def _claim(name: str, size: int, tuning: str, *, side: bool = False) -> Claim:
+def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Claim:
     return Claim(
         name=name,
         kind="mechanism",
         statement="one thread that could stay where it is is migrated more than ten times a second",
         condition={"affinity": "free", "size": size, "tuning": tuning, "integrity": "none"},
         value="migrations_per_s",
-        of="difference",
+        contrast="difference",
         # The report has 170 to 330; a scheduler that rebalances now and then has a few.
         above=10.0,
         published=5000 / 30,
-        side=side,
+        secondary=secondary,
     )
 
 
@@ -152,10 +160,10 @@ AIO_MIGRATION = Pathology(
     notebook="aio_migration.ipynb",
     treatment="affinity",
     factors={
-        "affinity": Choice(("free",)),
-        "size": Number(512, 1 << 20),
-        "tuning": Choice(tuple(_TUNINGS)),
-        "integrity": Choice(("none", "dif")),
+        "affinity": CategoricalFactor(("free",)),
+        "size": IntegerFactor(512, 1 << 20),
+        "tuning": CategoricalFactor(tuple(_TUNINGS)),
+        "integrity": CategoricalFactor(("none", "dif")),
     },
     profiles={
         "smoke": Profile(
@@ -195,13 +203,13 @@ AIO_MIGRATION = Pathology(
     claims=(
         _claim("(a) 512 B at default settings", 512, "default"),
         _claim("(b) 4 KiB at the report's settings", 4096, "published"),
-        _claim("4 KiB, the one setting EEVDF kernels have too", 4096, "slice", side=True),
+        _claim("4 KiB, the one setting EEVDF kernels have too", 4096, "slice", secondary=True),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,
-    mechanism=_mechanism,
+    from_trace=_from_trace,
     describe=_describe,
-    measures=_measures,
+    from_counters=_from_counters,
 )

@@ -36,8 +36,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
 from iolab.errors import IolabError
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Pathology,
+    Profile,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["BFQ_IDLING"]
@@ -57,7 +65,7 @@ _SCHEDULERS: dict[str, tuple[str, dict[str, int]]] = {
 _GAP_NS = 1_000_000
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
     level, kind = condition["io_scheduler"], condition["filesystem"]
     scheduler, tunables = ("none", {}) if level is None else _SCHEDULERS[str(level)]
     writes = int(condition["writes"] or 1)
@@ -84,7 +92,7 @@ def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict
             "processes": max(1, min(_MOST_PROCESSES, _WRITES // writes)),
             "dsync": True,
             # Where in the ticks of kernel and scheduler the first dd begins.
-            "start_delay_us": chance.randrange(20_000),
+            "start_delay_us": rng.randrange(20_000),
         },
     }
 
@@ -113,7 +121,7 @@ _RECORDING = {
 }
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return dd's throughput, and what the file system made of one write."""
     written = sum(process["bytes"] for process in result["copies"])
     seconds = sum(process["seconds"] for process in result["copies"])
@@ -124,7 +132,7 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Count when the device did nothing for 1 ms or more although a request waited for it.
 
     ``gap_share`` is of the time in which the device had a request, in flight or waiting in such a
@@ -168,7 +176,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         statement=statement,
         condition={**_CLAIMED, "io_scheduler": scheduler, "writes": writes},
         value="iops",
-        of="ratio",
+        contrast="ratio",
         # The report has a tenth to a thirtieth; half is more than any scheduler's own cost.
         below=0.5,
         published=0.1,
@@ -182,11 +190,11 @@ def _unharmed(name: str, statement: str, **different: str) -> Claim:
         statement=statement,
         condition={**_CLAIMED, **different},
         value="iops",
-        of="ratio",
+        contrast="ratio",
         # BFQ's own work for each request costs a few per cent of so fast a disk.
         above=0.9,
         published=1.0,
-        side=True,
+        secondary=True,
     )
 
 
@@ -197,9 +205,9 @@ def _no_gaps(name: str, statement: str, scheduler: str) -> Claim:
         statement=statement,
         condition={**_CLAIMED, "io_scheduler": scheduler},
         value="gap_share",
-        of="treated",
+        contrast="treated",
         below=0.01,
-        side=True,
+        secondary=True,
     )
 
 
@@ -210,10 +218,10 @@ BFQ_IDLING = Pathology(
     notebook="bfq_idling.ipynb",
     treatment="io_scheduler",
     factors={
-        "io_scheduler": Choice(tuple(_SCHEDULERS)),
-        "cgroup": Choice(("own", "root")),
-        "filesystem": Choice(("ext4", "xfs", "raw")),
-        "writes": Number(1, 10_000),
+        "io_scheduler": CategoricalFactor(tuple(_SCHEDULERS)),
+        "cgroup": CategoricalFactor(("own", "root")),
+        "filesystem": CategoricalFactor(("ext4", "xfs", "raw")),
+        "writes": IntegerFactor(1, 10_000),
     },
     profiles={
         "smoke": Profile(
@@ -254,7 +262,7 @@ BFQ_IDLING = Pathology(
             statement="for most of the time the device is idle although a request waits for it",
             condition=_CLAIMED,
             value="gap_share",
-            of="treated",
+            contrast="treated",
             above=0.5,
             # 60 KB/s of at least 1.5 MB/s: the rest of the time.
             published=0.96,
@@ -265,7 +273,7 @@ BFQ_IDLING = Pathology(
             statement="these gaps last as long as the scheduler's slice_idle, which is 8 ms",
             condition=_CLAIMED,
             value="gap_median_ms",
-            of="treated",
+            contrast="treated",
             above=7.0,
             published=8.0,
         ),
@@ -299,11 +307,11 @@ BFQ_IDLING = Pathology(
         _unharmed("slice_idle=0", "with slice_idle=0 dd is not slowed", io_scheduler="bfq-no-idle"),
         _unharmed("mq-deadline", "mq-deadline does not slow dd", io_scheduler="mq-deadline"),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
     describe=_describe,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    measures=_measures,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
 )

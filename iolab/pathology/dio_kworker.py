@@ -44,8 +44,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
 from iolab.errors import IolabError
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Pathology,
+    Profile,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["DIO_KWORKER"]
@@ -68,7 +76,7 @@ _NICE = {"default": 0, "reniced": -20}
 _TUNINGS: dict[str, dict[str, int]] = {"default": {}, "8-cpus": {"scheduler_cpus": 8}}
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
     overwrite = condition["extents"] == "overwrite"
     return {
         "devices": [
@@ -103,9 +111,9 @@ def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict
             "layout": "written" if overwrite else "unwritten",
             "ramp_ms": profile.ramp_ms,
             "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
+            "seed": rng.randrange(1, 2**31),
             # Where in a tick the run begins.
-            "start_delay_us": chance.randrange(4000),
+            "start_delay_us": rng.randrange(4000),
         },
     }
 
@@ -126,7 +134,7 @@ def _machine(level: Condition) -> dict[str, Any]:
 _WORKER = re.compile(r"kworker/\d+:\d+(?![\dH])")
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return what the CPU time of fio and of the workers says.
 
     ``balance_weight`` is the cpu.weight at which fio's time over its weight equals the workers'
@@ -183,7 +191,7 @@ def _turns(trace: Trace) -> tuple[float, float]:
     return turns.switches_per_io, turns.share
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Count what the report describes, for each I/O that was completed in the trace.
 
     fio is woken by the kworker, preempts it, and goes back to sleep (``slept_again`` of its stays
@@ -246,15 +254,15 @@ DIO_KWORKER = Pathology(
     notebook="dio_kworker.ipynb",
     treatment="weight",
     factors={
-        "weight": Number(1, 10000),
-        "iodepth": Number(1, 1024),
-        "numjobs": Number(1, _MOST_JOBS),
-        "extents": Choice(("overwrite", "unwritten")),
-        "clumping": Choice(("tick", "even")),
-        "engine": Choice(("libaio", "io_uring")),
-        "workers": Choice(tuple(_NICE)),
-        "tuning": Choice(tuple(_TUNINGS)),
-        "batch_min": Number(1, _BATCH),
+        "weight": IntegerFactor(1, 10000),
+        "iodepth": IntegerFactor(1, 1024),
+        "numjobs": IntegerFactor(1, _MOST_JOBS),
+        "extents": CategoricalFactor(("overwrite", "unwritten")),
+        "clumping": CategoricalFactor(("tick", "even")),
+        "engine": CategoricalFactor(("libaio", "io_uring")),
+        "workers": CategoricalFactor(tuple(_NICE)),
+        "tuning": CategoricalFactor(tuple(_TUNINGS)),
+        "batch_min": IntegerFactor(1, _BATCH),
     },
     profiles={
         "smoke": Profile(
@@ -317,7 +325,7 @@ DIO_KWORKER = Pathology(
             statement="inside, every I/O costs two context switches more than outside",
             condition=_at(_PUBLISHED_WEIGHT),
             value="switches_per_io",
-            of="difference",
+            contrast="difference",
             # Half of it: one switch more for every I/O.
             above=1.0,
             published=2.0,
@@ -328,7 +336,7 @@ DIO_KWORKER = Pathology(
             statement="outside, the core is idle for a fair part of the time; inside, it never is",
             condition=_at(_PUBLISHED_WEIGHT),
             value="idle",
-            of="difference",
+            contrast="difference",
             # Half of what is published: idle half of the time, and never.
             below=-0.25,
             published=-0.5,
@@ -339,7 +347,7 @@ DIO_KWORKER = Pathology(
             statement="the same at 100 times the CPUs of a node of 96",
             condition=_at(_LARGE_NODE),
             value="switches_per_io",
-            of="difference",
+            contrast="difference",
             above=1.0,
         ),
         Claim(
@@ -348,7 +356,7 @@ DIO_KWORKER = Pathology(
             statement="inside, at cpu.weight 1000, a fair part of the IOPS is lost",
             condition=_at(_PUBLISHED_WEIGHT),
             value="iops",
-            of="ratio",
+            contrast="ratio",
             below=0.88,
             published=0.579,
         ),
@@ -358,7 +366,7 @@ DIO_KWORKER = Pathology(
             statement="at 100 times the CPUs of a node of 96, a quarter of the IOPS is lost",
             condition=_at(_LARGE_NODE),
             value="iops",
-            of="ratio",
+            contrast="ratio",
             below=0.75,
         ),
         Claim(
@@ -367,9 +375,9 @@ DIO_KWORKER = Pathology(
             statement="with the kernel's workers at nice -20, hardly any IOPS is lost",
             condition=_at(_LARGE_NODE, workers="reniced"),
             value="iops",
-            of="ratio",
+            contrast="ratio",
             above=0.97,
-            side=True,
+            secondary=True,
         ),
         Claim(
             name="woken too early",
@@ -377,18 +385,18 @@ DIO_KWORKER = Pathology(
             statement="who waits for 128 completions is woken for nearly every one of them",
             condition=_at(_LARGE_NODE, batch_min=_BATCH),
             value="fio_voluntary_per_io",
-            of="treated",
+            contrast="treated",
             # 1 where each completion wakes, 1/128 where the kernel obeys min_nr.
             above=0.5,
-            side=True,
+            secondary=True,
         ),
     ),
     # One, so that six boots can bear it.
-    declared=({"kernel": "6.1", **_at(_PUBLISHED_WEIGHT)},),
+    preregistered=({"kernel": "6.1", **_at(_PUBLISHED_WEIGHT)},),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    measures=_measures,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
     describe=_describe,
 )

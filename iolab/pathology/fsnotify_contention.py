@@ -26,7 +26,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from iolab.design import Choice, Claim, Condition, Grid, Pathology, Profile
+from iolab.pathology.base import CategoricalFactor, Claim, Condition, Grid, Pathology, Profile
 
 __all__ = ["FSNOTIFY_CONTENTION"]
 
@@ -44,7 +44,7 @@ _CORES = (
 )
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
     watch = condition["watch"]
     return {
         "devices": [
@@ -70,7 +70,7 @@ def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict
             "layout": "written",
             "ramp_ms": profile.ramp_ms,
             "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
+            "seed": rng.randrange(1, 2**31),
         },
     }
 
@@ -82,7 +82,7 @@ def _machine(level: Condition) -> dict[str, Any]:
     }
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the calls of each counted function for one completed read."""
     first, last = result["first"], result["last"]
     ios = last["ios"] - first["ios"]
@@ -102,7 +102,7 @@ def _claim(engine: str) -> Claim:
         statement="with a watch on the directory, every read takes a reference of the parent",
         condition={"watch": "directory", "engine": engine},
         value="dget_parent_per_io",
-        of="difference",
+        contrast="difference",
         # Half a call for each read: counts are whole numbers, but for the window's edges.
         above=0.5,
         published=1.0,
@@ -117,7 +117,10 @@ FSNOTIFY_CONTENTION = Pathology(
     source="002_6198472e252e7bda.txt",
     notebook="fsnotify_contention.ipynb",
     treatment="watch",
-    factors={"watch": Choice(tuple(_WATCHES)), "engine": Choice(("libaio", "io_uring"))},
+    factors={
+        "watch": CategoricalFactor(tuple(_WATCHES)),
+        "engine": CategoricalFactor(("libaio", "io_uring")),
+    },
     profiles={
         "smoke": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
@@ -151,14 +154,14 @@ FSNOTIFY_CONTENTION = Pathology(
             statement="from about 15 jobs on, more jobs read less",
             condition={"watch": "directory", "engine": "libaio"},
             value="iops",
-            of="ratio",
+            contrast="ratio",
             below=1.0,
-            needs=_CORES,
+            requires=_CORES,
         ),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
     describe=_describe,
-    measures=_measures,
+    from_counters=_from_counters,
 )

@@ -46,7 +46,15 @@ from typing import Any
 import pandas as pd
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Pathology,
+    Profile,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["WRITEBACK_KWORKER"]
@@ -68,7 +76,7 @@ _CORES = (
 )
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
     data = {
         "name": "data",
         "kind": "null_blk",
@@ -103,9 +111,9 @@ def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict
             "direct": condition["io"] == "direct",
             "ramp_ms": profile.ramp_ms,
             "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
+            "seed": rng.randrange(1, 2**31),
             # The writers' pauses follow ticks and estimates of a fifth of a second.
-            "start_delay_us": chance.randrange(20_000),
+            "start_delay_us": rng.randrange(20_000),
             "cpus": list(range(cpus)),
         },
     }
@@ -119,7 +127,7 @@ def _machine(level: Condition) -> dict[str, Any]:
     }
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return what the unbound kworkers did: their share of one CPU, and their time for a MiB.
 
     ``device_mib_per_s`` is what reached the device. On several virtual processors the times hold
@@ -154,7 +162,7 @@ _RECORDING = {
 }
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Return how many flush workers there were, at once and in all, and what a MiB cost them.
 
     ``pages_per_folio`` is the mean size of the pieces of memory that the page cache took for what
@@ -211,11 +219,11 @@ WRITEBACK_KWORKER = Pathology(
     notebook="writeback_kworker.ipynb",
     treatment="filesystem",
     factors={
-        "filesystem": Choice(("ext4",)),
-        "io": Choice(("buffered", "direct")),
-        "layout": Choice(("growing", "overwrite")),
-        "numjobs": Number(1, _MOST_JOBS),
-        "cpus": Number(1, 4),
+        "filesystem": CategoricalFactor(("ext4",)),
+        "io": CategoricalFactor(("buffered", "direct")),
+        "layout": CategoricalFactor(("growing", "overwrite")),
+        "numjobs": IntegerFactor(1, _MOST_JOBS),
+        "cpus": IntegerFactor(1, 4),
     },
     profiles={
         "smoke": Profile(
@@ -258,7 +266,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="however many jobs write, one worker at a time writes back",
             condition=_first(_GROWING),
             value="flush_workers_at_once",
-            of="treated",
+            contrast="treated",
             # A whole number: anything above is a second worker.
             below=1.5,
             published=1.0,
@@ -269,7 +277,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="while one job overwrites a file on ext4, the flush worker seldom rests",
             condition=_first(_BESIDE),
             value="worker_busy",
-            of="treated",
+            contrast="treated",
             # Busy more often than not; the report has it at 100 % under 128 jobs.
             above=0.5,
             published=1.0,
@@ -280,7 +288,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="XFS's flush worker has a far smaller share of a CPU than ext4's",
             condition=_first(_BESIDE),
             value="worker_busy",
-            of="difference",
+            contrast="difference",
             # Half of what was published, 100 % and 20 %.
             above=0.4,
             published=0.8,
@@ -291,7 +299,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="a MiB costs ext4's flush worker many times what it costs XFS's",
             condition=_first(_COST),
             value="worker_us_per_mib",
-            of="ratio",
+            contrast="ratio",
             # More than a third of what was published.
             above=5.0,
             published=_PUBLISHED_COST,
@@ -302,7 +310,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="XFS keeps what is written in folios of many pages, ext4 in smaller ones",
             condition=_first(_GROWING),
             value="pages_per_folio",
-            of="ratio",
+            contrast="ratio",
             # Single pages against folios of four.
             below=0.25,
         ),
@@ -312,10 +320,10 @@ WRITEBACK_KWORKER = Pathology(
             statement="direct writes go past the flush worker",
             condition={**_first(_COST), "io": "direct"},
             value="worker_busy",
-            of="treated",
+            contrast="treated",
             below=0.02,
             published=0.0,
-            side=True,
+            secondary=True,
         ),
         Claim(
             name="ext4 is slower buffered",
@@ -323,11 +331,11 @@ WRITEBACK_KWORKER = Pathology(
             statement="with 128 jobs, ext4 reaches 0.37 of XFS's buffered bandwidth",
             condition=_first(_GROWING),
             value="device_mib_per_s",
-            of="ratio",
+            contrast="ratio",
             # Half of the loss, on the scale of ratios.
             below=0.61,
             published=5383 / 14600,
-            needs=_CORES,
+            requires=_CORES,
         ),
         Claim(
             name="more jobs do not help",
@@ -335,17 +343,17 @@ WRITEBACK_KWORKER = Pathology(
             statement="where one worker is saturated, buffered writes stop at about 7 GB/s",
             condition=_first(_GROWING),
             value="device_mib_per_s",
-            of="treated",
+            contrast="treated",
             below=7e9 / _MIB,
             published=7e9 / _MIB,
-            needs=_CORES,
+            requires=_CORES,
         ),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
     describe=_describe,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    measures=_measures,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
 )

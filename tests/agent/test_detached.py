@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from iolab.agent.detached import state_of
-from iolab.target.shipping import agent_archive
+from iolab.targets.shipping import agent_archive
 from tests.plans import copies, job
 from tests.plans import plan as plan_of
 from tests.processes import wait_until

@@ -3,8 +3,8 @@
 
 ``nox -s bench -- aa``, as root, measures A/A pairs of real jobs on this machine for about twenty
 minutes, on files where temporary files are, through the agent, the store, the tables and
-`iolab.report.aa_check`, beside whatever else the machine does. The A/A pairs of the reference data,
-in virtual time, are counted beside them.
+`iolab.report.tables.aa_check`, beside whatever else the machine does. The A/A pairs of the
+reference data, in virtual time, are counted beside them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from scipy.stats import binomtest
 from iolab.design import blocks_of
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology.dio_kworker import DIO_KWORKER
-from iolab.raw import RawStore, block_key
-from iolab.report import aa_check
-from iolab.runner import run_block
-from iolab.store import REFERENCE, load, result_folders
-from iolab.target.local import LocalTarget
-from iolab.target.place import Place
-from iolab.tidy import write_tables
+from iolab.paths import REFERENCE
+from iolab.report.tables import aa_check
+from iolab.store.dataset import load, result_folders
+from iolab.store.raw import RawStore, block_key
+from iolab.store.tidy import write_tables
+from iolab.sweep.block import run_block
+from iolab.targets.local import LocalTarget
+from iolab.targets.place import Place
 
 _COMPARISONS = 100
 _BLOCKS = 6
@@ -76,7 +77,7 @@ def measure(folder: Path) -> pd.DataFrame:
     return aa_check(cells)
 
 
-def tell(name: str, table: pd.DataFrame) -> None:
+def on_progress(name: str, table: pd.DataFrame) -> None:
     """Print how often an interval leaves 1 out, and how often a p-value is small."""
     decided = table[table["holds"].notna()]
     for what, hits in (
@@ -94,10 +95,10 @@ def main() -> None:
     reference = [aa_check(load(found).cells) for found in result_folders(REFERENCE)]
     if os.geteuid() == 0:
         with tempfile.TemporaryDirectory(prefix="iolab-aa-") as work:
-            tell("this machine's clock", measure(Path(work)))
+            on_progress("this machine's clock", measure(Path(work)))
     else:
         print("this machine's clock: it needs root")
-    tell("virtual time, reference data", pd.concat(reference, ignore_index=True))
+    on_progress("virtual time, reference data", pd.concat(reference, ignore_index=True))
 
 
 if __name__ == "__main__":

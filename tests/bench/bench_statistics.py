@@ -28,9 +28,10 @@ import pandas as pd
 from scipy import signal, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from iolab.stats import holm, pair_ratios, ratio_table
-from iolab.store import REFERENCE, load
-from iolab.variance import variance_table
+from iolab.paths import REFERENCE
+from iolab.stats.tables import holm, pair_ratios, ratio_table
+from iolab.stats.variance import variance_table
+from iolab.store.dataset import load
 from tests.synthetic import block_cells, frame
 
 Floats = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from pathlib import Path
 from iolab.design import blocks_of
 from iolab.errors import IolabError
 from iolab.pathology import get_pathology
-from iolab.target.vm import prepare
+from iolab.targets.vm import prepare
 
 
 def main(kernel: str) -> None:

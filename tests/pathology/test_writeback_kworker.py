@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from iolab.agent.plan import FileSystem, parse_plan
-from iolab.design import Condition, blocks_of
+from iolab.design import blocks_of
+from iolab.pathology.base import Condition
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from tests.measure.story import Line, story, switch, writeback
 
@@ -47,7 +48,7 @@ def test_only_unbound_workers_count_each_by_its_own_clock() -> None:
             "30": _task("fio", 400_000_000, 1_500_000_000),
         },
     }
-    found = WRITEBACK_KWORKER.measures({"first": first, "last": last})
+    found = WRITEBACK_KWORKER.from_counters({"first": first, "last": last})
     assert found == pytest.approx(
         {"device_mib_per_s": 200.0, "worker_busy": 0.3, "worker_us_per_mib": 1500.0}
     )
@@ -81,7 +82,7 @@ def _recorded(folder: Path, *more: Line) -> dict[str, float]:
         switch(3_000_000, 0, (20, "kworker/u4:0"), 1, (0, "swapper/0")),
         *more,
     ]
-    return WRITEBACK_KWORKER.mechanism(story(folder, lines))
+    return WRITEBACK_KWORKER.from_trace(story(folder, lines))
 
 
 def test_a_trace_tells_the_workers_and_the_folios(tmp_path: Path) -> None:
