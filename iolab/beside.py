@@ -18,6 +18,7 @@ from iolab.design import Claim
 from iolab.errors import UserError
 from iolab.estimates import welch_difference
 from iolab.report import overview
+from iolab.shown import text_table
 from iolab.store import REFERENCE, Dataset, load
 from iolab.verdicts import boot_values, verdict_table, verdict_text
 
@@ -96,7 +97,7 @@ def beside(here: Dataset, virtual: Dataset, *, level: float = stats.LEVEL) -> pd
 
 def beside_text(table: pd.DataFrame) -> Styler:
     """Return what a reader wants of a table of `beside`, and how many claims agree above it."""
-    shown = pd.DataFrame(
+    told = pd.DataFrame(
         {
             "claim": table["claim"],
             "kernel": _named(table, ""),
@@ -113,7 +114,7 @@ def beside_text(table: pd.DataFrame) -> Styler:
     )
     counts = table["agreement"].value_counts()
     said = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
-    return shown.style.format(na_rep="not known").hide().set_caption(f"{said}.")
+    return text_table(told, na_rep="not known").set_caption(f"{said}.")
 
 
 def _sides(data: Dataset, level: float) -> dict[tuple[str, str], dict[Any, Any]]:

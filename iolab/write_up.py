@@ -20,6 +20,7 @@ from iolab.pathology import get_pathology
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pool import Page, make_pages
 from iolab.results import collect, write_results
+from iolab.shown import markdown
 from iolab.store import REFERENCE, Dataset, load, result_folders
 from iolab.sweep import CHECKOUT, NOTEBOOKS, default_jobs, family
 from iolab.verdict_figure import verdict_grid
@@ -124,13 +125,14 @@ def answer(data: Dataset) -> str:
     ]
     table = report.headline(report.main_grid(data.cells), PUBLISHED_WEIGHT)
     lines += [
-        f"| {row['kernel']} | {row['iodepth']} | {row['weight']} "
+        f"| {markdown(row['kernel'])} | {row['iodepth']} | {row['weight']} "
         f"| {row['ratio']:.3f}{_interval(row)} "
         f"| {row['switches_outside']:.2f} → {row['switches_inside']:.2f} |"
         for row in table.to_dict("records")
     ]
     kernels = report.overview(data.cells).to_dict("records")
-    named = ", ".join(f"{k['kernel']} is {k['release']} ({k['scheduler']})" for k in kernels)
+    words = [[markdown(k[name]) for name in ("kernel", "release", "scheduler")] for k in kernels]
+    named = ", ".join(f"{kernel} is {release} ({name})" for kernel, release, name in words)
     boots = " and ".join(sorted({str(k["boots"]) for k in kernels}))
     clocks = " and ".join(sorted({str(k["clock"]) for k in kernels}))
     lines += ["", f"{named}; {boots} boots each, 95 % t intervals on boot means, {clocks} time."]
@@ -150,8 +152,8 @@ def verdicts(data: Path) -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| [{row['pathology']}](notebooks/{row['page']}) | {row['kernel']} | {row['mechanism']} "
-        f"| {row['magnitude']} | {row['side claims']} | {row['confidence']} |"
+        f"| [{row['pathology']}](notebooks/{row['page']}) | {markdown(row['kernel'])} "
+        f"| {row['mechanism']} | {row['magnitude']} | {row['side claims']} | {row['confidence']} |"
         for row in verdict_summary(table).to_dict("records")
     ]
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write
 from iolab.process import CommandError, run
 from iolab.system_shown import system_shown
-from iolab.target.real import RealTarget, agent_words
+from iolab.target.real import RealTarget, agent_words, checked_survey
 
 __all__ = ["LocalTarget"]
 
@@ -38,7 +38,7 @@ class LocalTarget(RealTarget):
             raise UserError(
                 "--target local needs root, to change settings and make devices: run it with sudo"
             )
-        self.facts = survey()
+        self.facts = checked_survey(survey())
 
     def system_shown(self) -> str:
         """Return what pyperf says of this machine."""
