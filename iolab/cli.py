@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from iolab import shown
 from iolab.errors import IolabError, UserError
 from iolab.paths import REFERENCE, runs_dir
 from iolab.sweep import pool
@@ -25,7 +26,12 @@ __all__ = ["main"]
 _FOLDER = click.Path(path_type=Path)
 _TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
 
-console = Console(highlight=False)
+# What is printed is text: no words are taken for markup.
+console = Console(highlight=False, markup=False, emoji=False)
+
+
+def _say(words: str = "", style: str | None = None) -> None:
+    console.print(shown.terminal(words), style=style, soft_wrap=True)
 
 
 @click.group(help="A laboratory for Linux I/O that is slow because of the scheduler.")
@@ -45,9 +51,9 @@ class _Teller:
 
     def __init__(self) -> None:
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[left]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             transient=True,
@@ -57,7 +63,7 @@ class _Teller:
         self._running = False
 
     def log(self, line: str) -> None:
-        self._bar.console.print(line, markup=False, soft_wrap=True)
+        _say(line)
 
     def on_progress(self, state: pool.Progress) -> None:
         if not state.cells:
@@ -83,25 +89,24 @@ class _Teller:
 
 
 def _show(outcome: Outcome) -> None:
-    log = console.print
-    log()
-    log(f"[bold]{outcome.pathology}[/bold]")
+    _say()
+    _say(outcome.pathology, style="bold")
     kernels = ", ".join(f"{name} ({source})" for name, source in outcome.kernels.items())
-    log(f"  measured on     {kernels}", soft_wrap=True)
+    _say(f"  measured on     {kernels}")
     for name, reason in outcome.unavailable.items():
-        log(f"  cannot run here {name}: {reason}", markup=False, soft_wrap=True)
+        _say(f"  cannot run here {name}: {reason}")
     done = outcome.measured + outcome.kept
-    log(f"  blocks          {done} of {outcome.blocks} ({outcome.kept} were in the store)")
-    log(f"  cells           {outcome.cells}, of which {outcome.invalid} are not valid")
+    _say(f"  blocks          {done} of {outcome.blocks} ({outcome.kept} were in the store)")
+    _say(f"  cells           {outcome.cells}, of which {outcome.invalid} are not valid")
     for name, error in outcome.failed.items():
-        log(f"  failed          {name}: {error}", markup=False, soft_wrap=True)
+        _say(f"  failed          {name}: {error}")
     if outcome.page:
-        log(f"  page            {outcome.page}", soft_wrap=True)
+        _say(f"  page            {outcome.page}")
     if outcome.cells:
-        log(f"  figures         {outcome.folder / 'figures'}", soft_wrap=True)
-        log(f"  tables          {outcome.folder / 'cells.parquet'}", soft_wrap=True)
+        _say(f"  figures         {outcome.folder / 'figures'}")
+        _say(f"  tables          {outcome.folder / 'cells.parquet'}")
     for row in outcome.verdicts:
-        log(f"  {row['kernel']:16}mechanism {row['mechanism']}, magnitude {row['magnitude']}")
+        _say(f"  {row['kernel']:16}mechanism {row['mechanism']}, magnitude {row['magnitude']}")
 
 
 def _place(options: dict[str, Any]) -> Place:
@@ -163,7 +168,7 @@ def sweep(**options: Any) -> None:
     for outcome in outcomes:
         _show(outcome)
     if first:
-        console.print(f"\nopen {first}", soft_wrap=True)
+        _say(f"\nopen {first}")
     if any(o.failed for o in outcomes):
         raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
 
@@ -179,14 +184,9 @@ def restore(target: str, show: bool) -> None:
 
     lines = real_target(target).restore(show=show)
     for line in lines:
-        console.print(_plain(line), markup=False, soft_wrap=True)
+        _say(line)
     if not lines:
-        console.print("nothing was left changed")
-
-
-def _plain(text: str) -> str:
-    """Return text of another machine without anything that a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+        _say("nothing was left changed")
 
 
 @app.group(invoke_without_command=True)
@@ -202,7 +202,7 @@ def kernels(context: click.Context) -> None:
         scheduler = facts.get("scheduler", "scheduler not known before it was booted")
         parts = [status.release, status.source, scheduler] if not status.reason else [status.reason]
         line = f"{status.name:6}{status.state:13}" + ", ".join(p for p in parts if p)
-        console.print(line, markup=False, soft_wrap=True)
+        _say(line)
 
 
 @kernels.command("add")
@@ -213,7 +213,7 @@ def kernels_add(name: str, files: tuple[Path, ...]) -> None:
     from iolab.vm.kernels import add_kernel  # noqa: PLC0415
 
     kernel = add_kernel(name, files)
-    console.print(f"kernel {kernel.name} is {kernel.release}", soft_wrap=True)
+    _say(f"kernel {kernel.name} is {kernel.release}")
 
 
 @kernels.command("fetch")
@@ -223,8 +223,8 @@ def kernels_fetch(names: tuple[str, ...]) -> None:
     from iolab.vm.kernels import get_kernel  # noqa: PLC0415
 
     for name in names:
-        kernel = get_kernel(name, console.print)
-        console.print(f"kernel {name} is {kernel.release} ({kernel.source})", soft_wrap=True)
+        kernel = get_kernel(name, _say)
+        _say(f"kernel {name} is {kernel.release} ({kernel.source})")
 
 
 @app.command()
@@ -235,14 +235,14 @@ def doctor() -> None:
     lacking = []
     for finding in examine():
         mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
-        console.print(f"{mark}  {finding.what}: {finding.found}", markup=False, soft_wrap=True)
+        _say(f"{mark}  {finding.what}: {finding.found}")
         if finding.fix:
-            console.print(f"       fix: {finding.fix}", markup=False, soft_wrap=True)
+            _say(f"       fix: {finding.fix}")
         if finding.needed and not finding.good:
             lacking.append(finding.what)
     if lacking:
         raise IolabError(f"a sweep in virtual time cannot run here without: {', '.join(lacking)}")
-    console.print("a sweep in virtual time can run here")
+    _say("a sweep in virtual time can run here")
 
 
 @app.command()
@@ -262,7 +262,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path) -> No
         if canonical:
             raise UserError("--canonical and --pyperf are two forms of export: name one")
         for path in write_archives(load(folder), pyperf):
-            console.print(str(path), markup=False, soft_wrap=True)
+            _say(str(path))
         return
     if not canonical:
         sys.stdout.write(load(folder).cells.to_csv(index=False))
@@ -283,7 +283,7 @@ def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
 
     found = [f for folder in folders or (REFERENCE,) for f in result_folders(folder)]
     judged = pd.concat([verdict_table(load(f)) for f in found], ignore_index=True)
-    shown = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     if claims:
         judged["result"] = [verdict_text(row) for row in judged.to_dict("records")]
         names = ["pathology", "kernel", "claim", "kind", "verdict", "result", "rule", "published"]
@@ -291,10 +291,11 @@ def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
         judged = verdict_summary(judged)
         names = list(judged.columns)
     for name in names:
-        shown.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold")
     for row in judged[names].to_dict("records"):
-        shown.add_row(*("" if pd.isna(value) else str(value) for value in row.values()))
-    console.print(shown)
+        words = ("" if pd.isna(value) else str(value) for value in row.values())
+        table.add_row(*map(shown.terminal, words))
+    console.print(table)
 
 
 @app.command()
@@ -309,14 +310,12 @@ def trace(file: Path, perfetto: Path | None, parquet: Path | None) -> None:
 
     found = read(file)
     info = found.info
-    console.print(
-        f"version {info.version}, {info.compression}, {info.cpus} CPUs, {info.clock} clock"
-    )
+    _say(f"version {info.version}, {info.compression}, {info.cpus} CPUs, {info.clock} clock")
     for name, count in sorted(found.events.items()):
         if count:
-            console.print(f"{count:10} {name}")
+            _say(f"{count:10} {name}")
     for loss in found.losses.to_dict("records"):
-        console.print(f"lost: {loss}", markup=False, soft_wrap=True)
+        _say(f"lost: {loss}")
     if perfetto is not None:
         write_perfetto(found, perfetto)
     if parquet is not None:
@@ -324,7 +323,7 @@ def trace(file: Path, perfetto: Path | None, parquet: Path | None) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"iolab: {message}", file=sys.stderr)
+    print(shown.terminal(f"iolab: {message}"), file=sys.stderr)
     return code
 
 
@@ -335,7 +334,7 @@ def main() -> None:
     except IolabError as error:
         code = _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+        print(shown.terminal(error.format_message()), file=sys.stderr)
         code = error.exit_code
     except click.UsageError as error:
         code = _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)

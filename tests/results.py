@@ -119,11 +119,12 @@ def write_results(
     folder: Path,
     made: dict[str, Any],
     preflight: list[dict[str, Any]] | None = None,
+    facts: dict[str, Any] | None = None,
     **different: dict[str, Any],
 ) -> Path:
     """Write what the agent leaves of a block; `different` are other results for some cells."""
     (folder / "cells").mkdir(parents=True)
-    facts: dict[str, Any] = {"kernel_release": "6.1.0-made-up", "scheduler": "CFS"}
+    facts = dict(facts or {"kernel_release": "6.1.0-made-up", "scheduler": "CFS"})
     if preflight is not None:
         facts["preflight"] = preflight
     files = {"facts.json": facts}

@@ -68,6 +68,8 @@ STYLE: Final[Mapping[str, Any]] = {
     "savefig.dpi": 300,
     "svg.fonttype": "path",
     "svg.hashsalt": "iolab",
+    # Labels hold text of measured machines; no formula is drawn.
+    "text.parse_math": False,
     "xtick.labelsize": 7,
     "xtick.major.width": 0.6,
     "ytick.labelsize": 7,

@@ -21,6 +21,7 @@ from iolab.pathology import get_pathology
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
 from iolab.report.results import collect, write_results
+from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import Dataset, load, result_folders
@@ -141,13 +142,14 @@ def answer(data: Dataset) -> str:
     ]
     table = report.headline(report.main_grid(data.cells), PUBLISHED_WEIGHT)
     lines += [
-        f"| {row['kernel']} | {row['iodepth']} | {row['weight']} "
+        f"| {markdown(row['kernel'])} | {row['iodepth']} | {row['weight']} "
         f"| {row['ratio']:.3f}{_interval(row)} "
         f"| {row['switches_outside']:.2f} → {row['switches_inside']:.2f} |"
         for row in table.to_dict("records")
     ]
     kernels = report.overview(data.cells).to_dict("records")
-    named = ", ".join(f"{k['kernel']} is {k['release']} ({k['scheduler']})" for k in kernels)
+    words = [[markdown(k[name]) for name in ("kernel", "release", "scheduler")] for k in kernels]
+    named = ", ".join(f"{kernel} is {release} ({name})" for kernel, release, name in words)
     boots = " and ".join(sorted({str(k["boots"]) for k in kernels}))
     clocks = " and ".join(sorted({str(k["clock"]) for k in kernels}))
     lines += ["", f"{named}; {boots} boots each, 95 % t intervals on boot means, {clocks} time."]
@@ -170,7 +172,7 @@ def verdicts(data: Path) -> str:
     """
     summary = verdict_summary(_judged(data))
     kernels = kernels_of(summary)
-    lines = [_row("pathology", *kernels), "|---" * (len(kernels) + 1) + "|"]
+    lines = [_row("pathology", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
     for name, rows in summary.groupby("pathology", sort=False):
         cells = {row["kernel"]: _short(row) for row in rows.to_dict("records")}
         link = f"[{name}](notebooks/{rows['page'].iloc[0]})"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from iolab import foreign
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
 
@@ -71,8 +71,9 @@ class RawStore:
         """
         found, digests = _status(results)
         if found != block["plan"]["block"]:
-            raise IolabError(f"the results are of block {found!r}, not of this one")
-        facts = _checked(results, "facts.json", digests)
+            other = foreign.line(found, 80)
+            raise IolabError(f"the results are of block {other!r}, not of this one")
+        facts = foreign.facts(_checked_bytes(results, "facts.json", digests))
         with self.workspace() as work:
             made = work / key
             for name, value in (
@@ -105,7 +106,7 @@ class RawStore:
         """Return one of a block's JSON files. Errors: IolabError if it is missing or damaged."""
         path = self.folder(key) / name
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            found: dict[str, Any] = foreign.document(path.read_bytes())
         except (OSError, ValueError) as error:
             raise IolabError(f"{path} is missing or damaged: remove its folder") from error
         return found
@@ -118,7 +119,7 @@ class RawStore:
         for cell in self.read(key, "block.json")["cells"]:
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
             try:
-                yield json.loads(gzip.decompress(path.read_bytes()))
+                yield foreign.document(gzip.decompress(path.read_bytes()))
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged: remove its folder") from error
 
@@ -130,7 +131,7 @@ class RawStore:
 def _status(results: Path) -> tuple[str, dict[str, str]]:
     """Return the name of the block that the agent finished, and the digests of its files."""
     try:
-        status = json.loads((results / "status.json").read_text())
+        status = foreign.document((results / "status.json").read_bytes())
         return str(status["block"]), dict(status["sha256"])
     except OSError as error:
         raise IolabError("the results lack status.json: the block was not finished") from error
@@ -149,5 +150,7 @@ def _checked_bytes(results: Path, name: str, digests: Mapping[str, str]) -> byte
 
 
 def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_checked_bytes(results, name, digests))
-    return found
+    try:
+        return dict(foreign.document(_checked_bytes(results, name, digests)))
+    except (ValueError, TypeError) as error:
+        raise IolabError(f"the results hold a damaged {name}: {error}") from error

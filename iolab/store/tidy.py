@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from iolab import trace
+from iolab import foreign, trace
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology import get_pathology
@@ -57,8 +57,8 @@ def _rows(
             "block": key[:16],
             "pathology": block["pathology"],
             "kernel": block["kernel"],
-            "kernel_release": facts["kernel_release"],
-            "scheduler": facts["scheduler"] or "unknown",
+            "kernel_release": foreign.line(facts["kernel_release"], foreign.NAME),
+            "scheduler": foreign.line(facts["scheduler"] or "unknown", foreign.SCHEDULER),
             "target": target["target"],
             "clock": block["clock"],
             "boot": block["boot"],
@@ -66,6 +66,7 @@ def _rows(
             "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
             **cell["condition"],
             **found,
+            "gate": foreign.line(found["gate"]),
         }
         yield row, document, mechanism
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from iolab import __version__
+from iolab import __version__, foreign
 from iolab.design import BLOCK_FORMAT
 from iolab.errors import UserError
 from iolab.files import atomic_write
@@ -29,7 +29,7 @@ from iolab.targets.vm import prepare
 __all__ = ["BlockResult", "read_block", "run_block"]
 
 _CONSOLE_LINES = 20
-_CELL_LINE = re.compile(r"iolab: cell (\d+)/(\d+) ")
+_CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _measure(
             "host_kernel": platform.release(),
         }
         if shown is not None:
-            run["pyperf_system_show"] = shown
+            run["pyperf_system_show"] = foreign.text(shown)
         store.put(key, block=block, target=identity, results=results, run=run)
     return key
 
@@ -127,6 +127,5 @@ def run_block(
     cells, _, _ = block_tables(store, [key])
     console = store.folder(key) / "console.txt"
     tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
-    return BlockResult(
-        key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), "\n".join(tail)
-    )
+    said = "\n".join(foreign.line(line) for line in tail)
+    return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from iolab import foreign
 from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
 from iolab.targets.place import MADE
@@ -48,7 +49,7 @@ class RealTarget(ABC):
         release = str(self.facts["kernel_release"])
         found = re.match(r"\d{1,4}\.\d{1,4}", release)
         if found is None:
-            raise IolabError(f"{self.where} runs a kernel of an unknown kind: {release[:80]!r}")
+            raise IolabError(f"{self.where} runs a kernel of an unknown kind: {release!r}")
         return found[0]
 
     @property
@@ -117,7 +118,7 @@ class RealTarget(ABC):
                 raise
             self.remove(folder)
             (work / "console.txt").rename(results / "console.txt")
-            facts: dict[str, Any] = json.loads((results / "facts.json").read_text())
+            facts = foreign.facts((results / "facts.json").read_bytes())
             results.rename(into)
         return facts
 
@@ -129,7 +130,7 @@ class RealTarget(ABC):
             offset += len(more)
             *lines, rest = (rest + more).split(b"\n")
             for line in lines:
-                progress(line.decode(errors="replace"))
+                progress(foreign.line(line.decode(errors="replace")))
             if state == "ended" and not more:
                 return
             if state == "gone":
@@ -142,13 +143,13 @@ class RealTarget(ABC):
 
     def _check_ending(self, work: Path) -> None:
         try:
-            ending = json.loads((work / "agent.json").read_text())
-            code, words = int(ending["exit"]), str(ending["stderr"]).strip()
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            ending = foreign.document((work / "agent.json").read_bytes())
+            code, words = int(ending["exit"]), str(ending["stderr"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise IolabError(f"{self.where} did not say how the run ended") from error
         if code == 0:
             return
-        last = words.splitlines()[-1] if words else f"exit {code}"
+        last = agent_words(words, f"exit {code}")
         message = f"the agent gave up on {self.where}: {last}"
         raise error_of(code)(message)
 
@@ -173,7 +174,7 @@ class RealTarget(ABC):
         folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
-            lines = self.agent(folder, "restore", "--show").splitlines()
+            lines = list(map(foreign.line, self.agent(folder, "restore", "--show").splitlines()))
             if not show:
                 self.agent(folder, "restore")
         finally:
@@ -208,26 +209,34 @@ class RealTarget(ABC):
 def agent_words(stderr: str, reason: str) -> str:
     """Return the sentence in what an agent said on standard error."""
     lines = stderr.strip().splitlines()
-    return lines[-1].removeprefix("iolab-agent: ") if lines else reason
+    return foreign.line(lines[-1].removeprefix("iolab-agent: ")) if lines else reason
+
+
+# The names and types of what a survey says; each text but the release is a line.
+_SURVEY: dict[str, type | tuple[type, ...]] = {
+    "kernel_release": str,
+    "kernel_version": str,
+    "cpu_model": (str, type(None)),
+    "cpus": int,
+    "fio_version": (str, type(None)),
+    "machine": (str, type(None)),
+    "high_resolution_timers": (bool, type(None)),
+    "uid": int,
+    "kinds": list,
+    "lacks": str,
+}
 
 
 def checked_survey(raw: Any) -> dict[str, Any]:
-    """Return a survey if it has the agent's form. Errors: IolabError."""
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "kernel_release": str,
-        "kernel_version": str,
-        "cpu_model": (str, type(None)),
-        "cpus": int,
-        "fio_version": (str, type(None)),
-        "machine": (str, type(None)),
-        "high_resolution_timers": (bool, type(None)),
-        "uid": int,
-        "kinds": list,
-        "lacks": str,
-    }
-    if not isinstance(raw, dict) or set(raw) != set(kinds):
+    """Return a survey if it has the agent's form, its texts as lines. Errors: IolabError."""
+    if not isinstance(raw, dict) or set(raw) != set(_SURVEY):
         raise IolabError("the survey of the machine has not the agent's form")
-    for name, kind in kinds.items():
+    for name, kind in _SURVEY.items():
         if not isinstance(raw[name], kind):
             raise IolabError(f"the survey of the machine has no {name} of the agent's form")
-    return dict(raw)
+    lines = {k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()}
+    return {
+        **lines,
+        "kernel_release": foreign.name(raw["kernel_release"], "kernel_release"),
+        "kinds": [foreign.name(kind, "kind of device") for kind in raw["kinds"]],
+    }

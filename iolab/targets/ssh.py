@@ -8,7 +8,6 @@ paths of our own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -23,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from iolab import foreign
 from iolab.errors import CannotRunError, IolabError, UserError, error_of
 from iolab.files import digest_of
 from iolab.process import kill_group, start
@@ -37,17 +37,28 @@ _ADDRESS = re.compile(
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
     r"(?::(?P<port>[0-9]{1,5}))?/?"
 )
-# What a user's configuration may hold, but no command of ours wants.
+# What a user's configuration may hold, but no command of ours wants. The measured machine may be
+# hostile. Whoever is root there could log in elsewhere with the user's agent (ForwardAgent), read
+# the keyboard and the screen (ForwardX11, ForwardX11Trusted), act with the user's Kerberos ticket
+# (GSSAPIDelegateCredentials), reach into the user's network (the port forwardings, which
+# ClearAllForwardings drops, and Tunnel), and add keys to known_hosts (UpdateHostKeys). How to get
+# there is the user's word: ProxyJump and ProxyCommand, keys, host keys, SendEnv.
 _OPTIONS = (
     "BatchMode=yes",
     "ClearAllForwardings=yes",
     "ConnectTimeout=15",
     "ControlPersist=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ForwardX11Trusted=no",
+    "GSSAPIDelegateCredentials=no",
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
     "ServerAliveCountMax=3",
     "ServerAliveInterval=5",
+    "Tunnel=no",
+    "UpdateHostKeys=no",
 )
 _CONNECT_S = 60.0
 _POLL_S = 5.0
@@ -59,6 +70,7 @@ _BROKEN = 255
 # The shell's own, for a program that is not there.
 _NO_PROGRAM = 127
 _MOST_WORDS = 1 << 22
+_MOST_REASON = 300
 # A look at a run costs the measured machine a shell and three small programs.
 _LOOK = (
     "cd {folder} 2>/dev/null || {{ echo gone; exit 0; }}; "
@@ -97,8 +109,8 @@ def _reason(stderr: str, where: str) -> IolabError:
     if "Permission denied" in stderr:
         return UserError(f"{where} does not let us in: a key is needed, as nothing is asked for")
     lines = stderr.strip().splitlines()
-    last = "".join(c if c.isprintable() else "?" for c in lines[-1]) if lines else "no word of ssh"
-    return LostError(f"no connection to {where}: {last[:300]}")
+    last = foreign.line(lines[-1], _MOST_REASON) if lines else "no word of ssh"
+    return LostError(f"no connection to {where}: {last}")
 
 
 class SshTarget(RealTarget):
@@ -248,8 +260,8 @@ class SshTarget(RealTarget):
             with suppress(IolabError):
                 self.remove(folder)
         try:
-            return checked_survey(json.loads(said))
-        except (ValueError, RecursionError) as error:
+            return checked_survey(foreign.document(said))
+        except ValueError as error:
             raise IolabError(f"{self.where} did not say what it is") from error
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
@@ -304,4 +316,4 @@ class SshTarget(RealTarget):
 
 def _last(said: bytes) -> str:
     lines = said.decode(errors="replace").strip().splitlines()
-    return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
+    return foreign.line(lines[-1], _MOST_REASON) if lines else ""

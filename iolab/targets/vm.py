@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from iolab import foreign
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
+from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
@@ -107,7 +109,7 @@ class VmTarget:
                 raise GuestError(f"{error}; its last lines:\n{last_words(console)}") from error
             _check_ending(results, console)
             shutil.copyfile(console, results / "console.txt")
-            facts: dict[str, Any] = json.loads((results / "facts.json").read_text())
+            facts = foreign.facts((results / "facts.json").read_bytes())
             results.rename(into)
         remember_kernel_facts(self.kernel, facts)
         return facts
@@ -144,13 +146,15 @@ def _joined(path: Path, *parts: Path) -> Path:
 
 
 def _check_ending(results: Path, console: Path) -> None:
-    ending = json.loads((results / "agent.json").read_text())
-    if ending["exit"] == 0 and (results / "status.json").exists():
+    try:
+        ending = foreign.document((results / "agent.json").read_bytes())
+        code, said = int(ending["exit"]), str(ending["stderr"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IolabError("the guest did not say how the run ended") from error
+    if code == 0 and (results / "status.json").exists():
         return
-    said = str(ending["stderr"]).strip().splitlines()
-    words = said[-1].removeprefix("iolab-agent: ") if said else f"exit {ending['exit']}"
-    message = f"the agent gave up in the guest: {words}"
-    if ending["exit"] == CannotRunError.exit_code:
+    message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
+    if code == CannotRunError.exit_code:
         raise CannotRunError(message)
     raise IolabError(f"{message}; the guest's last lines:\n{last_words(console)}")
 
