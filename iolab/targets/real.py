@@ -7,10 +7,12 @@ import json
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.plan import Plan
+from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import digest_of, scratch_dir
 from iolab.targets.place import MADE
@@ -23,9 +25,9 @@ _RUNS = "/run/iolab/runs"
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
 
-def result_names(plan: Mapping[str, Any]) -> set[str]:
+def result_names(plan: Plan) -> set[str]:
     """Return every file that a run of a plan may leave, relative to its folder."""
-    ids = [cell["id"] for cell in plan["cells"]]
+    ids = [cell.id for cell in plan.cells]
     names = {"agent.json", "console.txt", "results/facts.json", "results/status.json"}
     names |= {f"results/cells/{i}.json" for i in ids}
     return names | {f"results/traces/{i}.dat" for i in ids}
@@ -61,11 +63,11 @@ class RealTarget(ABC):
         machine = {k: v for k, v in self.facts.items() if k not in _NO_IDENTITY}
         return {"target": self.kind, "machine": machine, "agent": agent_digest()}
 
-    def lacks(self, plan: Mapping[str, Any]) -> str:
+    def lacks(self, plan: Plan) -> str:
         """Return why a plan cannot run there, as far as the survey tells, or ""."""
         if self.facts["lacks"]:
             return str(self.facts["lacks"])
-        kinds = {device["kind"] for cell in plan["cells"] for device in cell["devices"]}
+        kinds = {device.kind for cell in plan.cells for device in cell.devices}
         made = kinds - {"directory", "named"}
         missing = sorted(made - set(self.facts["kinds"]))
         instead = "name a folder (--directory) or a disk (--destroy) to measure on"
@@ -73,7 +75,7 @@ class RealTarget(ABC):
             instead += f", or --make {' or '.join(can)}"
         if missing:
             return f"{self.where} cannot make devices of the kind {', '.join(missing)}: {instead}"
-        coalesced = plan.get("coalesced_timers", False)
+        coalesced = plan.coalesced_timers
         if "null_blk" in kinds and self.facts["high_resolution_timers"] is coalesced:
             want = "off" if coalesced else "on"
             return f"the plan needs a kernel that was booted with highres={want}: {instead}"
@@ -85,7 +87,7 @@ class RealTarget(ABC):
 
     def run(
         self,
-        plan: Mapping[str, Any],
+        plan: Plan,
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
@@ -97,13 +99,14 @@ class RealTarget(ABC):
 
         Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
         """
-        name = digest_of({"plan": dict(plan), "agent": agent_digest()})[:16]
+        document = encode_plan(plan)
+        name = digest_of({"plan": document, "agent": agent_digest()})[:16]
         folder = f"{_RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
             if state == "gone":
                 self.send(folder, "agent.pyz", agent_archive())
-                self.send(folder, "plan.json", json.dumps(dict(plan), sort_keys=True).encode())
+                self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
                 self.agent(folder, "begin", folder)
             self._follow(folder, progress)
             self.fetch(folder, result_names(plan), work)

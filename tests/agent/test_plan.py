@@ -18,7 +18,7 @@ from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
 from tests.plans import copies_cell, job, null_blk_cell
-from tests.plans import plan as plan_of
+from tests.plans import plan_document as plan_of
 
 _WRONG: list[Any] = [
     None,
