@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan import Plan, parse_plan
+from iolab.pathology import get_pathology
 from iolab.targets.place import Place
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "plan",
     "plan_document",
     "plan_on_files",
+    "recording_of",
 ]
 
 
@@ -92,6 +94,13 @@ def copies_cell(name: str, **different: Any) -> dict[str, Any]:
         "copies": copies(),
         **different,
     }
+
+
+def recording_of(name: str, **different: Any) -> dict[str, Any]:
+    """Return the recording of a pathology, as a plan has it."""
+    recording = get_pathology(name).recording
+    assert recording is not None
+    return {**asdict(recording), **different}
 
 
 def plan_document(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:

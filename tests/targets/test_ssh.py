@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.process import kill_group, start
 from iolab.targets import ssh
@@ -122,7 +123,7 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarge
         found.close()
 
 
-def made(tmp_path: Path, **different: Any) -> dict[str, Any]:
+def made(tmp_path: Path, **different: Any) -> Plan:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return plan_on_files(work, **different)
