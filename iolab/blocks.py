@@ -5,15 +5,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from types import NoneType
 from typing import Any, Final, Literal
 
 from iolab.agent.plan import FORMAT, Plan, parse_plan
 from iolab.errors import UserError
+from iolab.names import one_of
 from iolab.pathology.base import Condition, Machine
 
 __all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan"]
 
 BLOCK_FORMAT: Final = "iolab-block/2"
+
+# The fields of a block's document, with their types in Python.
+_Kinds = Mapping[str, tuple[type, ...]]
+_BLOCK: Final[_Kinds] = {
+    **dict.fromkeys(("pathology", "kernel", "clock"), (str,)),
+    **dict.fromkeys(("boot", "seed"), (int,)),
+    "machine": (dict,),
+    "cells": (list,),
+    "plan": (dict,),
+    "target": (str, NoneType),
+}
+_MACHINE: Final[_Kinds] = {
+    **dict.fromkeys(("cpus", "memory_mib", "cpu"), (int,)),
+    "modules": (list,),
+    "coalesced_timers": (bool,),
+}
+_CELL: Final[_Kinds] = {
+    **dict.fromkeys(("id", "role"), (str,)),
+    **dict.fromkeys(("position", "pair"), (int,)),
+    **dict.fromkeys(("aa", "recorded"), (bool,)),
+    "twin": (str, NoneType),
+    "condition": (dict,),
+}
 
 
 @dataclass(frozen=True)
@@ -100,20 +125,38 @@ class Block:
         Raises
         ------
         UserError
-            If it is no block, one of another format, or damaged.
+            If it is no block, one of another format, or damaged; it names the first wrong field.
         """
         found = document.get("format") if isinstance(document, dict) else None
         if not isinstance(document, dict) or found != BLOCK_FORMAT:
             raise UserError(f"its format is {found!r}, this iolab reads {BLOCK_FORMAT!r}")
-        try:
-            parts = {name: value for name, value in document.items() if name != "format"}
-            machine = dict(parts["machine"])
-            parts["machine"] = Machine(**{**machine, "modules": tuple(machine["modules"])})
-            parts["cells"] = tuple(PlannedCell(**cell) for cell in parts["cells"])
-            parts["plan"] = parse_plan(parts["plan"])
-            return cls(**parts)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"it is no whole block: {error}") from error
+        parts = {name: value for name, value in document.items() if name != "format"}
+        _check({"target": None, **parts}, _BLOCK, "the block")
+        _check(parts["machine"], _MACHINE, "its machine")
+        for number, cell in enumerate(parts["cells"]):
+            _check(cell, _CELL, f"its cell {number}")
+            one_of(f"role of its cell {number}", cell["role"], ("control", "treatment"))
+        cells = tuple(PlannedCell(**cell) for cell in parts["cells"])
+        plan = parse_plan(parts["plan"])
+        if [cell.id for cell in cells] != [cell.id for cell in plan.cells]:
+            raise UserError("the block and its plan differ in their cells")
+        modules = tuple(parts["machine"]["modules"])
+        machine = Machine(**{**parts["machine"], "modules": modules})
+        return cls(**{**parts, "machine": machine, "cells": cells, "plan": plan})
+
+
+def _check(raw: object, kinds: _Kinds, where: str) -> None:
+    """Check that a decoded object has these fields and no others. Errors: UserError."""
+    if not isinstance(raw, dict):
+        raise UserError(f"{where} is {raw!r:.80}, not an object")
+    if unknown := sorted(set(raw) - set(kinds)):
+        raise UserError(f"{where} has unknown fields: {', '.join(unknown)}")
+    for name, kind in kinds.items():
+        if name not in raw:
+            raise UserError(f"{where} lacks {name}")
+        # Of exactly this type: JSON's true is no integer.
+        if type(raw[name]) not in kind:
+            raise UserError(f"{where}: {name} cannot be {raw[name]!r:.80}")
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
@@ -35,7 +35,7 @@ Grid = Mapping[str, tuple[int | str, ...]]
 
 # A sweep asks for one of these; a pathology may have more.
 REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
-# Kernel names are keys of the catalogue and parts of file names.
+# A pathology's name is a folder's name and its module's.
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -53,15 +53,20 @@ class IntegerFactor:
 
     def parse(self, name: str, text: str) -> int:
         """Return the level that `text` names. Errors: UserError with the range."""
-        level = int(text) if re.fullmatch(r"\d{1,9}", text) else text
-        self.check(name, level)
-        return int(level)
+        if re.fullmatch(r"\d{1,9}", text) and self._within(int(text)):
+            return int(text)
+        raise self._refusal(name, text)
 
     def check(self, name: str, level: object) -> None:
         """Check a level of the factor `name`. Errors: UserError with the range."""
-        number = isinstance(level, int) and not isinstance(level, bool)
-        if not (number and self.low <= cast("int", level) <= self.high):
-            raise UserError(f"{name} must be {self.low}-{self.high}, not {level!r}")
+        if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
+            raise self._refusal(name, level)
+
+    def _within(self, level: int) -> bool:
+        return self.low <= level <= self.high
+
+    def _refusal(self, name: str, level: object) -> UserError:
+        return UserError(f"{name} must be {self.low}-{self.high}, not {level!r}")
 
 
 @dataclass(frozen=True)
@@ -296,7 +301,8 @@ class Pathology:
     )
 
     def __post_init__(self) -> None:
-        _refuse(not _NAME.fullmatch(self.name), f"pathology {self.name!r}", "its name is no name")
+        rule = "a name is lower-case letters, digits and underscores, at most 40"
+        _refuse(not _NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
         what = f"pathology {self.name}"
         one_of(f"treatment of {what}", self.treatment, self.factors)
         for name in self.boot_factors:

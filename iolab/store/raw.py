@@ -123,7 +123,8 @@ class RawStore:
         try:
             return Block.parse(self.read(key, "block.json"))
         except UserError as error:
-            raise IolabError(f"{self.folder(key) / 'block.json'}: {error}") from error
+            path = self.folder(key) / "block.json"
+            raise IolabError(f"{path}: {error}; measure the block again") from error
 
     def cells(self, key: str) -> Iterator[dict[str, Any]]:
         """Yield the documents of a block's cells in the order in which they were measured.

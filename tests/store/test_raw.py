@@ -195,6 +195,38 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path, made: Block, results:
             store.read(key, "target.json")
 
 
+def _rewritten(store: RawStore, key: str, document: object) -> Path:
+    path = store.folder(key) / "block.json"
+    path.chmod(0o644)
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("given", ["iolab-block/1", "iolab-block/99", None])
+def test_a_block_of_another_format_is_refused(
+    tmp_path: Path, made: Block, results: Path, given: str | None
+) -> None:
+    store = RawStore(tmp_path / "store")
+    key = _put(store, made, results)
+    path = _rewritten(store, key, {**made.document(), "format": given})
+    sentence = f"{path}: its format is {given!r}, this iolab reads 'iolab-block/2'"
+    for use in (store.block, lambda key: list(store.cells(key))):
+        with pytest.raises(IolabError) as caught:
+            use(key)
+        assert str(caught.value) == f"{sentence}; measure the block again"
+
+
+@pytest.mark.parametrize("document", [[], None, {"format": "iolab-block/2"}])
+def test_what_is_no_block_is_refused(
+    tmp_path: Path, made: Block, results: Path, document: object
+) -> None:
+    store = RawStore(tmp_path / "store")
+    key = _put(store, made, results)
+    path = _rewritten(store, key, document)
+    with pytest.raises(IolabError, match=f"^{path}: .*; measure the block again$"):
+        store.block(key)
+
+
 def test_two_processes_may_put_the_same_block(tmp_path: Path, made: Block, results: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from iolab.store.raw import RawStore\n"
