@@ -3,35 +3,30 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from iolab import report
 from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
 from iolab.pathology import get_pathology
-from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.stats.verdicts import verdict_summary, verdict_table
-from iolab.store.dataset import Dataset, load, result_folders
+from iolab.store.dataset import load, result_folders
 from iolab.sweep.pool import NotebookJob, make_pages
 from iolab.sweep.sweep import default_jobs, family
 
-__all__ = ["PAPER", "README", "answer", "collect_results", "draw", "update_readme", "verdicts"]
+__all__ = ["PAPER", "README", "collect_results", "draw", "update_readme", "verdicts"]
 
 _ROOT = CHECKOUT or Path.cwd()
 PAPER = _ROOT / "paper"
 README = _ROOT / "README.md"
-PUBLISHED_WEIGHT = 1000
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 
@@ -118,32 +113,6 @@ def _remade(data: Path, source: Path) -> str:
     return f"Remade by: {figures}{measured}."
 
 
-def answer(data: Dataset) -> str:
-    """Return the first answer as a Markdown table: ratios with intervals, switches per I/O."""
-    lines = [
-        "| kernel | iodepth | weight | IOPS inside / outside | switches per I/O out → in |",
-        "|---|---|---|---|---|",
-    ]
-    table = report.headline(report.main_grid(data.cells), PUBLISHED_WEIGHT)
-    lines += [
-        f"| {row['kernel']} | {row['iodepth']} | {row['weight']} "
-        f"| {row['ratio']:.3f}{_interval(row)} "
-        f"| {row['switches_outside']:.2f} → {row['switches_inside']:.2f} |"
-        for row in table.to_dict("records")
-    ]
-    kernels = report.overview(data.cells).to_dict("records")
-    named = ", ".join(f"{k['kernel']} is {k['release']} ({k['scheduler']})" for k in kernels)
-    boots = " and ".join(sorted({str(k["boots"]) for k in kernels}))
-    clocks = " and ".join(sorted({str(k["clock"]) for k in kernels}))
-    lines += ["", f"{named}; {boots} boots each, 95 % t intervals on boot means, {clocks} time."]
-    return "\n".join(lines)
-
-
-def _interval(row: Mapping[Any, Any]) -> str:
-    """Return an interval in brackets; nothing where the boots agree to the last digit."""
-    return f" [{row['low']:.3f}, {row['high']:.3f}]" if math.isfinite(row["low"]) else ""
-
-
 def verdicts(data: Path) -> str:
     """Return the verdicts on all pathologies in `data` as a Markdown table."""
     table = pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
@@ -160,22 +129,17 @@ def verdicts(data: Path) -> str:
 
 
 def update_readme(data: Path, readme: Path = README) -> None:
-    """Put `answer` and `verdicts` between their marks in the README.
+    """Put `verdicts` between its marks in the README.
 
     Errors: IolabError if the marks are not there.
     """
     text = readme.read_text(encoding="utf-8")
-    for name, made in (
-        ("verdicts", verdicts(data)),
-        ("answer", answer(load(data / DIO_KWORKER.name))),
-    ):
-        begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise IolabError(f"{readme} has no marks {begin} and {end}")
-        text = f"{before}{begin}\n{made}\n{end}{after}"
-    atomic_write(readme, text)
+    begin, end = "<!-- verdicts: written by nox -s figures -->", "<!-- end of verdicts -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise IolabError(f"{readme} has no marks {begin} and {end}")
+    atomic_write(readme, f"{before}{begin}\n{verdicts(data)}\n{end}{after}")
 
 
 def main(argv: Sequence[str]) -> int:

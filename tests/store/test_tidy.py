@@ -52,7 +52,7 @@ def test_tables_are_read_back_as_they_were_made(tmp_path: Path, keys: list[str])
     assert cells["cell"].tolist() == [f"{k[:16]}-c00{n}" for k in keys for n in range(4)]
     assert cells["boot"].tolist() == [0] * 4 + [1] * 4
     assert set(cells["scheduler"]) == {"CFS"}
-    assert (cells["weight"].isna() == (cells["placement"] == "outside")).all()
+    assert (cells["weight"].isna() == (cells["aa"] | (cells["role"] == "control"))).all()
     assert (cells.loc[cells["role"] == "treatment", "weight"].dropna() == 1000).all()
     spoiled = cells[~cells["valid"]]
     assert spoiled["gate"].tolist() == ["failed: fio ended with 1", "the ramp was not honoured"]
