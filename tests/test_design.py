@@ -188,7 +188,7 @@ def test_levels_of_the_user_replace_the_profiles(
         pathology,
         pathology.profiles["smoke"],
         [
-            "weight=outside," + ",".join(map(str, weights)),
+            "weight=control," + ",".join(map(str, weights)),
             "iodepth=" + ", ".join(map(str, depths)),
             "clumping=" + ",".join(clumping),
         ],
@@ -212,9 +212,9 @@ def test_levels_of_the_user_replace_the_profiles(
         ("weight=1e3", r"weight must be 1-10000, not '1e3'"),
         ("weight=100,", r"weight must be 1-10000, not ''"),
         ("weight=", r"weight must be 1-10000, not ''"),
-        ("weight=outside", r"--set weight needs a level to compare with the control"),
+        ("weight=control", r"--set weight needs a level to compare with the control"),
         ("weight", r"--set wants FACTOR=LEVEL\[,LEVEL...\], not 'weight'"),
-        ("iodepth=outside", r"iodepth must be 1-1024, not 'outside'"),
+        ("iodepth=control", r"iodepth must be 1-1024, not 'control'"),
         ("iodepth=99999999999999999999", r"iodepth must be 1-1024"),
         (
             "extents=overwritten",
@@ -236,8 +236,8 @@ def test_names_are_looked_up() -> None:
         one_of("thing", "x", ["b", "a"])
     with pytest.raises(UserError, match=r"did you mean dio_kworker\?"):
         get_pathology("dio-kworker")
-    assert IntegerFactor(1, 5).parse("n", "5") == 5
-    assert CategoricalFactor(("a",)).parse("c", "a") == "a"
+    assert IntegerFactor(1, 5, "n").parse("n", "5") == 5
+    assert CategoricalFactor(("a",), "c").parse("c", "a") == "a"
 
 
 @pytest.mark.parametrize("pathology", PATHOLOGIES.values(), ids=PATHOLOGIES)

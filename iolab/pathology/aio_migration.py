@@ -155,11 +155,16 @@ AIO_MIGRATION = Pathology(
     source="001_7f8ae1e5fb9ad6b3.txt",
     notebook="aio_migration.ipynb",
     treatment="affinity",
+    control="pinned to one core",
     factors={
-        "affinity": CategoricalFactor(("free",)),
-        "size": IntegerFactor(512, 1 << 20),
-        "tuning": CategoricalFactor(tuple(_TUNINGS)),
-        "integrity": CategoricalFactor(("none", "dif")),
+        "affinity": CategoricalFactor(("free",), "affinity"),
+        "size": IntegerFactor(512, 1 << 20, "block size (B)", "{} B"),
+        "tuning": CategoricalFactor(
+            tuple(_TUNINGS), "scheduler tuning", "{} tuning", {"slice": "slice tuned"}
+        ),
+        "integrity": CategoricalFactor(
+            ("none", "dif"), "integrity", words={"none": "no dif", "dif": "dix and dif"}
+        ),
     },
     profiles={
         "smoke": Profile(

@@ -46,10 +46,30 @@ def _refuse(wrong: bool, what: str, why: str) -> None:
 
 @dataclass(frozen=True)
 class IntegerFactor:
-    """A factor of whole numbers from `low` to `high`."""
+    """A factor of whole numbers from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : int
+        Smallest and largest level.
+    label : str
+        What an axis of it is called, with the unit if it has one: ``"cpu.weight"``.
+    phrase : str
+        A level in words, with ``{}`` for its number: ``"{} jobs"``. By default the label, then the
+        number.
+    words : mapping of int to str
+        Levels that have words of their own: ``{1: "1 job"}``.
+    """
 
     low: int
     high: int
+    label: str
+    phrase: str = ""
+    words: Mapping[int, str] = field(default_factory=dict)
+
+    def in_words(self, level: int) -> str:
+        """Return a level in words, as titles, legends and captions show it."""
+        return self.words.get(level, (self.phrase or f"{self.label} {{}}").format(level))
 
     def parse(self, name: str, text: str) -> int:
         """Return the level that `text` names. Errors: UserError with the range."""
@@ -71,9 +91,28 @@ class IntegerFactor:
 
 @dataclass(frozen=True)
 class CategoricalFactor:
-    """A factor of named levels."""
+    """A factor of named levels.
+
+    Parameters
+    ----------
+    levels : tuple of str
+        The levels, in the order of tables and figures.
+    label : str
+        What an axis of it is called: ``"I/O scheduler"``.
+    phrase : str
+        A level in words, with ``{}`` for its name: ``"{} layout"``. By default the name alone.
+    words : mapping of str to str
+        Levels that have words of their own: ``{"default": "default tuning"}``.
+    """
 
     levels: tuple[str, ...]
+    label: str
+    phrase: str = "{}"
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def in_words(self, level: str) -> str:
+        """Return a level in words, as titles, legends and captions show it."""
+        return self.words.get(level, self.phrase.format(level))
 
     def parse(self, name: str, text: str) -> str:
         """Return the level that `text` names. Errors: UserError that lists the levels."""
@@ -287,6 +326,8 @@ class Pathology:
     source: str
     notebook: str
     treatment: str
+    # What the control is called in legends, axis ticks, captions and tables.
+    control: str
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
     boot_factors: tuple[str, ...]
@@ -355,7 +396,7 @@ def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[
         one_of("factor", name, pathology.factors)
         levels = [t.strip() for t in text.split(",")]
         if name == pathology.treatment:
-            levels = [t for t in levels if t != "outside"]
+            levels = [t for t in levels if t != "control"]
         parsed = tuple(dict.fromkeys(pathology.factors[name].parse(name, t) for t in levels))
         if not parsed:
             raise UserError(f"{option} {name} needs a level to compare with the control")
@@ -373,7 +414,7 @@ def override(
 
     `settings` are like ``weight=1000,3000``; factors that are not named keep the levels of the
     profile's first grid. `recorded`, of the same form, says which of the conditions are recorded
-    (in every boot). The control's own level, ``outside``, is always there and may be named.
+    (in every boot). The treatment's level ``control`` is always there and may be named.
 
     Errors: UserError for an unknown factor, a level out of range, or no treatment at all.
     """

@@ -214,11 +214,16 @@ BFQ_IDLING = Pathology(
     source="003_e9e6d2f179e63973.txt",
     notebook="bfq_idling.ipynb",
     treatment="io_scheduler",
+    control="none",
     factors={
-        "io_scheduler": CategoricalFactor(tuple(_SCHEDULERS)),
-        "cgroup": CategoricalFactor(("own", "root")),
-        "filesystem": CategoricalFactor(("ext4", "xfs", "raw")),
-        "writes": IntegerFactor(1, 10_000),
+        "io_scheduler": CategoricalFactor(tuple(_SCHEDULERS), "I/O scheduler"),
+        "cgroup": CategoricalFactor(("own", "root"), "cgroup of dd", "{} cgroup"),
+        "filesystem": CategoricalFactor(
+            ("ext4", "xfs", "raw"), "file system", words={"xfs": "XFS", "raw": "raw device"}
+        ),
+        "writes": IntegerFactor(
+            1, 10_000, "writes of each dd", "{} writes per dd", {1: "1 write per dd"}
+        ),
     },
     profiles={
         "smoke": Profile(

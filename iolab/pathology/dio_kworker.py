@@ -247,16 +247,25 @@ DIO_KWORKER = Pathology(
     source="000_90ff60e6afd2cb18.txt",
     notebook="dio_kworker.ipynb",
     treatment="weight",
+    control="outside",
     factors={
-        "weight": IntegerFactor(1, 10000),
-        "iodepth": IntegerFactor(1, 1024),
-        "numjobs": IntegerFactor(1, _MOST_JOBS),
-        "extents": CategoricalFactor(("overwrite", "unwritten")),
-        "clumping": CategoricalFactor(("tick", "even")),
-        "engine": CategoricalFactor(("libaio", "io_uring")),
-        "workers": CategoricalFactor(tuple(_NICE)),
-        "tuning": CategoricalFactor(tuple(_TUNINGS)),
-        "batch_min": IntegerFactor(1, _BATCH),
+        "weight": IntegerFactor(1, 10000, "cpu.weight"),
+        "iodepth": IntegerFactor(1, 1024, "iodepth"),
+        "numjobs": IntegerFactor(1, _MOST_JOBS, "jobs", "{} jobs", {1: "1 job"}),
+        "extents": CategoricalFactor(("overwrite", "unwritten"), "extents", "{} extents"),
+        "clumping": CategoricalFactor(
+            ("tick", "even"),
+            "completions",
+            words={"tick": "completions at each tick", "even": "completions evenly spaced"},
+        ),
+        "engine": CategoricalFactor(("libaio", "io_uring"), "I/O engine"),
+        "workers": CategoricalFactor(tuple(_NICE), "kworkers", "{} kworkers"),
+        "tuning": CategoricalFactor(
+            tuple(_TUNINGS), "scheduler tuning", "tuned as {}", {"default": "default tuning"}
+        ),
+        "batch_min": IntegerFactor(
+            1, _BATCH, "completions waited for", "waits for {} completions", {1: "waits for 1"}
+        ),
     },
     profiles={
         "smoke": Profile(

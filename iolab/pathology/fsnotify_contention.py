@@ -112,9 +112,10 @@ FSNOTIFY_CONTENTION = Pathology(
     source="002_6198472e252e7bda.txt",
     notebook="fsnotify_contention.ipynb",
     treatment="watch",
+    control="no watch",
     factors={
-        "watch": CategoricalFactor(tuple(_WATCHES)),
-        "engine": CategoricalFactor(("libaio", "io_uring")),
+        "watch": CategoricalFactor(tuple(_WATCHES), "inotify watch"),
+        "engine": CategoricalFactor(("libaio", "io_uring"), "I/O engine"),
     },
     profiles={
         "smoke": Profile(

@@ -204,12 +204,15 @@ WRITEBACK_KWORKER = Pathology(
     source="004_64197af4d3b04f26.txt",
     notebook="writeback_kworker.ipynb",
     treatment="filesystem",
+    control="XFS",
     factors={
-        "filesystem": CategoricalFactor(("ext4",)),
-        "io": CategoricalFactor(("buffered", "direct")),
-        "layout": CategoricalFactor(("growing", "overwrite")),
-        "numjobs": IntegerFactor(1, _MOST_JOBS),
-        "cpus": IntegerFactor(1, 4),
+        "filesystem": CategoricalFactor(("ext4",), "file system"),
+        "io": CategoricalFactor(("buffered", "direct"), "I/O", "{} I/O"),
+        "layout": CategoricalFactor(
+            ("growing", "overwrite"), "layout", words={"growing": "growing files"}
+        ),
+        "numjobs": IntegerFactor(1, _MOST_JOBS, "jobs", "{} jobs", {1: "1 job"}),
+        "cpus": IntegerFactor(1, 4, "CPUs", "{} CPUs", {1: "1 CPU"}),
     },
     profiles={
         "smoke": Profile(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,19 +11,17 @@ from typing import Any
 
 import pandas as pd
 
-from iolab import report
 from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
 from iolab.pathology import get_pathology
-from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
-from iolab.store.dataset import Dataset, load, result_folders
+from iolab.store.dataset import load, result_folders
 from iolab.sweep.pool import NotebookJob, make_pages
 from iolab.sweep.sweep import default_jobs, family
 
@@ -32,7 +29,6 @@ __all__ = [
     "CLAIMS",
     "PAPER",
     "README",
-    "answer",
     "claims",
     "collect_results",
     "draw",
@@ -47,7 +43,6 @@ README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
 # How the tables of README and docs name a verdict.
 _WORDS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?", "cannot run here": "-"}
-PUBLISHED_WEIGHT = 1000
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 
@@ -134,33 +129,6 @@ def _remade(data: Path, source: Path) -> str:
     return f"Remade by: {figures}{measured}."
 
 
-def answer(data: Dataset) -> str:
-    """Return the first answer as a Markdown table: ratios with intervals, switches per I/O."""
-    lines = [
-        "| kernel | iodepth | weight | IOPS inside / outside | switches per I/O out → in |",
-        "|---|---|---|---|---|",
-    ]
-    table = report.headline(report.main_grid(data.cells), PUBLISHED_WEIGHT)
-    lines += [
-        f"| {markdown(row['kernel'])} | {row['iodepth']} | {row['weight']} "
-        f"| {row['ratio']:.3f}{_interval(row)} "
-        f"| {row['switches_outside']:.2f} → {row['switches_inside']:.2f} |"
-        for row in table.to_dict("records")
-    ]
-    kernels = report.overview(data.cells).to_dict("records")
-    words = [[markdown(k[name]) for name in ("kernel", "release", "scheduler")] for k in kernels]
-    named = ", ".join(f"{kernel} is {release} ({name})" for kernel, release, name in words)
-    boots = " and ".join(sorted({str(k["boots"]) for k in kernels}))
-    clocks = " and ".join(sorted({str(k["clock"]) for k in kernels}))
-    lines += ["", f"{named}; {boots} boots each, 95 % t intervals on boot means, {clocks} time."]
-    return "\n".join(lines)
-
-
-def _interval(row: Mapping[Any, Any]) -> str:
-    """Return an interval in brackets; nothing where the boots agree to the last digit."""
-    return f" [{row['low']:.3f}, {row['high']:.3f}]" if math.isfinite(row["low"]) else ""
-
-
 def _judged(data: Path) -> pd.DataFrame:
     return pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
 
@@ -236,12 +204,11 @@ def _verdict(row: Mapping[Any, Any]) -> str:
 
 
 def update_readme(data: Path, readme: Path = README) -> None:
-    """Put `answer` and `verdicts` between their marks in the README.
+    """Put `verdicts` between its marks in the README.
 
     Errors: IolabError if the marks are not there.
     """
     _fill(readme, "verdicts", verdicts(data))
-    _fill(readme, "answer", answer(load(data / DIO_KWORKER.name)))
 
 
 def update_claims(data: Path, page: Path = CLAIMS) -> None:
