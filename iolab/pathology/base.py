@@ -184,6 +184,8 @@ class Pathology:
         File name of its notebook.
     treatment : str
         The factor whose levels are each compared with the control, in which it is None.
+    control : str
+        What the control is called in legends, axis ticks, captions and tables.
     factors : mapping of str to Factor
         All factors, the treatment among them.
     profiles : mapping of str to Profile
@@ -217,7 +219,6 @@ class Pathology:
     source: str
     notebook: str
     treatment: str
-    # What the control is called in legends, axis ticks, captions and tables.
     control: str
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
