@@ -34,6 +34,7 @@ from iolab.figures.panels import (
     name_categories,
     outer_labels,
     panels_of,
+    title_panel,
 )
 from iolab.figures.style import DOUBLE_IN, LINES, MARKERS, legend, styled
 from iolab.figures.words import level_names, tick_name
@@ -84,7 +85,8 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
     figure, grid, panels = kernel_grid(tables["idle"], pathology, height_in=1.5)
     names = [pathology.control, *map(tick_name, levels)]
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
-        axes.set_title(title)
+        title_panel(axes, title)
+        name_categories(axes, names)
         if rows.empty:
             label_empty_panel(axes)
             continue
@@ -95,7 +97,6 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
             style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
             axes.bar(x, height, 0.8, bottom, color=colour, hatch=hatch, **style)
             bottom += height
-        name_categories(axes, names, figure.get_figwidth() / grid.shape[1] - 0.5)
         axes.set_ylim(0, 1.01)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     outer_labels(grid, pathology.factors[pathology.treatment].label, "share of the core")
@@ -152,7 +153,7 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     ]
     figure, grid, panels = kernel_grid(counts, pathology, height_in=1.5)
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
-        axes.set_title(title)
+        title_panel(axes, title)
         if rows.empty:
             label_empty_panel(axes)
             continue

@@ -37,7 +37,7 @@ _SAYS: Final = (
     "Each claim's estimate here, on the host's clock, and in virtual time, with 95 % t intervals "
     "over boots. The dashed line is the claim's rule, fixed before measuring: the claim is "
     "reproduced where the whole interval lies on the grey side. The two agree where both verdicts "
-    "are the same."
+    "are the same; how far apart the estimates are decides nothing."
 )
 
 

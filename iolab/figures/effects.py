@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 from iolab.errors import UserError
 from iolab.figures.axis import TreatmentAxis, check_numeric
-from iolab.figures.panels import grid_of, outer_labels, panels_of
+from iolab.figures.panels import grid_of, outer_labels, panels_of, title_panel
 from iolab.figures.style import kernel_handles, legend, level_styles, styled
 from iolab.figures.words import level_names, tick_name
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
@@ -130,7 +130,7 @@ def by_treatment(
             scale.draw(panel[panel["kernel"] == kernel], kernel, kernels)
         if reference is not None:
             axes.plot(np.log10(reference.level), reference.value, zorder=5, **_REFERENCE)
-        axes.set_title(title)
+        title_panel(axes, title)
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
     outer_labels(grid, f"{pathology.factors[pathology.treatment].label} (log scale)", label)
@@ -200,7 +200,7 @@ def by_kernel(
             _draw_kernels(axes, rows, kernels, aside, style)
         axes.set_xticks(range(len(kernels)), kernels)
         axes.set_xlim(-0.6, len(kernels) - 0.4)
-        axes.set_title(title)
+        title_panel(axes, title)
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
     outer_labels(grid, "kernel", label)
@@ -273,7 +273,7 @@ def iops_heatmap(cells: pd.DataFrame, rows: str) -> Figure:
     for axes, (title, panel) in zip(grid.flat, panels, strict=True):
         ratios = panel.pivot(index=rows, columns="column", values="ratio")
         _draw_heatmap(axes, ratios.reindex(index=index, columns=columns), reach)
-        axes.set_title(title)
+        title_panel(axes, title)
     outer_labels(grid, pathology.factors[pathology.treatment].label, pathology.factors[rows].label)
     bar = figure.colorbar(grid.flat[0].collections[0], ax=grid, aspect=12, pad=0.02)
     bar.set_label(f"relative to {pathology.control}")

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy.typing as npt
 import pandas as pd
@@ -23,7 +24,13 @@ __all__ = [
     "name_categories",
     "outer_labels",
     "panels_of",
+    "title_panel",
 ]
+
+# Letters of 8 and of 7 points, about, and what a panel's y axis takes.
+_TITLE_LETTER_IN: Final = 0.066
+_TICK_LETTER_IN: Final = 0.057
+_MARGIN_IN: Final = 0.5
 
 
 def panels_of(
@@ -160,8 +167,28 @@ def outer_labels(grid: npt.NDArray[Any], x: str, y: str) -> None:
         first.figure.supylabel(y, fontsize=8)
 
 
-def name_categories(axes: Axes, names: Sequence[str], width_in: float) -> None:
-    """Put a name below each category of an axis, upright where they would overlap.
+def _width_in(axes: Axes) -> float:
+    """Return the width that a panel has in its figure, in inches."""
+    figure, place = axes.get_figure(root=True), axes.get_subplotspec()
+    columns = 1 if place is None else place.get_gridspec().ncols
+    return (DOUBLE_IN if figure is None else figure.get_figwidth()) / columns
+
+
+def title_panel(axes: Axes, title: str) -> None:
+    """Put a title above a panel, in as many lines as it takes.
+
+    Parameters
+    ----------
+    axes : Axes
+        The panel.
+    title : str
+        Its title.
+    """
+    axes.set_title(textwrap.fill(title, int(_width_in(axes) / _TITLE_LETTER_IN)))
+
+
+def name_categories(axes: Axes, names: Sequence[str]) -> None:
+    """Put a name below each category of an axis: broken where it is long, else upright.
 
     Parameters
     ----------
@@ -169,13 +196,13 @@ def name_categories(axes: Axes, names: Sequence[str], width_in: float) -> None:
         A panel whose categories are at 0, 1, …
     names : sequence of str
         Their names.
-    width_in : float
-        Width of the panel in inches, about.
     """
-    axes.set_xticks(range(len(names)), names)
-    # A letter of 7 points takes about 0.055 inches.
-    crowded = 0.055 * (max(map(len, names)) + 1) * len(names) > width_in
-    axes.tick_params(axis="x", length=0, pad=2, rotation=90 if crowded else 0)
+    room = int((_width_in(axes) - _MARGIN_IN) / len(names) / _TICK_LETTER_IN)
+    lines = [textwrap.wrap(name, max(1, room), break_long_words=False) for name in names]
+    fits = max(len(line) for name in lines for line in name) <= room
+    labels = ["\n".join(name) for name in lines] if fits else names
+    axes.set_xticks(range(len(names)), labels)
+    axes.tick_params(axis="x", length=0, pad=2, rotation=0 if fits else 90)
 
 
 def label_empty_panel(axes: Axes, why: str = "not measured") -> None:

@@ -19,6 +19,7 @@ from iolab.figures.panels import (
     name_categories,
     outer_labels,
     panels_of,
+    title_panel,
 )
 from iolab.figures.style import legend, styled
 from iolab.figures.words import tick_name
@@ -76,7 +77,8 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
     figure, grid = grid_of(len(panels), 1, height_in=1.9)
     names = [pathology.control, *map(tick_name, levels)]
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
-        axes.set_title(title)
+        title_panel(axes, title)
+        name_categories(axes, names)
         if rows[segments].isna().all(axis=None):
             # A kernel that completes these writes without a worker has no such path.
             label_empty_panel(axes, "no path through a worker")
@@ -88,7 +90,6 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
             height = rows[columns].sum(axis=1).to_numpy() / 1e6
             axes.bar(x, height, 0.75, bottom, **style)
             bottom += height
-        name_categories(axes, names, figure.get_figwidth() / grid.shape[1] - 0.5)
     outer_labels(grid, pathology.factors[pathology.treatment].label, "mean time of an I/O (ms)")
     legend(figure, [Patch(label=part, **style) for part, style in _part_styles().items()])
     return figure

@@ -160,7 +160,7 @@ AIO_MIGRATION = Pathology(
             tuple(_TUNINGS), "scheduler tuning", "{} tuning", {"slice": "slice tuned"}
         ),
         "integrity": CategoricalFactor(
-            ("none", "dif"), "integrity", words={"none": "no dif", "dif": "dix and dif"}
+            ("none", "dif"), "integrity", words={"none": "no integrity data", "dif": "dix and dif"}
         ),
     },
     profiles={

@@ -211,7 +211,7 @@ BFQ_IDLING = Pathology(
     source="003_e9e6d2f179e63973.txt",
     notebook="bfq_idling.ipynb",
     treatment="io_scheduler",
-    control="none",
+    control="scheduler none",
     factors={
         "io_scheduler": CategoricalFactor(tuple(_SCHEDULERS), "I/O scheduler"),
         "cgroup": CategoricalFactor(("own", "root"), "cgroup of dd", "{} cgroup"),

@@ -48,14 +48,30 @@ COMMAND = "command.txt"
 
 
 def draw(data: Path, paper: Path = PAPER) -> list[Path]:
-    """Execute the notebook of each pathology in `data`; return the folders its figures went to.
+    """Execute the notebook of each pathology in a folder of results, to draw its figures.
 
     Figures go to ``figures/PATHOLOGY``, numbers to ``results/PATHOLOGY.json`` below `paper`. What
     an earlier drawing left in a folder of figures is removed; each caption ends with the commands
     that remake the figure.
 
-    Errors: UserError if `data` neither is nor holds a folder of results; IolabError with what broke
-    in the pages that could not be made.
+    Parameters
+    ----------
+    data : Path
+        A folder of results, or one that holds some.
+    paper : Path
+        The folder of the write-up.
+
+    Returns
+    -------
+    list of Path
+        The folders of figures.
+
+    Raises
+    ------
+    UserError
+        If `data` neither is nor holds a folder of results.
+    IolabError
+        If a page breaks; it says which, and why.
     """
     sources = {load(source).cells["pathology"].iloc[0]: source for source in result_folders(data)}
     work = paper / ".work"
@@ -92,11 +108,26 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
 
 
 def collect_results(data: Path, paper: Path = PAPER) -> Path:
-    """Write the claims of all pathologies in `data` to ``results.json`` below `paper`; return it.
+    """Write the claims of all pathologies in a folder of results to ``results.json``.
 
-    The figure of all verdicts goes to ``figures/verdicts`` beside it.
+    The figure of all verdicts goes to ``figures/verdicts`` in the same folder.
 
-    Errors: UserError if `data` neither is nor holds a folder of results.
+    Parameters
+    ----------
+    data : Path
+        A folder of results, or one that holds some.
+    paper : Path
+        The folder of the write-up.
+
+    Returns
+    -------
+    Path
+        The file of results.
+
+    Raises
+    ------
+    UserError
+        If `data` neither is nor holds a folder of results.
     """
     sources = result_folders(data)
     measured = [load(source) for source in sources]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What was measured on a host's own clock beside what virtual time says of the same claims."""
+"""Compare claims measured on a host's own clock with the same claims in virtual time."""
 
 from __future__ import annotations
 
@@ -46,10 +46,26 @@ _UNKNOWN: Final = "unknown"
 def compare_with_virtual(
     data: Dataset, folder: Path | str | None = None, *, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Compare these data with virtual time: the data in `folder`, by default the reference.
+    """Compare data with virtual time, claim by claim.
 
-    Empty where the data are virtual time themselves. Errors: as `iolab.store.dataset.load` and
-    `compare_clocks`.
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+    folder : Path or str, optional
+        A folder of results in virtual time; by default the reference data of the pathology.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `compare_clocks`; none where the data are virtual time themselves.
+
+    Raises
+    ------
+    UserError
+        As `iolab.store.dataset.load` and `compare_clocks`.
     """
     if data.cells["clock"].eq("virtual").all():
         return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
@@ -60,47 +76,57 @@ def compare_with_virtual(
 def compare_clocks(
     here: Dataset, virtual: Dataset, *, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Set each claim's result on each kernel measured here beside that in virtual time.
+    """Compare each claim's result on each kernel measured here with that in virtual time.
 
-    The rule: a claim **agrees** where it has the same verdict on both sides, **does not agree**
-    where it is reproduced on one and not reproduced on the other, and **cannot be compared** where
-    a side was not measured or is inconclusive, or where the kernels are not the same. Each verdict
-    is by the claim's own rule, fixed before measuring. How far apart the sizes are decides nothing,
-    since virtual time predicts what happens, not how much a cache miss adds to it; it is told as
-    the change from virtual time to here, with an interval (Welch on boots, not corrected for the
-    number of claims).
+    A claim **agrees** where it has the same verdict on both sides, **does not agree** where it is
+    reproduced on one and not reproduced on the other, and **cannot be compared** where a side was
+    not measured or is inconclusive, or where the kernels differ. Each verdict follows the claim's
+    own rule, fixed before measuring. How far apart the estimates are decides nothing: virtual time
+    predicts what happens, not how much a cache miss adds to it. The change from virtual time to
+    here has an interval (Welch on boots, not corrected for the number of claims).
 
-    Kernels are the same if they have the same name (the first two numbers of the release; both
-    releases are told) and not two schedulers. Where virtual time has not measured a name, a claim
-    has a row for each kernel that it has, and none of them is taken for the nearest:
-    ``same_scheduler`` marks those with the scheduler of the kernel here (NA where one of the two is
-    not known).
+    Kernels are the same if they have the same name (the first two numbers of the release) and the
+    same scheduler, as far as both are known. Where virtual time lacks a kernel's name, a claim has
+    a row for each kernel of virtual time, and none of them counts as the nearest.
 
-    Columns: pathology, claim, kind, secondary, rule; of here kernel, release, scheduler, estimate,
-    low, high, n (boots, or blocks of a machine that is not rebooted), verdict; the same of virtual
-    time with ``virtual_`` before them; same_scheduler; change_of ("ratio" for claims of a ratio,
-    else "difference", in the claim's unit), change, change_low, change_high (NaN where not the same
-    kernel, or without replicates or spread); agreement (of `AGREEMENTS`); reason (why it cannot be
-    compared, or "").
+    Parameters
+    ----------
+    here : Dataset
+        Data of any clock.
+    virtual : Dataset
+        Data of the same pathology in virtual time.
+    confidence : float
+        Level of the intervals, 0 to 1.
 
-    Errors: UserError for data of two pathologies, or if `virtual` is not of virtual time.
+    Returns
+    -------
+    DataFrame
+        A row for each kernel here, claim and kernel of virtual time. Columns: pathology, claim,
+        kind, secondary, rule; of here kernel, release, scheduler, estimate, low, high, n (boots, or
+        blocks of a machine that is not rebooted), verdict; the same of virtual time with
+        ``virtual_`` before them; same_scheduler (NA where one of the two is not known); change_of
+        ("ratio" for claims of a ratio, else "difference", in the claim's unit), change, change_low,
+        change_high (NaN between different kernels, or without replicates or spread); agreement (of
+        `AGREEMENTS`); reason (why it cannot be compared, or "").
+
+    Raises
+    ------
+    UserError
+        For data of two pathologies, or if `virtual` is not of virtual time.
     """
-    pathology = pathology_of(here.cells)
-    found = pathology_of(virtual.cells)
-    if found is not pathology:
-        raise UserError(f"results of {found.name} cannot stand beside those of {pathology.name}")
+    pathology, other = pathology_of(here.cells), pathology_of(virtual.cells)
+    if other is not pathology:
+        raise UserError(f"{other.name} cannot be compared with {pathology.name}")
     if not virtual.cells["clock"].eq("virtual").all():
         clock = virtual.cells["clock"].iloc[0]
-        raise UserError(f"what is to stand beside is of the {clock} clock, not of virtual time")
+        raise UserError(f"the data to compare with are of the {clock} clock, not of virtual time")
     left, right = (_sides(data, confidence) for data in (here, virtual))
     known = kernels_of(virtual.cells)
     rows = [
-        _row(
-            claim, (here, left[kernel, claim.name]), (virtual, right[other, claim.name]), confidence
-        )
+        _row(claim, (here, left[kernel, claim.name]), (virtual, right[k, claim.name]), confidence)
         for kernel in kernels_of(here.cells)
         for claim in pathology.claims
-        for other in ([kernel] if kernel in known else known)
+        for k in ([kernel] if kernel in known else known)
     ]
     return pd.DataFrame(rows, columns=list(COMPARISON_COLUMNS)).astype(
         {"same_scheduler": "boolean"}
@@ -108,16 +134,27 @@ def compare_clocks(
 
 
 def comparison_text(table: pd.DataFrame) -> Styler:
-    """Return what a reader wants of a table of `beside`, and how many claims agree above it."""
-    told = pd.DataFrame(
+    """Format a comparison for a page.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of `compare_clocks`.
+
+    Returns
+    -------
+    Styler
+        The table in words, with the counts of `AGREEMENTS` as its caption.
+    """
+    rows = pd.DataFrame(
         {
             "claim": table["claim"],
             "kernel": _named(table, ""),
-            "here": _told(table, ""),
+            "here": _in_words(table, ""),
             "verdict": table["verdict"],
             "kernel in virtual time": _named(table, "virtual_"),
             "same scheduler": table["same_scheduler"].map({True: "yes", False: "no"}),
-            "in virtual time": _told(table, "virtual_"),
+            "in virtual time": _in_words(table, "virtual_"),
             "verdict in virtual time": table["virtual_verdict"],
             "here against virtual time": _change(table),
             "agreement": table["agreement"],
@@ -125,8 +162,8 @@ def comparison_text(table: pd.DataFrame) -> Styler:
         }
     )
     counts = table["agreement"].value_counts()
-    said = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
-    return text_table(told, na_rep="not known").set_caption(f"{said}.")
+    summary = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
+    return text_table(rows, na_rep="not known").set_caption(f"{summary}.")
 
 
 def _sides(data: Dataset, confidence: float) -> dict[tuple[str, str], dict[Any, Any]]:
@@ -169,10 +206,10 @@ def _changed(
         boot_values(data, claim, row["kernel"]).to_numpy(dtype=np.float64)
         for data, row in (here, virtual)
     )
-    found = welch_difference(b, a, confidence)
+    change = welch_difference(b, a, confidence)
     if claim.contrast == "ratio":
-        return math.exp(found.mean), math.exp(found.low), math.exp(found.high)
-    return found.mean, found.low, found.high
+        return math.exp(change.mean), math.exp(change.low), math.exp(change.high)
+    return change.mean, change.low, change.high
 
 
 def _incomparable(a: dict[Any, Any], b: dict[Any, Any], *, same_kernel: bool) -> str:
@@ -197,7 +234,7 @@ def _named(table: pd.DataFrame, side: str) -> list[str]:
     ]
 
 
-def _told(table: pd.DataFrame, side: str) -> list[str]:
+def _in_words(table: pd.DataFrame, side: str) -> list[str]:
     """Return a side's results in words; nothing where there is none."""
     return [
         verdict_text({**{n: row[f"{side}{n}"] for n in ("estimate", "low", "high")}, "reason": ""})
@@ -209,7 +246,7 @@ def _change(table: pd.DataFrame) -> list[str]:
     changes = table[["change", "change_low", "change_high"]].set_axis(
         ["estimate", "low", "high"], axis=1
     )
-    told = _told(changes, "")
     return [
-        f"{of} {text}" if text else "" for of, text in zip(table["change_of"], told, strict=True)
+        f"{of} {text}" if text else ""
+        for of, text in zip(table["change_of"], _in_words(changes, ""), strict=True)
     ]

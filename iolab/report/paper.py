@@ -27,28 +27,51 @@ _EXPLAINED: Final = "not_results.toml"
 
 
 def build(paper: Path = PAPER) -> list[Path]:
-    """Write iolab.pdf, iolab.html and macros.tex into `paper`, and return their paths.
+    """Write iolab.pdf, iolab.html and macros.tex.
 
-    Errors: UserError for results that are missing, damaged or of another version, a claim or figure
-    that the text wants and the results lack, or a number in the text that is not explained.
+    Parameters
+    ----------
+    paper : Path
+        The folder of the sources, the results and the figures, and of what is written.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    UserError
+        For results that are missing, damaged or of another version, a claim or figure that the text
+        names and the results lack, or a number in the text that is not explained.
     """
     results = read_results(paper / "results.json")
     check_sources(paper)
-    made = {
+    files = {
         "macros.tex": macros(results).encode(),
         "iolab.pdf": _compiled(paper, "pdf"),
         "iolab.html": _compiled(paper, "html"),
     }
-    for name, content in made.items():
+    for name, content in files.items():
         atomic_write(paper / name, content)
-    return [paper / name for name in made]
+    return [paper / name for name in files]
 
 
 def check_sources(paper: Path) -> None:
-    """Raise UserError if the text of the write-up holds a number that is not explained.
+    """Check that each number in the text of the write-up is explained.
 
     ``not_results.toml`` maps each phrase with a number that may stand there to the reason. Numbers
     in words are not seen.
+
+    Parameters
+    ----------
+    paper : Path
+        The folder of the sources.
+
+    Raises
+    ------
+    UserError
+        For a number that is not explained, or an explained phrase that is nowhere in the text.
     """
     with (paper / _EXPLAINED).open("rb") as stream:
         explained = tomllib.load(stream)
@@ -65,16 +88,28 @@ def check_sources(paper: Path) -> None:
 
 
 def literals(text: str, explained: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Return the numbers of a Typst source that no phrase in `explained` holds, with their lines.
+    """Return the numbers of a Typst source that no explained phrase holds.
 
     Comments, lengths with a unit of typesetting, and colours do not count.
+
+    Parameters
+    ----------
+    text : str
+        The source.
+    explained : mapping of str to str
+        Phrases with a number, and the reason why they may stand in the text.
+
+    Returns
+    -------
+    list of (int, str)
+        Line and number of each.
     """
     bare = _bare(text)
     for phrase in sorted(explained, key=len, reverse=True):
         bare = _pattern(phrase).sub(_blank, bare)
     return [
-        (bare.count("\n", 0, found.start()) + 1, found.group())
-        for found in re.finditer(r"\d[\d.,]*", bare)
+        (bare.count("\n", 0, number.start()) + 1, number.group())
+        for number in re.finditer(r"\d[\d.,]*", bare)
     ]
 
 
@@ -89,16 +124,31 @@ def _pattern(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?<!\d\.){words}(?![\w%]|\.\d)")
 
 
-def _blank(found: re.Match[str]) -> str:
+def _blank(match: re.Match[str]) -> str:
     """Return as much white space, on as many lines."""
-    return re.sub(r"[^\n]", " ", found.group())
+    return re.sub(r"[^\n]", " ", match.group())
 
 
 def macros(results: Mapping[str, Any]) -> str:
     r"""Return LaTeX macros for each claim on each kernel: its estimate, interval and verdict.
 
     They are named like ``\dioKworkerIopsLostSixOne``, with ``Interval`` or ``Verdict`` after it;
-    digits become words. Errors: IolabError if two claims would have the same name.
+    digits become words.
+
+    Parameters
+    ----------
+    results : mapping
+        A document of `iolab.report.results.collect`.
+
+    Returns
+    -------
+    str
+        A TeX source, a macro on each line.
+
+    Raises
+    ------
+    IolabError
+        If two claims would have the same name.
     """
     lines = ["% Made by nox -s paper from results.json."]
     names: set[str] = set()
@@ -115,7 +165,7 @@ def macros(results: Mapping[str, Any]) -> str:
 
 def _macro(*parts: str) -> str:
     words = re.sub(r"\d", lambda digit: f" {_DIGITS[int(digit.group())]} ", " ".join(parts))
-    first, *others = (found.group() for found in re.finditer(r"[A-Za-z]+", words))
+    first, *others = (word.group() for word in re.finditer(r"[A-Za-z]+", words))
     return first + "".join(word[0].upper() + word[1:] for word in others)
 
 
@@ -136,28 +186,28 @@ def _compiled(paper: Path, form: Literal["pdf", "html"]) -> bytes:
     # Fonts that come with Typst alone, and no time: the same bytes on every machine.
     compiler = typst.Compiler(str(paper / "iolab.typ"), ignore_system_fonts=True)
     try:
-        made, warnings = compiler.compile_with_warnings(format=form, timestamp=0)
+        content, warnings = compiler.compile_with_warnings(format=form, timestamp=0)
     except typst.TypstError as error:
-        raise UserError(f"the write-up cannot be made: {_said(error.message)}") from error
+        raise UserError(f"the write-up cannot be made: {_message(error.message)}") from error
     # A web page has no pages; Typst warns of that, and that its HTML may still change.
     if warnings and form != "html":
-        raise IolabError(f"the write-up is not as it should be: {_said(warnings[0].message)}")
-    if not isinstance(made, bytes):
+        raise IolabError(f"the write-up has a fault: {_message(warnings[0].message)}")
+    if not isinstance(content, bytes):
         raise IolabError(f"Typst made no {form} of the write-up")
-    return made
+    return content
 
 
-def _said(message: str) -> str:
+def _message(message: str) -> str:
     return message.strip().removeprefix("assertion failed: ")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the write-up and say where it is."""
+    """Make the write-up and print where it is."""
     try:
         if argv:
             raise UserError("nox -s paper takes no arguments: nox -s figures -- FOLDER does")
         for path in build():
-            print(f"made {path}")
+            print(f"wrote {path}")
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

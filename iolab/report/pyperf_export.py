@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measured cells as archives of pyperf: seconds per I/O, for its own tools to read."""
+"""Archives of seconds per I/O that pyperf's own tools read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VALUE = "seconds_per_io"
 
 
 def pyperf_suites(data: Dataset) -> dict[str, BenchmarkSuite]:
-    """Return a suite of benchmarks for each kernel that has valid cells, in the kernels' order.
+    """Return a suite of benchmarks for each kernel that has valid cells.
 
     A benchmark is a condition, a run of it a boot, a value the seconds per I/O of one valid cell
     that was not traced; ``loops`` is the fewest I/Os behind a value of the run, ``duration`` the
@@ -39,21 +39,33 @@ def pyperf_suites(data: Dataset) -> dict[str, BenchmarkSuite]:
     Nothing of the machine that writes the archive is in it. pyperf takes all values for independent
     ones; those of one boot are not.
 
-    Errors: UserError if no cell is valid, if a valid one has no seconds per I/O above 0, or if one
-    condition would pool several releases, targets or clocks.
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+
+    Returns
+    -------
+    dict of str to BenchmarkSuite
+        By kernel, in the order of their versions.
+
+    Raises
+    ------
+    UserError
+        If no cell is valid, if a valid one has no seconds per I/O above 0, or if one condition
+        would pool several releases, targets or clocks.
     """
     kept = valid_cells(data.cells, _VALUE)
     good = (kept[_VALUE] > 0) & (kept[_VALUE] < math.inf)
     if not good.all():
         cell = kept.loc[~good, "cell"].iloc[0]
         raise UserError(f"the valid cell {cell} has no seconds per I/O above 0")
-    state = cell_columns(kept)
-    refuse_mixture(kept, state, state)
-    condition = [*shared_columns(kept), pathology_of(kept).treatment]
+    condition = cell_columns(kept)
+    refuse_mixture(kept, condition, condition)
     kept = kept.sort_values([*condition, "boot", "block", "position"], na_position="first")
     return {
         kernel: BenchmarkSuite(
-            [_benchmark(group) for _, group in here.groupby(state, dropna=False, sort=False)]
+            [_benchmark(group) for _, group in here.groupby(condition, dropna=False, sort=False)]
         )
         for kernel in sorted(kept["kernel"].unique(), key=kernel_order)
         for here in [kept[kept["kernel"] == kernel]]
@@ -61,10 +73,28 @@ def pyperf_suites(data: Dataset) -> dict[str, BenchmarkSuite]:
 
 
 def write_archives(data: Dataset, folder: Path) -> list[Path]:
-    """Write ``KERNEL.json`` for each kernel of `pyperf_suites` into `folder`; return the paths.
+    """Write ``KERNEL.json`` for each kernel of `pyperf_suites`.
 
-    The same data give the same bytes; each file is whole or absent. Errors: as `pyperf_suites`;
-    UserError for a kernel whose name is no file's; IolabError if the folder cannot be written.
+    The same data give the same bytes; each file is whole or absent.
+
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+    folder : Path
+        Where the archives go.
+
+    Returns
+    -------
+    list of Path
+        The archives.
+
+    Raises
+    ------
+    UserError
+        As `pyperf_suites`, or for a kernel whose name cannot be a file's.
+    IolabError
+        If the folder cannot be written.
     """
     suites = pyperf_suites(data)
     for kernel in suites:

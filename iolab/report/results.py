@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""All claims on all kernels as one document for machines, which the write-up is made from.
+"""All claims on all kernels as one JSON document, the source of the write-up.
 
 Its form is ``results.schema.json``, checked when it is written and when it is read.
 """
@@ -45,10 +45,25 @@ def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> 
     whether there is any effect, not whether the rule holds; ``p_holm`` corrects it over the
     conditions that the pathology declares, for one value.
 
-    Errors: UserError without data, or with two data sets of one pathology.
+    Parameters
+    ----------
+    measured : iterable of (Dataset, str or None)
+        A data set for each pathology, with the command that measured it if that is known.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    dict
+        A document of the schema.
+
+    Raises
+    ------
+    UserError
+        Without data, or with two data sets of one pathology.
     """
-    found = list(measured)
-    names = [data.cells["pathology"].iloc[0] for data, _ in found]
+    datasets = list(measured)
+    names = [data.cells["pathology"].iloc[0] for data, _ in datasets]
     if not names:
         raise UserError("there are no data to collect claims from")
     if len(set(names)) < len(names):
@@ -56,8 +71,8 @@ def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> 
     return {
         "format": FORMAT,
         "confidence": confidence,
-        "pathologies": [_pathology(data, command, confidence) for data, command in found],
-        "claims": [row for data, _ in found for row in _claims(data, confidence)],
+        "pathologies": [_pathology(data, command, confidence) for data, command in datasets],
+        "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
     }
 
 
@@ -101,8 +116,8 @@ def _claims(data: Dataset, confidence: float) -> list[dict[str, Any]]:
         basis = cells_of(data, claim, kernel, data.cells)
         if claim.requires:
             basis = basis[:0]
-        told = data.mechanism[data.mechanism["cell"].isin(basis["cell"])]
-        told = told[told["measure"] == claim.value]
+        measures = data.mechanism[data.mechanism["cell"].isin(basis["cell"])]
+        measures = measures[measures["measure"] == claim.value]
         missing = what_is_missing(boots) if row["n"] else _missing(claim, row["reason"], basis)
         here = known.loc[kernel] if kernel in known.index else None
         rows.append(
@@ -123,7 +138,7 @@ def _claims(data: Dataset, confidence: float) -> list[dict[str, Any]]:
                 "missing": missing,
                 "p_value": _finite(sign_flip(boots)) if claim.contrast != "treated" else None,
                 "cells": len(basis),
-                "cells_sha256": _digest(basis, told) if len(basis) else None,
+                "cells_sha256": _digest(basis, measures) if len(basis) else None,
             }
         )
     return _corrected(pathology, rows)
@@ -178,13 +193,23 @@ def _digest(cells: pd.DataFrame, mechanism: pd.DataFrame) -> str:
 
 
 def check(document: Any, name: str = "these results") -> None:
-    """Raise UserError, in one sentence, unless a document is of the schema; `name` is what it is.
+    """Check that a document is of the schema.
 
-    A document of another version is told apart from one that is damaged.
+    Parameters
+    ----------
+    document : Any
+        The document, as JSON values.
+    name : str
+        What an error calls it.
+
+    Raises
+    ------
+    UserError
+        If it is of another version, or damaged: one sentence that says where.
     """
-    found = document.get("format") if isinstance(document, Mapping) else None
-    if found != FORMAT:
-        raise UserError(f"{name}: format {found!r}, where this iolab knows {FORMAT!r}")
+    version = document.get("format") if isinstance(document, Mapping) else None
+    if version != FORMAT:
+        raise UserError(f"{name}: format {version!r}, where this iolab knows {FORMAT!r}")
     validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     error = best_match(validator.iter_errors(document))
     if error is not None:
@@ -194,19 +219,31 @@ def check(document: Any, name: str = "these results") -> None:
 def _place(document: Any, path: Iterable[str | int]) -> str:
     """Say where in a document something is, claims by their names."""
     steps = list(path)
-    said = "".join(f"{step}: " for step in steps)
+    place = "".join(f"{step}: " for step in steps)
     if len(steps) > 1 and steps[0] == "claims":
         row = document["claims"][steps[1]]
         if isinstance(row, Mapping):
             who = " ".join(str(row.get(key, "?")) for key in ("pathology", "claim", "kernel"))
-            said = f"claim {who}: " + "".join(f"{step}: " for step in steps[2:])
-    return said
+            place = f"claim {who}: " + "".join(f"{step}: " for step in steps[2:])
+    return place
 
 
 def write_results(path: Path, document: Mapping[str, Any]) -> None:
     """Write results as JSON, the same text for the same results; whole or not at all.
 
-    Errors: UserError if they are not of the schema.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    document : mapping
+        A document of `collect`.
+
+    Raises
+    ------
+    UserError
+        If it is not of the schema.
+    IolabError
+        If the file cannot be written.
     """
     check(document, str(path))
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -214,7 +251,23 @@ def write_results(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """Read results. Errors: UserError if they are missing, damaged, or of another version."""
+    """Read results.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    dict
+        A document of the schema.
+
+    Raises
+    ------
+    UserError
+        If it is missing, damaged, or of another version.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except FileNotFoundError as error:

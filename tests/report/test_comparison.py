@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hardware beside virtual time: reference data with a host's clock and known changes."""
+"""Hardware compared with virtual time: reference data with a host's clock and known changes."""
 
 from __future__ import annotations
 
@@ -173,10 +173,10 @@ def test_every_pathology_agrees_with_itself(name: str) -> None:
             assert row["change"] == 1.0
 
 
-def test_only_data_of_one_pathology_and_of_virtual_time_stand_beside(
+def test_only_data_of_one_pathology_and_of_virtual_time_are_compared(
     here: Dataset, virtual: Dataset
 ) -> None:
-    with pytest.raises(UserError, match="results of bfq_idling cannot stand beside those of dio"):
+    with pytest.raises(UserError, match="bfq_idling cannot be compared with dio"):
         compare_clocks(here, reports.report("bfq_idling"))
     with pytest.raises(UserError, match="of the host clock, not of virtual time"):
         compare_clocks(here, here)
@@ -184,7 +184,7 @@ def test_only_data_of_one_pathology_and_of_virtual_time_stand_beside(
     assert list(compare_with_virtual(virtual).columns) == list(COMPARISON_COLUMNS)
 
 
-def test_the_reference_stands_beside_unless_a_folder_is_named(
+def test_the_reference_is_compared_with_unless_a_folder_is_named(
     here: Dataset, table: pd.DataFrame, tmp_path: Path
 ) -> None:
     pd.testing.assert_frame_equal(compare_with_virtual(here), table)
