@@ -25,7 +25,7 @@ from iolab.store.dataset import (
 
 __all__ = ["EFFECTS", "block_cells", "dataset", "frame", "noisy_cells", "shuffled", "write"]
 
-# The true ratio inside/outside by kernel and weight.
+# The true ratio treated/control by kernel and weight.
 EFFECTS: dict[str, dict[int, float]] = {
     "5.10": {100: 1.0, 1000: 1.0, 3000: 0.79, 10000: 0.78},
     "6.1": {100: 1.0, 1000: 0.92, 3000: 0.80, 10000: 0.79},
@@ -89,7 +89,7 @@ def block_cells(
                 | {"kernel_release": f"{kernel}.0-made-up"}
                 | {"scheduler": _SCHEDULERS.get(kernel, "CFS")}
                 | {"position": position, "pair": pair, "role": role, "iodepth": iodepth}
-                | {"aa": weight is None, "placement": "inside" if treated else "outside"}
+                | {"aa": weight is None}
                 | {"weight": weight if treated else pd.NA}
                 | _CONSTANT
                 | _measures(float(np.exp(log_iops)), ratio)

@@ -266,7 +266,7 @@ def test_the_lab_opens_a_copy_of_the_notebooks(installed: Installed, tmp_path: P
 @pytest.fixture(scope="module")
 def _fetched() -> None:
     try:
-        prepare("6.1", "virtual", {"cpus": 1, "memory_mib": 1024})
+        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     except CannotRunError as error:
         pytest.skip(str(error))
 

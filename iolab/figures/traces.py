@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""One function per figure that is drawn from traces: who ran, who waited, where an I/O's time went.
+"""Figures of traces: who ran, who waited, who was moved.
 
-Styled, sized and saved as those of `iolab.figures.cells`. A task is named by a pattern (regular
-expression) for its comm, so that ``kworker/.*`` is all of them as one lane.
+A *lane* is the tasks whose comm fits a regular expression: ``{"kworker": "kworker/.*"}`` draws all
+kworkers as one.
 """
 
 from __future__ import annotations
@@ -23,56 +23,54 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from iolab import measure
 from iolab.errors import UserError
-from iolab.figures.style import (
-    DOUBLE_IN,
-    LINES,
-    OUTSIDE,
+from iolab.figures.panels import (
     grid_of,
     label_empty_panel,
-    legend,
-    number,
     outer_labels,
-    styled,
 )
-from iolab.stats.conditions import kernels_of, weights_of
+from iolab.figures.style import DOUBLE_IN, LINES, legend, styled
 from iolab.trace import Trace
 
 __all__ = [
-    "LANES",
     "busiest",
     "migration_intervals",
-    "path_breakdown",
     "timeline",
     "waits_ecdf",
     "waits_histogram",
 ]
 
-# The two sides of the direct-I/O ping-pong.
-LANES: Final = {"fio": "fio", "kworker": "kworker/.*"}
 _WAITS: Final = ("runnable", "preempted")
-# The parts of an I/O's path as they are drawn: the segments of `iolab.measure.io_path`, summed up.
-_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "submission": ("queue_ns",),
-    "device": ("device_ns",),
-    "worker not yet running": ("defer_ns", "worker_wait_ns"),
-    "behind other works": ("dispatch_ns",),
-    "its work": ("work_ns",),
-    "submitter asleep": ("gather_ns",),
-    "submitter not yet running": ("submitter_wait_ns",),
-}
 
 
 def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
-    """Tell which categorical names fit a pattern."""
+    """Return which categorical names fit a pattern."""
     fits = names.cat.categories.str.fullmatch(pattern).astype(bool)
     return np.asarray(fits)[names.cat.codes.to_numpy()]
 
 
-def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str] = LANES) -> int:
-    """Return when the `length_ns` of a trace with the most switches into the last lane begin.
+def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
+    """Return the start of the window with the most switches into the last lane.
 
-    The window starts a twentieth before its first switch. Errors: UserError if the trace is
-    shorter or the task never runs in it.
+    The window starts a twentieth of its length before its first switch.
+
+    Parameters
+    ----------
+    trace : Trace
+        A trace with sched_switch.
+    length_ns : int
+        Length of the window in ns.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane.
+
+    Returns
+    -------
+    int
+        Time of the trace in ns.
+
+    Raises
+    ------
+    UserError
+        If the trace is shorter than the window, or no task of the last lane runs in it.
     """
     first, last = trace.span
     if last - first < length_ns:
@@ -91,22 +89,43 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str] = LANES) -> i
 
 @styled
 def timeline(
-    rows: Mapping[str, Trace],
+    traces: Mapping[str, Trace],
+    lanes: Mapping[str, str],
     *,
     length_ns: int = 1_000_000,
     starts_ns: Mapping[str, int] | None = None,
-    lanes: Mapping[str, str] = LANES,
 ) -> Figure:
     """Draw who ran, who waited and who woke whom in a window of each trace, one above the other.
 
-    `rows` are traces by their label, the control first; `starts_ns` where each window begins (by
-    default `busiest`). A full bar is a task on a CPU, a pale one a task that waits for a CPU after
-    a wake-up, a hatched one a task that was put off its CPU while runnable; an arrow goes from the
-    waker to whom it wakes. Errors: UserError as `busiest`; MissingEventError.
+    A full bar is a task on a CPU, a pale one a task that waits for a CPU after a wake-up, a hatched
+    one a task that was preempted while runnable. An arrow goes from the waker to the task it wakes.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label, the control first.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane, from top to bottom.
+    length_ns : int
+        Length of the windows in ns.
+    starts_ns : mapping of str to int, optional
+        Where each window begins, in ns of its trace; by default `busiest`.
+
+    Returns
+    -------
+    Figure
+        Two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        As `busiest`.
+    MissingEventError
+        If a trace lacks an event of the scheduler.
     """
-    figure = Figure(figsize=(DOUBLE_IN, 0.75 + 1.05 * len(rows)), layout="constrained")
-    panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (label, trace) in zip(panels, rows.items(), strict=True):
+    figure = Figure(figsize=(DOUBLE_IN, 0.75 + 1.05 * len(traces)), layout="constrained")
+    panels = figure.subplots(len(traces), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (label, trace) in zip(panels, traces.items(), strict=True):
         start = busiest(trace, length_ns, lanes) if starts_ns is None else starts_ns[label]
         window = (start, start + length_ns)
         _draw_lanes(axes, trace, window, lanes)
@@ -134,22 +153,22 @@ def _draw_lanes(
 ) -> None:
     start, end = window
     colours = dict(zip(lanes, sns.color_palette("colorblind"), strict=False))
-    found = measure.intervals(trace)
-    found = found[(found["end_ns"] > start) & (found["start_ns"] < end)]
+    intervals = measure.intervals(trace)
+    intervals = intervals[(intervals["end_ns"] > start) & (intervals["start_ns"] < end)]
     for height, (lane, pattern) in enumerate(reversed(list(lanes.items()))):
-        mine = found[_fits(found["comm"], pattern)]
+        of_lane = intervals[_fits(intervals["comm"], pattern)]
         styles = {
             "running": {"facecolor": colours[lane]},
             "runnable": {"facecolor": colours[lane], "alpha": 0.3},
             "preempted": {"facecolor": "white", "hatch": "/////", "edgecolor": colours[lane]},
         }
-        for state, look in styles.items():
-            bars = mine[mine["state"] == state]
+        for state, fill in styles.items():
+            bars = of_lane[of_lane["state"] == state]
             left = bars["start_ns"].clip(lower=start).to_numpy()
             width = bars["end_ns"].clip(upper=end).to_numpy() - left
             spans = list(zip((left - start) / 1e3, width / 1e3, strict=True))
             tall = 0.6 if state == "running" else 0.36
-            style: dict[str, Any] = {"linewidth": 0, **look}
+            style: dict[str, Any] = {"linewidth": 0, **fill}
             axes.broken_barh(spans, (height - tall / 2, tall), **style)
 
 
@@ -177,12 +196,12 @@ def _draw_wakeups(
 
 def _waits_of(trace: Trace, pattern: str) -> npt.NDArray[np.int64]:
     """Return every wait for a CPU (ns) of the tasks of a pattern, woken or preempted."""
-    found = measure.intervals(trace)
-    mine = found[_fits(found["comm"], pattern) & found["state"].isin(_WAITS)]
-    return (mine["end_ns"] - mine["start_ns"]).to_numpy()
+    intervals = measure.intervals(trace)
+    waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(_WAITS)]
+    return (waits["end_ns"] - waits["start_ns"]).to_numpy()
 
 
-def _looks(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _line_styles(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     colours = sns.color_palette("viridis", max(1, len(labels) - 1))
     styles: dict[str, dict[str, Any]] = {}
     for index, label in enumerate(labels):
@@ -203,16 +222,32 @@ def _time_axis(axes: Axes) -> None:
 
 
 @styled
-def waits_ecdf(rows: Mapping[str, Trace], *, lanes: Mapping[str, str] = LANES) -> Figure:
+def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
     """Draw the share of waits for a CPU that were over within a time, a panel for each lane.
 
-    `rows` are traces by their label, the control first. A wait begins with a wake-up or with being
-    preempted, and ends on a CPU. Errors: MissingEventError.
+    A wait begins with a wake-up or a preemption, and ends on a CPU.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label, the control first.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    MissingEventError
+        If a trace lacks an event of the scheduler.
     """
     figure, grid = grid_of(len(lanes), 1, height_in=1.8)
-    styles = _looks(rows)
+    styles = _line_styles(traces)
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
-        for label, trace in rows.items():
+        for label, trace in traces.items():
             waits = np.sort(_waits_of(trace, pattern)) / 1e3
             share = np.arange(1, waits.size + 1) / max(1, waits.size)
             axes.step(waits, share, where="post", **styles[label])
@@ -221,21 +256,38 @@ def waits_ecdf(rows: Mapping[str, Trace], *, lanes: Mapping[str, str] = LANES) -
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     outer_labels(grid, "wait for the CPU (µs, log scale)", "waits that were over")
-    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in rows])
+    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
     return figure
 
 
 @styled
-def waits_histogram(rows: Mapping[str, Trace], *, lanes: Mapping[str, str] = LANES) -> Figure:
-    """Draw how often a wait for a CPU of each power of two came, for 1000 completed I/Os.
+def waits_histogram(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
+    """Draw how many waits for a CPU of each power of two there were per 1000 completed I/Os.
 
-    Panels, lines and errors as in `waits_ecdf`; both axes are logarithmic.
+    Both axes are logarithmic; there is a panel for each lane.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label, the control first.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    MissingEventError
+        If a trace lacks an event of the scheduler.
     """
     figure, grid = grid_of(len(lanes), 1, height_in=1.8)
-    styles = _looks(rows)
+    styles = _line_styles(traces)
     edges = 2.0 ** np.arange(8, 31)
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
-        for label, trace in rows.items():
+        for label, trace in traces.items():
             ios = max(1, trace.events.get("block_rq_complete", 0))
             count, _ = np.histogram(_waits_of(trace, pattern), edges)
             axes.stairs(np.where(count, 1e3 * count / ios, np.nan), edges / 1e3, **styles[label])
@@ -244,21 +296,38 @@ def waits_histogram(rows: Mapping[str, Trace], *, lanes: Mapping[str, str] = LAN
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         axes.set_title(lane)
     outer_labels(grid, "wait for the CPU (µs, bins of a power of two)", "waits per 1000 I/Os")
-    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in rows])
+    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
     return figure
 
 
 @styled
-def migration_intervals(rows: Mapping[str, Trace], *, task: str = "fio") -> Figure:
+def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Figure:
     """Draw how long a task stayed on a CPU before it was moved on, by what moved it.
 
-    A panel for each of `rows`, traces by their label; a curve is the share of a cause's moves that
-    came within a time of the one before. Errors: MissingEventError.
+    There is a panel for each trace; a curve is the share of a cause's moves that came within a time
+    of the move before.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label.
+    task : str
+        The task's comm.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    MissingEventError
+        If a trace lacks an event of the scheduler.
     """
-    figure, grid = grid_of(len(rows), 1, height_in=1.8)
+    figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colours = sns.color_palette("colorblind", len(measure.CAUSES))
     handles: list[Artist] = []
-    for axes, (label, trace) in zip(grid.flat, rows.items(), strict=True):
+    for axes, (label, trace) in zip(grid.flat, traces.items(), strict=True):
         moved = measure.migration_causes(trace)
         moved = moved[moved["comm"] == task].dropna(subset=["interval_ns"])
         axes.set_title(f"{label}: {len(moved)} moves")
@@ -276,46 +345,4 @@ def migration_intervals(rows: Mapping[str, Trace], *, task: str = "fio") -> Figu
         handles.append(Line2D([], [], color=colour, linestyle=style, label=cause))
     outer_labels(grid, "time since the task was moved last (ms, log scale)", "moves of that cause")
     legend(figure, handles)
-    return figure
-
-
-@styled
-def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
-    """Draw where an I/O's time went, outside and at each weight, as stacked means.
-
-    A panel per kernel; the means are over the I/Os whose whole path is in a trace, then over the
-    recorded cells. Errors: UserError if nothing was recorded.
-    """
-    wide = mechanism.pivot(index="cell", columns="measure", values="value")
-    recorded = cells[cells["valid"] & cells["recorded"]].merge(
-        wide, left_on="cell", right_index=True
-    )
-    segments = [f"path_{name}" for names in _PARTS.values() for name in names]
-    if recorded.empty or not set(segments) <= set(recorded.columns):
-        raise UserError("no cell was recorded: there is no path to draw")
-    kernels, weights = kernels_of(recorded), weights_of(recorded)
-    means = recorded.groupby(["kernel", "weight"], dropna=False)[segments].mean().reset_index()
-    figure, grid = grid_of(len(kernels), 1, height_in=1.9)
-    colours = sns.color_palette("colorblind", len(_PARTS))
-    hatches = ("", "", "////", "....", "", "xxxx", "\\\\\\\\")
-    for axes, kernel in zip(grid.flat, kernels, strict=True):
-        rows = means[means["kernel"] == kernel]
-        axes.set_title(f"kernel {kernel}")
-        if rows[segments].isna().all(axis=None):
-            # A kernel that completes these writes without a worker has no such path.
-            label_empty_panel(axes, "no path through a worker")
-            continue
-        x = [0 if pd.isna(weight) else 1 + weights.index(weight) for weight in rows["weight"]]
-        bottom = np.zeros(len(rows))
-        for colour, hatch, names in zip(colours, hatches, _PARTS.values(), strict=True):
-            height = rows[[f"path_{name}" for name in names]].sum(axis=1).to_numpy() / 1e6
-            style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3}
-            axes.bar(x, height, 0.75, bottom, color=colour, hatch=hatch, **style)
-            bottom += height
-        axes.set_xticks(range(1 + len(weights)), [OUTSIDE, *map(number, weights)])
-        axes.tick_params(axis="x", length=0, pad=2)
-    outer_labels(grid, "cpu.weight of the cgroup", "mean time of an I/O (ms)")
-    style = {"edgecolor": "white", "linewidth": 0.3}
-    styles = zip(_PARTS, colours, hatches, strict=True)
-    legend(figure, [Patch(facecolor=c, hatch=h, label=n, **style) for n, c, h in styles])
     return figure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""All verdicts at a glance: which claim holds on which kernel."""
+"""Figure of all verdicts: which claim holds on which kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,20 @@ _SAYS: Final = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?"
 def verdict_grid(table: pd.DataFrame) -> Figure:
     """Draw a row for each claim and a column for each kernel: the verdict with its interval.
 
-    `table` holds rows of `iolab.stats.verdicts.verdict_table`. Errors: UserError if it is empty.
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of `iolab.stats.verdicts.verdict_table`.
+
+    Returns
+    -------
+    Figure
+        Two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If the table is empty.
     """
     if table.empty:
         raise UserError("there is no claim to judge")
@@ -59,5 +72,5 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    legend(figure, [Patch(label=name, **look) for name, look in _STYLES.items()])
+    legend(figure, [Patch(label=name, **style) for name, style in _STYLES.items()])
     return figure

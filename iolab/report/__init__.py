@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables for people: what a page says about a data set."""
+"""Tables, captioned figures and comparisons for the page of a data set."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from iolab.report.comparison import (
     compare_with_virtual,
     comparison_text,
 )
+from iolab.report.pages import ComparisonSection, comparison_section, publish, recorded_traces
+from iolab.report.summary import plain, summary, write_summary
 from iolab.report.tables import (
     aa_check,
+    control_load,
+    effect_table,
     factors,
-    headline,
     invalid_cells,
     kernel_effects,
     level_table,
@@ -21,23 +24,20 @@ from iolab.report.tables import (
     main_grid,
     mechanism_table,
     overview,
-    plain,
-    publish,
-    recorded_traces,
-    regime,
-    summary,
-    write_summary,
 )
 
 __all__ = [
     "AGREEMENTS",
     "COMPARISON_COLUMNS",
+    "ComparisonSection",
     "aa_check",
     "compare_clocks",
     "compare_with_virtual",
+    "comparison_section",
     "comparison_text",
+    "control_load",
+    "effect_table",
     "factors",
-    "headline",
     "invalid_cells",
     "kernel_effects",
     "level_table",
@@ -48,7 +48,6 @@ __all__ = [
     "plain",
     "publish",
     "recorded_traces",
-    "regime",
     "summary",
     "write_summary",
 ]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,26 +11,38 @@ from typing import Any
 
 import pandas as pd
 
-from iolab import report
 from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
 from iolab.pathology import get_pathology
-from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
 from iolab.report.results import collect, write_results
-from iolab.stats.verdicts import verdict_summary, verdict_table
-from iolab.store.dataset import Dataset, load, result_folders
+from iolab.shown import markdown
+from iolab.stats.conditions import kernels_of
+from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
+from iolab.store.dataset import load, result_folders
 from iolab.sweep.pool import NotebookJob, make_pages
 from iolab.sweep.sweep import default_jobs, family
 
-__all__ = ["PAPER", "README", "answer", "collect_results", "draw", "update_readme", "verdicts"]
+__all__ = [
+    "CLAIMS",
+    "PAPER",
+    "README",
+    "claims",
+    "collect_results",
+    "draw",
+    "update_claims",
+    "update_readme",
+    "verdicts",
+]
 
 _ROOT = CHECKOUT or Path.cwd()
 PAPER = _ROOT / "paper"
 README = _ROOT / "README.md"
-PUBLISHED_WEIGHT = 1000
+CLAIMS = _ROOT / "docs" / "verdicts.md"
+# How the tables of README and docs name a verdict.
+_WORDS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?", "cannot run here": "-"}
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 
@@ -118,64 +129,104 @@ def _remade(data: Path, source: Path) -> str:
     return f"Remade by: {figures}{measured}."
 
 
-def answer(data: Dataset) -> str:
-    """Return the first answer as a Markdown table: ratios with intervals, switches per I/O."""
-    lines = [
-        "| kernel | iodepth | weight | IOPS inside / outside | switches per I/O out → in |",
-        "|---|---|---|---|---|",
-    ]
-    table = report.headline(report.main_grid(data.cells), PUBLISHED_WEIGHT)
-    lines += [
-        f"| {row['kernel']} | {row['iodepth']} | {row['weight']} "
-        f"| {row['ratio']:.3f}{_interval(row)} "
-        f"| {row['switches_outside']:.2f} → {row['switches_inside']:.2f} |"
-        for row in table.to_dict("records")
-    ]
-    kernels = report.overview(data.cells).to_dict("records")
-    named = ", ".join(f"{k['kernel']} is {k['release']} ({k['scheduler']})" for k in kernels)
-    boots = " and ".join(sorted({str(k["boots"]) for k in kernels}))
-    clocks = " and ".join(sorted({str(k["clock"]) for k in kernels}))
-    lines += ["", f"{named}; {boots} boots each, 95 % t intervals on boot means, {clocks} time."]
-    return "\n".join(lines)
-
-
-def _interval(row: Mapping[Any, Any]) -> str:
-    """Return an interval in brackets; nothing where the boots agree to the last digit."""
-    return f" [{row['low']:.3f}, {row['high']:.3f}]" if math.isfinite(row["low"]) else ""
+def _judged(data: Path) -> pd.DataFrame:
+    return pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
 
 
 def verdicts(data: Path) -> str:
-    """Return the verdicts on all pathologies in `data` as a Markdown table."""
-    table = pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
-    lines = [
-        "| pathology | kernel | mechanism | magnitude | secondary claims | confidence |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| [{row['pathology']}](notebooks/{row['page']}) | {row['kernel']} | {row['mechanism']} "
-        f"| {row['magnitude']} | {row['secondary claims']} | {row['confidence']} |"
-        for row in verdict_summary(table).to_dict("records")
-    ]
+    """Return the verdicts on all pathologies in `data` as a Markdown table.
+
+    A row per pathology, a column per kernel; a cell gives the mechanism, then the magnitude.
+    """
+    summary = verdict_summary(_judged(data))
+    kernels = kernels_of(summary)
+    lines = [_row("pathology", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
+    for name, rows in summary.groupby("pathology", sort=False):
+        cells = {row["kernel"]: _short(row) for row in rows.to_dict("records")}
+        link = f"[{name}](notebooks/{rows['page'].iloc[0]})"
+        lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
     return "\n".join(lines)
 
 
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _short(row: Mapping[Any, Any]) -> str:
+    """Condense the verdicts of one pathology on one kernel to a few characters."""
+    kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
+    words = [_WORDS.get(kind, kind.removesuffix(" reproduced")) for kind in kinds]
+    return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
+
+
+def claims(data: Path) -> str:
+    """Return every claim in `data` as Markdown: a table per pathology, a column per kernel.
+
+    The reasons why a claim cannot be judged follow the tables, each reason once.
+    """
+    table = _judged(data)
+    parts = [
+        _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
+    ]
+    lacking = table[table["verdict"] == "cannot run here"]
+    reasons = []
+    for reason, rows in lacking.groupby("reason", sort=False):
+        where = [
+            f"{name} ({', '.join(kernels_of(group))})"
+            for name, group in rows.groupby("pathology", sort=False)
+        ]
+        reasons.append(f"* {', '.join(where)}: {str(reason).removeprefix('cannot run here: ')}")
+    if reasons:
+        parts += ["## What cannot be judged here", "\n".join(reasons)]
+    return "\n\n".join(parts)
+
+
+def _claims_table(name: str, table: pd.DataFrame) -> str:
+    kernels = kernels_of(table)
+    lines = [
+        f"## {name}\n",
+        _row("claim", "kind", "rule", *kernels),
+        "|---" * (len(kernels) + 3) + "|",
+    ]
+    for claim, rows in table.groupby("claim", sort=False):
+        first = rows.iloc[0]
+        cells = {row["kernel"]: _verdict(row) for row in rows.to_dict("records")}
+        kind = f"{first['kind']}, secondary" if first["secondary"] else first["kind"]
+        lines.append(_row(str(claim), kind, first["rule"], *(cells[kernel] for kernel in kernels)))
+    return "\n".join(lines)
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    word = _WORDS[row["verdict"]]
+    if row["verdict"] == "cannot run here":
+        return word
+    return f"{word}: {verdict_text(row)}, n = {row['n']}"
+
+
 def update_readme(data: Path, readme: Path = README) -> None:
-    """Put `answer` and `verdicts` between their marks in the README.
+    """Put `verdicts` between its marks in the README.
 
     Errors: IolabError if the marks are not there.
     """
-    text = readme.read_text(encoding="utf-8")
-    for name, made in (
-        ("verdicts", verdicts(data)),
-        ("answer", answer(load(data / DIO_KWORKER.name))),
-    ):
-        begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise IolabError(f"{readme} has no marks {begin} and {end}")
-        text = f"{before}{begin}\n{made}\n{end}{after}"
-    atomic_write(readme, text)
+    _fill(readme, "verdicts", verdicts(data))
+
+
+def update_claims(data: Path, page: Path = CLAIMS) -> None:
+    """Put `claims` between its marks in the page of all verdicts.
+
+    Errors: IolabError if the marks are not there.
+    """
+    _fill(page, "claims", claims(data))
+
+
+def _fill(path: Path, name: str, made: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise IolabError(f"{path} has no marks {begin} and {end}")
+    atomic_write(path, f"{before}{begin}\n{made}\n{end}{after}")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -189,6 +240,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"claims are in {collect_results(data)}")
         if not argv:
             update_readme(REFERENCE)
+            update_claims(REFERENCE)
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

@@ -15,6 +15,7 @@ from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.tables import overview
+from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE, welch_difference
 from iolab.stats.verdicts import boot_values, verdict_table, verdict_text
@@ -107,8 +108,8 @@ def compare_clocks(
 
 
 def comparison_text(table: pd.DataFrame) -> Styler:
-    """Format a table of `compare_clocks` for a page, with the count of claims that agree."""
-    shown = pd.DataFrame(
+    """Return what a reader wants of a table of `beside`, and how many claims agree above it."""
+    told = pd.DataFrame(
         {
             "claim": table["claim"],
             "kernel": _named(table, ""),
@@ -125,7 +126,7 @@ def comparison_text(table: pd.DataFrame) -> Styler:
     )
     counts = table["agreement"].value_counts()
     said = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
-    return shown.style.format(na_rep="not known").hide().set_caption(f"{said}.")
+    return text_table(told, na_rep="not known").set_caption(f"{said}.")
 
 
 def _sides(data: Dataset, confidence: float) -> dict[tuple[str, str], dict[Any, Any]]:

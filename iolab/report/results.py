@@ -20,7 +20,8 @@ from jsonschema.exceptions import best_match
 from iolab.errors import UserError
 from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
-from iolab.report.tables import aa_check, overview, plain
+from iolab.report.summary import plain
+from iolab.report.tables import aa_check, overview
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
 from iolab.stats.tables import holm

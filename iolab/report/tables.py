@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What a page says about a data set: tables to read, and one summary for machines."""
+"""Tables for a page: what was measured, what holds, what a treatment does."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from iolab import trace
-from iolab.errors import UserError
-from iolab.figures.save import caption, save_figure
-from iolab.files import atomic_write
+from iolab.pathology.base import Pathology
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
@@ -24,18 +18,16 @@ from iolab.stats.conditions import (
     pathology_of,
     shared_columns,
 )
-from iolab.stats.drift import order_table
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.tables import kernel_ratio, mean_table, ratio_table, recording_cost
-from iolab.stats.verdicts import verdict_table
+from iolab.stats.tables import kernel_ratio, mean_table, ratio_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab.store.findings import findings
-from iolab.trace import Trace
 
 __all__ = [
     "aa_check",
+    "control_load",
+    "effect_table",
     "factors",
-    "headline",
     "invalid_cells",
     "kernel_effects",
     "level_table",
@@ -43,25 +35,27 @@ __all__ = [
     "main_grid",
     "mechanism_table",
     "overview",
-    "plain",
-    "publish",
-    "recorded_traces",
-    "regime",
-    "summary",
-    "write_summary",
+    "traced_measures",
 ]
 
-# The timer tick of a kernel with HZ=250: completions of a device on ticks come once in so long.
-TICK_S: Final = 0.004
 # A core that is idle for at least this share of its time is not what limits the control.
 IDLE_SHARE: Final = 0.05
 
-_MEANS = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle")
-_RATIOS = ("iops", "latency_p50_ns", "latency_p99_ns")
-
 
 def overview(cells: pd.DataFrame) -> pd.DataFrame:
-    """Say what is there: a row per kernel with its release, scheduler, conditions and counts."""
+    """Return what was measured on each kernel.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel: kernel, release, scheduler, clock, the levels of each factor, boots,
+        cells, invalid (counts).
+    """
     rows = []
     for kernel in kernels_of(cells):
         here = cells[cells["kernel"] == kernel]
@@ -86,91 +80,159 @@ def factors(cells: pd.DataFrame) -> list[str]:
     return sorted(pathology.factors, key=lambda name: name != pathology.treatment)
 
 
-def main_grid(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells of a pathology's main conditions, all treatments and iodepths of them.
+def main_grid(cells: pd.DataFrame, keep: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the cells of a pathology's main condition; side experiments are left out.
 
-    Each other factor is at the level that most cells have: what side experiments vary is left out.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    keep : sequence of str
+        Factors of which all levels are kept.
+
+    Returns
+    -------
+    DataFrame
+        The cells in which each factor but the treatment, the kernel and those of `keep` has the
+        level that most cells have.
     """
     for name in shared_columns(cells):
-        if name not in ("kernel", "iodepth"):
+        if name != "kernel" and name not in keep:
             cells = cells[cells[name] == cells[name].mode().iloc[0]]
     return cells
 
 
 def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Return the mean of a column or measure: a row per kernel and condition, the control first.
+    """Return the mean of a value in each condition, the control first.
 
-    Columns: kernel, the factors that vary, mean, low, high (t interval over boots), n (boots),
-    cells. Errors: as `stats.mean_table`.
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+    value : str
+        A column of the cells, or a measure of the pathology.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and condition: kernel, the factors that vary, the treatment (the
+        control by its name), mean, low, high (t interval over boots), n (boots), cells.
+
+    Raises
+    ------
+    UserError
+        As `iolab.stats.tables.mean_table`; if no cell has the value.
     """
     table = mean_table(comparable_cells(with_measure(data, value)), value, confidence=confidence)
-    treatment = pathology_of(data.cells).treatment
-    columns = [*_varying(table, shared_columns(data.cells)), treatment]
-    return table[[*columns, "mean", "low", "high", "n", "cells"]]
+    pathology = pathology_of(data.cells)
+    columns = [*_varying(table, data.cells), pathology.treatment]
+    columns += ["mean", "low", "high", "n", "cells"]
+    return _with_control(table[columns], pathology)
 
 
-def headline(cells: pd.DataFrame, weight: int, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Answer in a few rows: the IOPS ratio and the switches per I/O at `weight` and the largest.
+def effect_table(
+    cells: pd.DataFrame,
+    value: str = "iops",
+    *,
+    levels: Sequence[int | str] | None = None,
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Return the ratio of a value to the control's in a few rows, with a reading in words.
 
-    Weights are chosen before looking at the results, not because their effect is the largest.
-    ``reading`` says on which side of 1 the whole interval lies. Errors: as `stats.ratio_table`.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str
+        Column to compare.
+    levels : sequence, optional
+        Levels of the treatment, chosen before looking at the results; all by default.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and treated condition: kernel, the factors that vary, the treatment,
+        ratio, low, high (t interval over boots), n (boots), reading (on which side of 1 the whole
+        interval lies).
+
+    Raises
+    ------
+    UserError
+        As `iolab.stats.tables.ratio_table`.
     """
-    kept = comparable_cells(cells)
-    ratios = ratio_table(kept, confidence=confidence)
-    largest = ratios["weight"].max()
-    chosen = ratios[ratios["weight"].isin([weight, largest]) & ~ratios["aa"]]
-    switches = mean_table(kept, "switches_per_io", confidence=confidence)
-    factors = shared_columns(cells)
-    outside = switches[switches["placement"] == "outside"].set_index(factors)["mean"]
-    inside = switches.set_index([*factors, "weight"])["mean"]
-    keys = pd.MultiIndex.from_frame(chosen[factors])
-    weighted = pd.MultiIndex.from_frame(chosen[[*factors, "weight"]])
-    columns = [*_varying(chosen, factors), "weight", "ratio", "low", "high", "n"]
-    return (
-        chosen[columns]
-        .assign(
-            switches_outside=outside.reindex(keys).to_numpy(),
-            switches_inside=inside.reindex(weighted).to_numpy(),
-            reading=[_reading(row) for row in chosen.to_dict("records")],
-        )
-        .reset_index(drop=True)
-    )
+    treatment = pathology_of(cells).treatment
+    table = ratio_table(comparable_cells(cells), value, confidence=confidence)
+    table = table[~table["aa"]]
+    if levels is not None:
+        table = table[table[treatment].isin(list(levels))]
+    columns = [*_varying(table, cells), treatment, "ratio", "low", "high", "n"]
+    readings = [_reading(row) for row in table.to_dict("records")]
+    return table[columns].assign(reading=readings).reset_index(drop=True)
 
 
 def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Compare outside with outside: the ratio of the A/A pairs, which should be 1.
+    """Compare the control with itself: the ratio of the A/A pairs, which should be 1.
 
-    ``holds`` is whether the interval contains 1, or, where all boots agree to the last digit and
-    there is none, their value is 1 (missing with a single boot). At a level of 95 %, one interval
-    in twenty misses although all is well. The table is empty without valid A/A pairs.
-    Errors: as `stats.ratio_table`.
+    At a confidence of 95 %, one interval in twenty misses although all is well.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and control condition, none without valid A/A pairs: kernel, the
+        factors that vary, ratio, low, high, n (boots), pairs, p_value, and holds: whether the
+        interval contains 1, or, where all boots agree to the last digit, their value is 1 (missing
+        with a single boot).
+
+    Raises
+    ------
+    UserError
+        As `iolab.stats.tables.ratio_table`.
     """
     table = ratio_table(comparable_cells(cells), confidence=confidence)
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
     holds = ((low <= 1) & (high >= 1)).astype("boolean")
-    columns = [*_varying(table, shared_columns(cells)), "ratio", "low", "high", "n"]
-    columns += ["pairs", "p_value"]
+    columns = [*_varying(table, cells), "ratio", "low", "high", "n", "pairs", "p_value"]
     return table[columns].assign(holds=holds.mask(table["n"] < 2))
 
 
-def regime(cells: pd.DataFrame) -> pd.DataFrame:
-    """Say what limits the control: a row per kernel and condition, from the cells outside.
+def control_load(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return what limits the control: its device, or the core.
 
-    ``limit`` is "device" where the core idles for at least 5 % of its time, else "core", "unknown"
-    where the kernel does not count that. With
-    completions on ticks, ``ceiling_iops`` is one full queue per tick of 4 ms (HZ=250) and
-    ``of_ceiling`` the share of it that was reached; NaN where completions are evenly spaced.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and control condition: kernel, all factors but the treatment, idle
+        (share of the core's time, 0 to 1), iops, n (boots), and limit: "device" where the core is
+        idle for at least 5 % of its time, else "core"; "unknown" where the machine does not count
+        it.
+
+    Raises
+    ------
+    UserError
+        If there is no valid control.
     """
-    outside = comparable_cells(cells)
-    outside = outside[outside["placement"] == "outside"]
-    table = mean_table(outside, "idle").rename(columns={"mean": "idle"})
-    iops = mean_table(outside, "iops")["mean"]
-    ceiling = (table["iodepth"] * table["numjobs"] / TICK_S).where(table["clumping"] == "tick")
+    kept = comparable_cells(cells)
+    controls = kept[kept[pathology_of(kept).treatment].isna()]
+    table = mean_table(controls, "idle").rename(columns={"mean": "idle"})
     return table[[*shared_columns(cells), "idle", "n"]].assign(
-        iops=iops,
-        ceiling_iops=ceiling,
-        of_ceiling=iops / ceiling,
+        iops=mean_table(controls, "iops")["mean"],
         limit=np.select(
             [table["idle"].isna(), table["idle"] >= IDLE_SHARE], ["unknown", "device"], "core"
         ),
@@ -178,23 +240,47 @@ def regime(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """List the cells a gate has excluded, with the reason."""
+    """Return the cells that a gate has excluded.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    DataFrame
+        A row for each: kernel, block, position, role, all factors, gate (the reason), cell.
+    """
     columns = ["kernel", "block", "position", "role", *factors(cells), "gate", "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
 
 
 def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
-    """Say what a real machine was found to be like: a row for each thing that was looked at.
+    """Return what a real machine's survey says: a row for each thing that was looked at.
 
-    ``reading`` is "good", "a warning", or "no cell is valid". Errors: as `findings`.
+    Parameters
+    ----------
+    facts : mapping
+        The facts of a block, with its survey.
+
+    Returns
+    -------
+    DataFrame
+        Columns: looked at, found, reading ("good", "a warning" or "no cell is valid").
+
+    Raises
+    ------
+    IolabError
+        As `iolab.store.findings.findings`.
     """
     rows = [
         {
-            "looked at": found["what"],
-            "found": found["found"],
-            "reading": _severity(good=found["good"], needed=found["needed"]),
+            "looked at": finding["what"],
+            "found": finding["found"],
+            "reading": _severity(good=finding["good"], needed=finding["needed"]),
         }
-        for found in findings(facts)
+        for finding in findings(facts)
     ]
     return pd.DataFrame(rows, columns=["looked at", "found", "reading"])
 
@@ -206,10 +292,25 @@ def _severity(*, good: bool, needed: bool) -> str:
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Compare each kernel's effect with the oldest one's (`stats.kernel_ratio` of the ratios).
+    """Compare each kernel's effect on IOPS with the oldest kernel's.
 
-    One table for all kernels, empty with a single one. The A/A pairs are in it as the control of
-    this comparison too.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `iolab.stats.tables.kernel_ratio` for all kernels, A/A pairs too; empty with a
+        single kernel.
+
+    Raises
+    ------
+    UserError
+        As `iolab.stats.tables.kernel_ratio`.
     """
     kept = comparable_cells(cells)
     first, *others = kernels_of(kept)
@@ -221,130 +322,61 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
 
 
 def mechanism_table(data: Dataset) -> pd.DataFrame:
-    """Return what the traces say: a row per kernel and condition, a column per measure.
+    """Return what the traces say in each condition, the control by its name.
 
-    Means over the recorded cells, ``n`` of them; units are in the names. Empty without traces.
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `traced_measures`.
+    """
+    return _with_control(traced_measures(data), pathology_of(data.cells))
+
+
+def traced_measures(data: Dataset) -> pd.DataFrame:
+    """Return the mean of each measure of the traces in each condition.
+
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and recorded condition, none without traces: kernel, the factors that
+        vary, the treatment (missing in the control), n (recorded cells), a column for each measure
+        with its unit in the name.
     """
     recorded = data.cells.loc[data.cells["recorded"], "cell"]
-    told = data.mechanism[data.mechanism["cell"].isin(recorded)]
-    wide = told.pivot(index="cell", columns="measure", values="value")
-    wide = wide[list(told["measure"].unique())]
+    measures = data.mechanism[data.mechanism["cell"].isin(recorded)]
+    wide = measures.pivot(index="cell", columns="measure", values="value")
+    wide = wide[list(measures["measure"].unique())]
     rows = data.cells.merge(wide, left_on="cell", right_index=True)
-    state = cell_columns(data.cells)
-    grouped = rows.groupby(state, dropna=False, observed=True)
+    condition = cell_columns(data.cells)
+    grouped = rows.groupby(condition, dropna=False, observed=True)
     table = grouped[list(wide.columns)].mean().reset_index()
-    table.insert(len(state), "n", grouped.size().to_numpy())
+    table.insert(len(condition), "n", grouped.size().to_numpy())
     order = [kernels_of(table).index(kernel) for kernel in table["kernel"]]
     treatment = pathology_of(data.cells).treatment
     table = table.assign(order=order).sort_values(["order", treatment], na_position="first")
-    columns = [*_varying(table, shared_columns(data.cells)), treatment, "n", *wide.columns]
+    columns = [*_varying(table, data.cells), treatment, "n", *wide.columns]
     return table[columns].reset_index(drop=True)
 
 
-def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace]:
-    """Return the kept traces of a kernel's first recorded boot by label, the control first.
-
-    Without `kernel`, the first of those that have traces; empty where nothing was recorded. One
-    trace for each level of the treatment. Errors: UserError if the kernel that is named has none.
-    """
-    kept = data.cells[data.cells["cell"].isin(list(data.traces))]
-    treatment = pathology_of(data.cells).treatment
-    known = kernels_of(kept)
-    if kernel is not None and kernel not in known:
-        raise UserError(f"no trace is kept of kernel {kernel} (there are: {', '.join(known)})")
-    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))].sort_values(
-        [treatment, "boot", "cell"], na_position="first"
-    )
-    first = kept.drop_duplicates(treatment)
-    return {
-        "control" if pd.isna(row[treatment]) else f"{treatment} {row[treatment]}": trace.read(
-            data.traces[row["cell"]]
-        )
-        for row in first.to_dict("records")
-    }
+def _varying(table: pd.DataFrame, cells: pd.DataFrame) -> list[str]:
+    """Return the kernel and the factors that a reader needs to tell the rows apart."""
+    return [n for n in shared_columns(cells) if n == "kernel" or table[n].nunique() > 1]
 
 
-def publish(
-    name: str,
-    figure: Figure,
-    data: Dataset,
-    folder: Path | str | None = None,
-    *,
-    says: str | None = None,
-) -> str:
-    """Return a figure's caption and, given a folder, save the figure and the caption there.
-
-    `says` as in `figure_files.caption`.
-    """
-    text = caption(name, data.cells, data.unavailable, says=says)
-    if folder is not None:
-        save_figure(figure, Path(folder), name, caption=text)
-    return text
-
-
-def summary(
-    data: Dataset,
-    *,
-    published: Mapping[str, Any] | None = None,
-    family: Sequence[Mapping[str, object]] | None = None,
-    more: Mapping[str, pd.DataFrame] | None = None,
-    confidence: float = CONFIDENCE,
-) -> dict[str, Any]:
-    """Return all results of a data set as plain JSON values; what is missing is None, never NaN.
-
-    Keys: pathology, target, clock, confidence, kernels, unavailable, published (as given), cells,
-    verdicts, ratios (by value: rows of `stats.ratio_table`), means (by value: rows of
-    `stats.mean_table`), measures (the same of the pathology's own), aa, order, kernel_effects (the
-    ratio of ratios of each kernel against the first), mechanism (what the traces say), recording
-    (what tracing cost), and the tables of `more`. Units are in the names. Errors: as the tables'.
-    """
-    cells = comparable_cells(data.cells)
-    context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
-    ratios = {
-        value: ratio_table(cells, value, family=family, confidence=confidence)
-        for value in _RATIOS
-        if cells[value].notna().all()
-    }
-    counted = data.mechanism.loc[data.mechanism["cell"].isin(cells["cell"]), "measure"].unique()
-    own = {name: comparable_cells(with_measure(data, name)) for name in counted}
-    found: dict[str, Any] = plain(
-        {
-            **context,
-            "confidence": confidence,
-            "kernels": overview(data.cells),
-            "unavailable": data.unavailable,
-            "published": None if published is None else dict(published),
-            "cells": {
-                "total": len(data.cells),
-                "valid": len(cells),
-                "invalid": invalid_cells(data.cells),
-            },
-            "verdicts": verdict_table(data, confidence=confidence),
-            "ratios": ratios,
-            "means": {value: mean_table(cells, value, confidence=confidence) for value in _MEANS},
-            "measures": {
-                name: mean_table(c, name, confidence=confidence) for name, c in own.items()
-            },
-            "aa": aa_check(cells, confidence=confidence),
-            "order": order_table(cells, confidence=confidence),
-            "kernel_effects": kernel_effects(cells, confidence=confidence),
-            "mechanism": mechanism_table(data),
-            "recording": recording_cost(data.cells, confidence=confidence),
-            **(more or {}),
-        }
-    )
-    return found
-
-
-def write_summary(path: Path | str, results: Mapping[str, Any]) -> None:
-    """Write a summary as JSON, the same text for the same results; whole or not at all."""
-    text = json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    atomic_write(Path(path), text + "\n")
-
-
-def _varying(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
-    """Return the factors a reader needs to tell the rows apart."""
-    return [name for name in factors if name in ("kernel", "iodepth") or table[name].nunique() > 1]
+def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
+    """Return a table with the control's name where the treatment has no level."""
+    levels = table[pathology.treatment].astype(object)
+    return table.assign(**{pathology.treatment: levels.where(levels.notna(), pathology.control)})
 
 
 def _reading(row: Mapping[Any, Any]) -> str:
@@ -353,24 +385,9 @@ def _reading(row: Mapping[Any, Any]) -> str:
     # Boots that agree to the last digit have no spread to make an interval of.
     low, high = (row["ratio"] if math.isnan(row[name]) else row[name] for name in ("low", "high"))
     if high < 1:
-        return "slower inside"
-    return "faster inside" if low > 1 else "no difference seen"
+        return "treatment lower"
+    return "treatment higher" if low > 1 else "no difference seen"
 
 
 def _listed(values: pd.Series) -> str:
     return ", ".join(str(value) for value in sorted(values.unique()))
-
-
-def plain(value: Any) -> Any:
-    """Return tables and what is nested of them as plain JSON; what is not there is None."""
-    if isinstance(value, pd.DataFrame):
-        return [plain(row) for row in value.to_dict(orient="records")]
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value

@@ -18,7 +18,6 @@ from iolab.stats.conditions import (
     refuse_mixture,
     shared_columns,
     valid_cells,
-    weights_of,
 )
 from iolab.stats.drift import order_effect, order_table
 from iolab.stats.estimates import (
@@ -137,7 +136,6 @@ __all__ = [
     "verdict_summary",
     "verdict_table",
     "verdict_text",
-    "weights_of",
     "welch",
     "welch_difference",
     "what_is_missing",

@@ -29,7 +29,6 @@ __all__ = [
     "refuse_mixture",
     "shared_columns",
     "valid_cells",
-    "weights_of",
 ]
 
 _CONTEXT: Final = ("pathology", "target", "clock")
@@ -51,8 +50,8 @@ def pair_columns(cells: pd.DataFrame) -> list[str]:
 
 
 def cell_columns(cells: pd.DataFrame) -> list[str]:
-    """Return what a single cell's condition is made of."""
-    return [*shared_columns(cells), "placement", pathology_of(cells).treatment]
+    """Return what a single cell's condition is made of; the control has no treatment's level."""
+    return [*shared_columns(cells), pathology_of(cells).treatment]
 
 
 def pathology_of(cells: pd.DataFrame) -> Pathology:
@@ -186,18 +185,13 @@ def kernels_of(table: pd.DataFrame) -> list[str]:
     return sorted(table["kernel"].unique(), key=kernel_order)
 
 
-def weights_of(table: pd.DataFrame) -> list[int]:
-    """Return a table's weights, ascending; outside has none."""
-    return sorted(int(weight) for weight in table["weight"].dropna().unique())
-
-
 def levels_of(cells: pd.DataFrame) -> list[Any]:
     """Return the levels of the treatment in the cells, in its own order; the control has none."""
     pathology = pathology_of(cells)
-    found = set(cells[pathology.treatment].dropna())
+    measured = set(cells[pathology.treatment].dropna())
     factor = pathology.factors[pathology.treatment]
     return (
-        [x for x in factor.levels if x in found]
+        [level for level in factor.levels if level in measured]
         if isinstance(factor, CategoricalFactor)
-        else sorted(found)
+        else sorted(measured)
     )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
+from iolab import foreign
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import IntegerFactor
@@ -45,7 +45,6 @@ CELL_COLUMNS: Final = {
     "aa": "bool",
     "recorded": "bool",
     "twin": "str",
-    "placement": "str",
     "iops": "float64",
     "steady_iops": "float64",
     "seconds_per_io": "float64",
@@ -80,6 +79,12 @@ def column_types(pathology: str) -> dict[str, str]:
     return columns
 
 
+# The most characters of what is drawn or stands in a caption; of other texts, a line's.
+_MOST: Final = {
+    "kernel": foreign.NAME,
+    "kernel_release": foreign.NAME,
+    "scheduler": foreign.SCHEDULER,
+}
 LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
 MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
 UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
@@ -173,7 +178,7 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 def _unavailable(path: Path) -> pd.DataFrame:
     try:
-        rows = json.loads(path.read_text())
+        rows = foreign.document(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
     except (OSError, ValueError) as error:
@@ -183,11 +188,24 @@ def _unavailable(path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else pd.Index(UNAVAILABLE_COLUMNS))
 
 
+def _lines(texts: pd.Series, most: int) -> pd.Series:
+    """Return texts as lines of printable characters; those that are such lines are not copied."""
+    lines = {said: foreign.line(said, most) for said in texts.dropna().unique()}
+    if all(said == line for said, line in lines.items()):
+        return texts
+    return texts.map(lines).astype("str")
+
+
 def _conform(table: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.DataFrame:
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise UserError(f"{path}: has no column {', '.join(missing)}")
     try:
-        return table[list(columns)].astype(columns)
+        found = table[list(columns)].astype(columns)
+        # Whoever wrote the table may have been told its texts by anybody.
+        texts = [name for name, kind in columns.items() if kind == "str"]
+        return found.assign(
+            **{name: _lines(found[name], _MOST.get(name, foreign.LINE)) for name in texts}
+        )
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: a column holds something else than expected ({error})") from error

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from iolab import foreign
 from iolab.errors import IolabError
 
 __all__ = ["findings", "machine_gates"]
@@ -21,7 +22,10 @@ def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = facts.get("preflight", [])
     if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
         raise IolabError("what was found of the machine has not the agent's form")
-    return found
+    return [
+        {**entry, "what": foreign.line(entry["what"]), "found": foreign.line(entry["found"])}
+        for entry in found
+    ]
 
 
 def _is_one(entry: Any) -> bool:

@@ -5,25 +5,26 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import IolabError
+from iolab import foreign
+from iolab.blocks import Block
+from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
 
 __all__ = ["RawStore", "block_key"]
 
 
-def block_key(block: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+def block_key(block: Block, target: Mapping[str, Any]) -> str:
     """Return the key (hex) of a block on a target: parameters, kernel, image, QEMU, tools, agent.
 
     The whole block is in it: what ran before a cell is part of what made the cell's result.
     """
-    return digest_of({"block": dict(block), "target": dict(target)})
+    return digest_of({"block": block.document(), "target": dict(target)})
 
 
 class RawStore:
@@ -59,7 +60,7 @@ class RawStore:
         self,
         key: str,
         *,
-        block: Mapping[str, Any],
+        block: Block,
         target: Mapping[str, Any],
         results: Path,
         run: Mapping[str, Any],
@@ -70,22 +71,24 @@ class RawStore:
         then nothing is left.
         """
         found, digests = _status(results)
-        if found != block["plan"]["block"]:
-            raise IolabError(f"the results are of block {found!r}, not of this one")
-        facts = _checked(results, "facts.json", digests)
+        if found != block.plan.block:
+            other = foreign.line(found, 80)
+            raise IolabError(f"the results are of block {other!r}, not of this one")
+        facts = foreign.facts(_checked_bytes(results, "facts.json", digests))
+        document = block.document()
         with self.workspace() as work:
             made = work / key
             for name, value in (
-                ("block.json", block),
+                ("block.json", document),
                 ("target.json", target),
                 ("facts.json", facts),
                 ("run.json", run),
             ):
                 atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
-            for cell in block["cells"]:
+            for cell in document["cells"]:
                 result = _checked(results, f"cells/{cell['id']}.json", digests)
-                document = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
-                data = gzip.compress(canonical_json(document).encode(), mtime=0)
+                stored = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
+                data = gzip.compress(canonical_json(stored).encode(), mtime=0)
                 atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
                 trace = f"traces/{cell['id']}.dat"
                 if trace in digests:
@@ -105,20 +108,34 @@ class RawStore:
         """Return one of a block's JSON files. Errors: IolabError if it is missing or damaged."""
         path = self.folder(key) / name
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            found: dict[str, Any] = foreign.document(path.read_bytes())
         except (OSError, ValueError) as error:
             raise IolabError(f"{path} is missing or damaged: remove its folder") from error
         return found
+
+    def block(self, key: str) -> Block:
+        """Return the block that was measured.
+
+        Raises
+        ------
+        IolabError
+            If the block is not there, is damaged, or is of another format.
+        """
+        try:
+            return Block.parse(self.read(key, "block.json"))
+        except UserError as error:
+            path = self.folder(key) / "block.json"
+            raise IolabError(f"{path}: {error}; measure the block again") from error
 
     def cells(self, key: str) -> Iterator[dict[str, Any]]:
         """Yield the documents of a block's cells in the order in which they were measured.
 
         Errors: IolabError if a file is missing or damaged.
         """
-        for cell in self.read(key, "block.json")["cells"]:
-            path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
+        for cell in self.block(key).cells:
+            path = self.folder(key) / "cells" / f"{cell.id}.json.gz"
             try:
-                yield json.loads(gzip.decompress(path.read_bytes()))
+                yield foreign.document(gzip.decompress(path.read_bytes()))
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged: remove its folder") from error
 
@@ -130,7 +147,7 @@ class RawStore:
 def _status(results: Path) -> tuple[str, dict[str, str]]:
     """Return the name of the block that the agent finished, and the digests of its files."""
     try:
-        status = json.loads((results / "status.json").read_text())
+        status = foreign.document((results / "status.json").read_bytes())
         return str(status["block"]), dict(status["sha256"])
     except OSError as error:
         raise IolabError("the results lack status.json: the block was not finished") from error
@@ -149,5 +166,7 @@ def _checked_bytes(results: Path, name: str, digests: Mapping[str, str]) -> byte
 
 
 def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_checked_bytes(results, name, digests))
-    return found
+    try:
+        return dict(foreign.document(_checked_bytes(results, name, digests)))
+    except (ValueError, TypeError) as error:
+        raise IolabError(f"the results hold a damaged {name}: {error}") from error

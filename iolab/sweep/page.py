@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import papermill
 from nbclient.exceptions import DeadKernelError
@@ -26,6 +26,19 @@ from iolab.files import atomic_write, scratch_dir
 from iolab.names import one_of
 
 __all__ = ["make_page"]
+
+# A page is words, tables and pictures: it has no script, loads nothing, and tells the browser so.
+_TEMPLATE: Final = """\
+{%- extends 'lab/index.html.j2' -%}
+{%- block html_head -%}
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; \
+font-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+{{ super() }}
+{%- endblock html_head -%}
+{%- block html_head_js -%}{%- endblock html_head_js -%}
+{%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
+"""
 
 
 def make_page(
@@ -82,7 +95,7 @@ def make_page(
             from nbconvert import HTMLExporter  # noqa: PLC0415 - a second that figures do not need
 
             exporter: Any = HTMLExporter
-            page, _ = exporter(exclude_input=True).from_filename(str(made))
+            page, _ = exporter(raw_template=_TEMPLATE, exclude_input=True).from_filename(str(made))
             atomic_write(output.with_suffix(".html"), page)
         made.rename(output)
     return output

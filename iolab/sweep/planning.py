@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError
-from iolab.files import canonical_json
-from iolab.pathology.base import Pathology, Profile
-from iolab.store.raw import block_key
+from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.store.raw import RawStore, block_key
 from iolab.sweep.request import Request, chosen_pathologies, requested_profile, sweep_label
 from iolab.targets import Target
 from iolab.targets.machines import real_target
@@ -34,7 +33,7 @@ class PathologyPlan:
         What is measured.
     folder : Path
         Folder of its tables and pages.
-    blocks : dict of str to block
+    blocks : dict of str to Block
         The blocks by their key in the store.
     kernels : dict of str to str
         Each kernel that is measured, and where it comes from.
@@ -44,7 +43,7 @@ class PathologyPlan:
 
     pathology: Pathology
     folder: Path
-    blocks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
     kernels: dict[str, str] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
 
@@ -62,7 +61,8 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
     Raises
     ------
     UserError
-        If a pathology, a profile, a factor, a level or the real machine's name is unknown.
+        If a pathology, a profile, a factor, a level or the real machine's name is unknown, or the
+        disk or folder to measure on is refused.
     CannotRunError
         If no block can run here.
     """
@@ -88,6 +88,8 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
     if not any(plan.blocks for plan in plans):
         reasons = dict.fromkeys(r for plan in plans for r in plan.unavailable.values())
         raise CannotRunError(f"no kernel can run here: {'; '.join(reasons)}")
+    if machine is not None and request.place.named:
+        _check_place(machine, RawStore(request.root), plans)
     return plans
 
 
@@ -119,15 +121,14 @@ def _plan_kernel(
 ) -> None:
     """Plan the blocks on one kernel: all of them, or none if one cannot run here."""
     blocks = blocks_of(plan.pathology, profile, kernel=kernel, clock=request.clock)
-    targets: dict[str, Target] = {}
-    for block in blocks:
-        machine = canonical_json(block["machine"])
-        if machine not in targets:
-            targets[machine] = prepare(kernel, request.clock, block["machine"], log)
+    targets: dict[Machine, Target] = {}
+    for machine in dict.fromkeys(block.machine for block in blocks):
+        size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
+        targets[machine] = prepare(kernel, request.clock, log, **size)
     identities = {machine: target.identity() for machine, target in targets.items()}
     plan.kernels[kernel] = next(iter(targets.values())).origin
     for block in blocks:
-        plan.blocks[block_key(block, identities[canonical_json(block["machine"])])] = block
+        plan.blocks[block_key(block, identities[block.machine])] = block
 
 
 def _plan_real(
@@ -140,13 +141,21 @@ def _plan_real(
     identity = machine.identity()
     for block in blocks_of(plan.pathology, profile, kernel=machine.kernel, clock=request.clock):
         try:
-            agent_plan = {**request.place.put(block["plan"]), "hardware": True}
+            agent_plan = replace(request.place.put(block.plan), hardware=True)
             reason = machine.lacks(agent_plan)
         except CannotRunError as error:
             reason = str(error)
         if reason:
             plan.unavailable[machine.kernel] = reason
             continue
-        placed = {**block, "plan": agent_plan, "target": request.target}
+        placed = replace(block, plan=agent_plan, target=request.target)
         plan.kernels[machine.kernel] = machine.origin
         plan.blocks[block_key(placed, identity)] = placed
+
+
+def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[PathologyPlan]) -> None:
+    """Check the disk or folder before anything is begun: all blocks name the same."""
+    blocks = (item for plan in plans for item in plan.blocks.items())
+    missing = next((block for key, block in blocks if not store.has(key)), None)
+    if missing is not None:
+        machine.check(missing.plan)

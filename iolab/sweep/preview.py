@@ -144,8 +144,8 @@ def _preview(
             continue
         kernel, *others = possible
         blocks = blocks_of(pathology, profile, kernel=kernel, clock=request.clock)
-        cells = [cell for block in blocks for cell in block["cells"]]
-        conditions += [cell["condition"] for cell in cells]
+        cells = [cell for block in blocks for cell in block.cells]
+        conditions += [cell.condition for cell in cells]
         kernels.append(
             KernelPreview(
                 kernel=kernel,
@@ -153,7 +153,7 @@ def _preview(
                 alternatives=tuple(others),
                 blocks=len(blocks),
                 cells=len(cells),
-                recorded=sum(cell["recorded"] for cell in cells),
+                recorded=sum(cell.recorded for cell in cells),
             )
         )
     return PathologyPreview(

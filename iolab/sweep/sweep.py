@@ -91,7 +91,8 @@ def run_sweep(
     Raises
     ------
     UserError
-        If a profile, pathology, kernel or factor is unknown, or a level is out of range.
+        If a profile, pathology, kernel or factor is unknown, a level is out of range, or a disk or
+        folder is refused.
     CannotRunError
         If no kernel of the request can run here.
     """
@@ -149,17 +150,17 @@ def _failures(jobs: Iterable[NotebookJob], errors: dict[str, str]) -> dict[str, 
 def _block_job(plan: PathologyPlan, key: str, root: Path) -> NotebookJob:
     """Write a block to a file and return the job of the page that measures it."""
     block = plan.blocks[key]
-    name = block["plan"]["block"]
+    name = block.plan.block
     file = root / "plans" / f"{key}.json"
-    atomic_write(file, canonical_json(block))
+    atomic_write(file, canonical_json(block.document()))
     return NotebookJob(
         name=name,
         notebook=NOTEBOOKS / "block.ipynb",
         output=plan.folder / "pages" / f"{name}.ipynb",
         parameters={"plan": str(file), "results": str(root)},
-        cells=len(block["cells"]),
+        cells=len(block.cells),
         progress=file.with_suffix(".progress"),
-        memory_bytes=block["machine"]["memory_mib"] << 20,
+        memory_bytes=block.machine.memory_mib << 20,
     )
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from iolab.agent.detached import state_of
 from iolab.agent.facts import survey
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.agent.trusted import private_folder
+from iolab.errors import UserError, error_of
 from iolab.files import atomic_write
 from iolab.process import CommandError, run
-from iolab.targets.real import RealTarget, agent_words
+from iolab.targets.real import RealTarget, agent_words, checked_survey
 from iolab.targets.system_shown import system_shown
 
 __all__ = ["LocalTarget"]
@@ -33,12 +34,15 @@ class LocalTarget(RealTarget):
     where = "this machine"
 
     def __init__(self) -> None:
-        """Ask this machine what it is. Errors: UserError without root."""
+        """Ask this machine what it is.
+
+        Errors: UserError without root, or if another user can write what the agent leaves.
+        """
         if os.geteuid() != 0:
             raise UserError(
                 "--target local needs root, to change settings and make devices: run it with sudo"
             )
-        self.facts = survey()
+        self.facts = checked_survey(survey())
 
     def system_shown(self) -> str:
         """Return what pyperf says of this machine."""
@@ -60,7 +64,11 @@ class LocalTarget(RealTarget):
 
     def send(self, folder: str, name: str, data: bytes) -> None:
         """Put a file into a run's folder, whole."""
-        Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = Path(folder)
+        # Nobody else may put something in between, whatever the umask.
+        for private in (path.parent.parent, path.parent, path):
+            with private_folder(private, make=True):
+                pass
         atomic_write(Path(folder) / name, data)
 
     def agent(self, folder: str, *words: str) -> str:
@@ -70,8 +78,8 @@ class LocalTarget(RealTarget):
             return run(argv, timeout_s=_AGENT_S).stdout
         except CommandError as error:
             said = agent_words(error.output, error.reason)
-            code = f"exit {CannotRunError.exit_code}"
-            raise (CannotRunError if error.reason == code else IolabError)(said) from error
+            code = error.reason.removeprefix("exit ")
+            raise error_of(int(code) if code.isdigit() else 1)(said) from error
 
     def fetch(self, folder: str, names: set[str], into: Path) -> None:
         """Copy those files of a run that are there into a folder."""

@@ -7,25 +7,28 @@ import json
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import CannotRunError, IolabError
+from iolab import foreign
+from iolab.agent.plan import Plan
+from iolab.blocks import encode_plan
+from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
 from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest
 
-__all__ = ["RealTarget", "agent_words", "checked_survey", "result_names"]
+__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "result_names"]
 
-_RUNS = "/run/iolab/runs"
+RUNS = "/run/iolab/runs"
 # What a result does not depend on.
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
 
-def result_names(plan: Mapping[str, Any]) -> set[str]:
+def result_names(plan: Plan) -> set[str]:
     """Return every file that a run of a plan may leave, relative to its folder."""
-    ids = [cell["id"] for cell in plan["cells"]]
+    ids = [cell.id for cell in plan.cells]
     names = {"agent.json", "console.txt", "results/facts.json", "results/status.json"}
     names |= {f"results/cells/{i}.json" for i in ids}
     return names | {f"results/traces/{i}.dat" for i in ids}
@@ -48,7 +51,7 @@ class RealTarget(ABC):
         release = str(self.facts["kernel_release"])
         found = re.match(r"\d{1,4}\.\d{1,4}", release)
         if found is None:
-            raise IolabError(f"{self.where} runs a kernel of an unknown kind: {release[:80]!r}")
+            raise IolabError(f"{self.where} runs a kernel of an unknown kind: {release!r}")
         return found[0]
 
     @property
@@ -61,11 +64,11 @@ class RealTarget(ABC):
         machine = {k: v for k, v in self.facts.items() if k not in _NO_IDENTITY}
         return {"target": self.kind, "machine": machine, "agent": agent_digest()}
 
-    def lacks(self, plan: Mapping[str, Any]) -> str:
+    def lacks(self, plan: Plan) -> str:
         """Return why a plan cannot run there, as far as the survey tells, or ""."""
         if self.facts["lacks"]:
             return str(self.facts["lacks"])
-        kinds = {device["kind"] for cell in plan["cells"] for device in cell["devices"]}
+        kinds = {device.kind for cell in plan.cells for device in cell.devices}
         made = kinds - {"directory", "named"}
         missing = sorted(made - set(self.facts["kinds"]))
         instead = "name a folder (--directory) or a disk (--destroy) to measure on"
@@ -73,7 +76,7 @@ class RealTarget(ABC):
             instead += f", or --make {' or '.join(can)}"
         if missing:
             return f"{self.where} cannot make devices of the kind {', '.join(missing)}: {instead}"
-        coalesced = plan.get("coalesced_timers", False)
+        coalesced = plan.coalesced_timers
         if "null_blk" in kinds and self.facts["high_resolution_timers"] is coalesced:
             want = "off" if coalesced else "on"
             return f"the plan needs a kernel that was booted with highres={want}: {instead}"
@@ -85,7 +88,7 @@ class RealTarget(ABC):
 
     def run(
         self,
-        plan: Mapping[str, Any],
+        plan: Plan,
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
@@ -97,13 +100,14 @@ class RealTarget(ABC):
 
         Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
         """
-        name = digest_of({"plan": dict(plan), "agent": agent_digest()})[:16]
-        folder = f"{_RUNS}/{name}"
+        document = encode_plan(plan)
+        name = digest_of({"plan": document, "agent": agent_digest()})[:16]
+        folder = f"{RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
             if state == "gone":
                 self.send(folder, "agent.pyz", agent_archive())
-                self.send(folder, "plan.json", json.dumps(dict(plan), sort_keys=True).encode())
+                self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
                 self.agent(folder, "begin", folder)
             self._follow(folder, progress)
             self.fetch(folder, result_names(plan), work)
@@ -117,7 +121,7 @@ class RealTarget(ABC):
                 raise
             self.remove(folder)
             (work / "console.txt").rename(results / "console.txt")
-            facts: dict[str, Any] = json.loads((results / "facts.json").read_text())
+            facts = foreign.facts((results / "facts.json").read_bytes())
             results.rename(into)
         return facts
 
@@ -129,7 +133,7 @@ class RealTarget(ABC):
             offset += len(more)
             *lines, rest = (rest + more).split(b"\n")
             for line in lines:
-                progress(line.decode(errors="replace"))
+                progress(foreign.line(line.decode(errors="replace")))
             if state == "ended" and not more:
                 return
             if state == "gone":
@@ -142,25 +146,38 @@ class RealTarget(ABC):
 
     def _check_ending(self, work: Path) -> None:
         try:
-            ending = json.loads((work / "agent.json").read_text())
-            code, words = int(ending["exit"]), str(ending["stderr"]).strip()
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            ending = foreign.document((work / "agent.json").read_bytes())
+            code, words = int(ending["exit"]), str(ending["stderr"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise IolabError(f"{self.where} did not say how the run ended") from error
         if code == 0:
             return
-        last = words.splitlines()[-1] if words else f"exit {code}"
+        last = agent_words(words, f"exit {code}")
         message = f"the agent gave up on {self.where}: {last}"
-        raise (CannotRunError if code == CannotRunError.exit_code else IolabError)(message)
+        raise error_of(code)(message)
+
+    def check(self, plan: Plan) -> None:
+        """Check that the disks and folders that a plan names may be used, and write nothing.
+
+        Errors: UserError naming what is refused and why.
+        """
+        folder = f"{RUNS}/check-{secrets.token_hex(8)}"
+        try:
+            self.send(folder, "agent.pyz", agent_archive())
+            self.send(folder, "plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode())
+            self.agent(folder, "check", f"{folder}/plan.json")
+        finally:
+            self.remove(folder)
 
     def restore(self, *, show: bool) -> list[str]:
         """Put back what an earlier run left there, unless `show`; return what, a line each.
 
         Errors: IolabError if a run is at work there, or something cannot be put back.
         """
-        folder = f"{_RUNS}/restore-{secrets.token_hex(8)}"
+        folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
-            lines = self.agent(folder, "restore", "--show").splitlines()
+            lines = list(map(foreign.line, self.agent(folder, "restore", "--show").splitlines()))
             if not show:
                 self.agent(folder, "restore")
         finally:
@@ -195,26 +212,34 @@ class RealTarget(ABC):
 def agent_words(stderr: str, reason: str) -> str:
     """Return the sentence in what an agent said on standard error."""
     lines = stderr.strip().splitlines()
-    return lines[-1].removeprefix("iolab-agent: ") if lines else reason
+    return foreign.line(lines[-1].removeprefix("iolab-agent: ")) if lines else reason
+
+
+# The names and types of what a survey says; each text but the release is a line.
+_SURVEY: dict[str, type | tuple[type, ...]] = {
+    "kernel_release": str,
+    "kernel_version": str,
+    "cpu_model": (str, type(None)),
+    "cpus": int,
+    "fio_version": (str, type(None)),
+    "machine": (str, type(None)),
+    "high_resolution_timers": (bool, type(None)),
+    "uid": int,
+    "kinds": list,
+    "lacks": str,
+}
 
 
 def checked_survey(raw: Any) -> dict[str, Any]:
-    """Return a survey if it has the agent's form. Errors: IolabError."""
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "kernel_release": str,
-        "kernel_version": str,
-        "cpu_model": (str, type(None)),
-        "cpus": int,
-        "fio_version": (str, type(None)),
-        "machine": (str, type(None)),
-        "high_resolution_timers": (bool, type(None)),
-        "uid": int,
-        "kinds": list,
-        "lacks": str,
-    }
-    if not isinstance(raw, dict) or set(raw) != set(kinds):
+    """Return a survey if it has the agent's form, its texts as lines. Errors: IolabError."""
+    if not isinstance(raw, dict) or set(raw) != set(_SURVEY):
         raise IolabError("the survey of the machine has not the agent's form")
-    for name, kind in kinds.items():
+    for name, kind in _SURVEY.items():
         if not isinstance(raw[name], kind):
             raise IolabError(f"the survey of the machine has no {name} of the agent's form")
-    return dict(raw)
+    lines = {k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()}
+    return {
+        **lines,
+        "kernel_release": foreign.name(raw["kernel_release"], "kernel_release"),
+        "kinds": [foreign.name(kind, "kind of device") for kind in raw["kinds"]],
+    }

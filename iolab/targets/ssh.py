@@ -8,7 +8,6 @@ paths of our own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -23,10 +22,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab import foreign
+from iolab.errors import CannotRunError, IolabError, UserError, error_of
 from iolab.files import digest_of
 from iolab.process import kill_group, start
-from iolab.targets.real import RealTarget, agent_words, checked_survey
+from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.shipping import agent_archive
 from iolab.targets.unpack import MOST_BYTES, unpack
 
@@ -37,17 +37,28 @@ _ADDRESS = re.compile(
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
     r"(?::(?P<port>[0-9]{1,5}))?/?"
 )
-# What a user's configuration may hold, but no command of ours wants.
+# What a user's configuration may hold, but no command of ours wants. The measured machine may be
+# hostile. Whoever is root there could log in elsewhere with the user's agent (ForwardAgent), read
+# the keyboard and the screen (ForwardX11, ForwardX11Trusted), act with the user's Kerberos ticket
+# (GSSAPIDelegateCredentials), reach into the user's network (the port forwardings, which
+# ClearAllForwardings drops, and Tunnel), and add keys to known_hosts (UpdateHostKeys). How to get
+# there is the user's word: ProxyJump and ProxyCommand, keys, host keys, SendEnv.
 _OPTIONS = (
     "BatchMode=yes",
     "ClearAllForwardings=yes",
     "ConnectTimeout=15",
     "ControlPersist=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ForwardX11Trusted=no",
+    "GSSAPIDelegateCredentials=no",
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
     "ServerAliveCountMax=3",
     "ServerAliveInterval=5",
+    "Tunnel=no",
+    "UpdateHostKeys=no",
 )
 _CONNECT_S = 60.0
 _POLL_S = 5.0
@@ -56,7 +67,10 @@ _SILENT_S = 120.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 120.0, 240.0, 300.0)
 # ssh's own, for a connection that broke or never came.
 _BROKEN = 255
+# The shell's own, for a program that is not there.
+_NO_PROGRAM = 127
 _MOST_WORDS = 1 << 22
+_MOST_REASON = 300
 # A look at a run costs the measured machine a shell and three small programs.
 _LOOK = (
     "cd {folder} 2>/dev/null || {{ echo gone; exit 0; }}; "
@@ -64,6 +78,11 @@ _LOOK = (
     "elif ! flock -n -s alive true; then echo alive; "
     "elif test -e agent.json; then echo ended; else echo gone; fi; "
     "test ! -e console.txt || tail -c +{start} console.txt | head -c 1048576"
+)
+# What root runs there must not be another user's to replace.
+_ROOTS_ALONE = (
+    f'{{ test -z "$(find /run/iolab {RUNS} -maxdepth 0 \\( ! -type d -o ! -user 0 '
+    f'-o -perm /022 \\))" || {{ echo {RUNS} can be written by other users >&2; exit 1; }}; }}'
 )
 
 
@@ -90,8 +109,8 @@ def _reason(stderr: str, where: str) -> IolabError:
     if "Permission denied" in stderr:
         return UserError(f"{where} does not let us in: a key is needed, as nothing is asked for")
     lines = stderr.strip().splitlines()
-    last = "".join(c if c.isprintable() else "?" for c in lines[-1]) if lines else "no word of ssh"
-    return LostError(f"no connection to {where}: {last[:300]}")
+    last = foreign.line(lines[-1], _MOST_REASON) if lines else "no word of ssh"
+    return LostError(f"no connection to {where}: {last}")
 
 
 class SshTarget(RealTarget):
@@ -241,8 +260,8 @@ class SshTarget(RealTarget):
             with suppress(IolabError):
                 self.remove(folder)
         try:
-            return checked_survey(json.loads(said))
-        except (ValueError, RecursionError) as error:
+            return checked_survey(foreign.document(said))
+        except ValueError as error:
             raise IolabError(f"{self.where} did not say what it is") from error
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
@@ -261,7 +280,7 @@ class SshTarget(RealTarget):
     def send(self, folder: str, name: str, data: bytes) -> None:
         """Put a file into a run's folder, whole."""
         place = shlex.quote(folder)
-        script = f"umask 077 && mkdir -p {place} && cat > {place}/.{name} && "
+        script = f"umask 077 && mkdir -p {place} && {_ROOTS_ALONE} && cat > {place}/.{name} && "
         script += f"mv {place}/.{name} {place}/{name}"
         code, said = self._do(script, data)
         if code:
@@ -273,7 +292,7 @@ class SshTarget(RealTarget):
         code, said = self._do(script)
         text = said.decode(errors="replace")
         if code:
-            kind = CannotRunError if code in (CannotRunError.exit_code, 127) else IolabError
+            kind = CannotRunError if code == _NO_PROGRAM else error_of(code)
             sentence = agent_words(_last(said), f"exit {code}")
             raise kind(f"{self.where}: {sentence}")
         return text
@@ -297,4 +316,4 @@ class SshTarget(RealTarget):
 
 def _last(said: bytes) -> str:
     lines = said.decode(errors="replace").strip().splitlines()
-    return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
+    return foreign.line(lines[-1], _MOST_REASON) if lines else ""

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from iolab import foreign
+from iolab.agent.plan import Cell, Plan
+from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
+from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
@@ -71,7 +75,7 @@ class VmTarget:
 
     def run(
         self,
-        plan: Mapping[str, Any],
+        plan: Plan,
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
@@ -83,9 +87,9 @@ class VmTarget:
         not whole; IolabError with the agent's own words if the agent gave up.
         """
         machine = self.machine
-        if plan.get("coalesced_timers"):
+        if plan.coalesced_timers:
             machine = replace(machine, kernel_options=(*machine.kernel_options, "highres=off"))
-        longest_s = max(_work_s(cell) for cell in plan["cells"])
+        longest_s = max(_work_s(cell) for cell in plan.cells)
         with scratch_dir(into.parent) as work:
             channel = work / "channel"
             make_channel(channel)
@@ -107,18 +111,18 @@ class VmTarget:
                 raise GuestError(f"{error}; its last lines:\n{last_words(console)}") from error
             _check_ending(results, console)
             shutil.copyfile(console, results / "console.txt")
-            facts: dict[str, Any] = json.loads((results / "facts.json").read_text())
+            facts = foreign.facts((results / "facts.json").read_bytes())
             results.rename(into)
         remember_kernel_facts(self.kernel, facts)
         return facts
 
-    def _initrd(self, work: Path, plan: Mapping[str, Any]) -> Path:
+    def _initrd(self, work: Path, plan: Plan) -> Path:
         job = work / "job.cpio"
         entries = [
             Entry.file("init", _INIT, executable=True),
             Entry.file("iolab/guest_init.py", _GUEST_INIT),
             Entry.file("iolab/agent.pyz", agent_archive()),
-            Entry.file("iolab/plan.json", json.dumps(plan, sort_keys=True).encode()),
+            Entry.file("iolab/plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode()),
         ]
         entries += [
             Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
@@ -128,11 +132,11 @@ class VmTarget:
         return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
 
 
-def _work_s(cell: Mapping[str, Any]) -> float:
+def _work_s(cell: Cell) -> float:
     """Return how long a cell's work may take in the guest, in seconds."""
-    if cell.get("copies") is not None:
-        return float(cell["copies"]["writes"] * cell["copies"]["processes"] * _WRITE_S)
-    return float(cell["job"]["ramp_ms"] + cell["job"]["runtime_ms"]) / 1e3
+    if cell.copies is not None:
+        return cell.copies.writes * cell.copies.processes * _WRITE_S
+    return 0.0 if cell.job is None else (cell.job.ramp_ms + cell.job.runtime_ms) / 1e3
 
 
 def _joined(path: Path, *parts: Path) -> Path:
@@ -144,13 +148,15 @@ def _joined(path: Path, *parts: Path) -> Path:
 
 
 def _check_ending(results: Path, console: Path) -> None:
-    ending = json.loads((results / "agent.json").read_text())
-    if ending["exit"] == 0 and (results / "status.json").exists():
+    try:
+        ending = foreign.document((results / "agent.json").read_bytes())
+        code, said = int(ending["exit"]), str(ending["stderr"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IolabError("the guest did not say how the run ended") from error
+    if code == 0 and (results / "status.json").exists():
         return
-    said = str(ending["stderr"]).strip().splitlines()
-    words = said[-1].removeprefix("iolab-agent: ") if said else f"exit {ending['exit']}"
-    message = f"the agent gave up in the guest: {words}"
-    if ending["exit"] == CannotRunError.exit_code:
+    message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
+    if code == CannotRunError.exit_code:
         raise CannotRunError(message)
     raise IolabError(f"{message}; the guest's last lines:\n{last_words(console)}")
 
@@ -203,8 +209,10 @@ def check_clock(clock: str) -> None:
 def prepare(
     kernel: str,
     clock: str,
-    machine: Mapping[str, int],
     progress: Callable[[str], None] = lambda line: None,
+    *,
+    cpus: int,
+    memory_mib: int,
 ) -> VmTarget:
     """Return a target for a kernel of the catalogue, after fetching what is missing.
 
@@ -220,5 +228,5 @@ def prepare(
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
-    shape = Machine(accelerator, machine["cpus"], machine["memory_mib"])
+    shape = Machine(accelerator, cpus, memory_mib)
     return VmTarget(found, image, toolbox, shape)

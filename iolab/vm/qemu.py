@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from iolab import foreign
 from iolab.errors import IolabError
 from iolab.process import kill_group, start
 
@@ -100,7 +101,7 @@ def _argv(
 
 def _lines(console: Path) -> list[str]:
     text = console.read_text(errors="replace") if console.exists() else ""
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+    return [foreign.line(line.rstrip()) for line in text.splitlines() if line.strip()]
 
 
 def last_words(console: Path) -> str:

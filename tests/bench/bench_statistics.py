@@ -106,11 +106,11 @@ def measured() -> Measured:
     scaled = ((boots["y"] - grouped.transform("mean")) / sd)[~boots["aa"] & (sd > 0)]
     typical = float(np.sqrt((sd[~boots["aa"]] ** 2).mean()))
     levels = variance_table(cells, effect=False)
-    outside = levels[levels["placement"] == "outside"]
+    controls = levels[levels["weight"].isna()]
     return Measured(
         treated=scaled.to_numpy(dtype=np.float64) * typical,
         aa=boots.loc[boots["aa"], "y"].to_numpy(dtype=np.float64),
-        level_sd=float(np.sqrt((outside["mean_sd"] ** 2).mean())),
+        level_sd=float(np.sqrt((controls["mean_sd"] ** 2).mean())),
     )
 
 

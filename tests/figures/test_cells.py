@@ -15,19 +15,25 @@ from matplotlib.figure import Figure
 from iolab import figures, stats
 from iolab.errors import IolabError, UserError
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN
+from iolab.figures.words import number
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.stats.conditions import levels_of
 from iolab.store.dataset import Dataset
 from tests import synthetic
+from tests.reports import report
 
 DRAW: dict[str, Callable[[Dataset], Figure]] = {
-    "iops_ratio_by_weight": lambda d: figures.iops_ratio_by_weight(
+    "ratio_by_treatment": lambda d: ratio_by_treatment(
         d.cells, reference=figures.Reference(1000, 0.579, "published")
     ),
-    "switches_per_io_by_weight": lambda d: figures.switches_per_io_by_weight(d.cells),
-    "iops_heatmap": lambda d: figures.iops_heatmap(d.cells),
-    "cpu_split_by_weight": lambda d: figures.cpu_split_by_weight(d.cells),
+    "mean_by_treatment": lambda d: figures.by_treatment(
+        d.cells, "switches_per_io", "context switches per I/O", line=(2, "two per I/O")
+    ),
+    "iops_heatmap": lambda d: figures.iops_heatmap(d.cells, "iodepth"),
+    "cpu_split": lambda d: figures.cpu_split(d.cells),
     "latency_ecdf": lambda d: figures.latency_ecdf(d.cells, d.latency),
-    "iops_by_kernel": lambda d: figures.by_kernel(d.cells, "iops", "IOPS"),
-    "iops_by_kernel_ratio": lambda d: figures.by_kernel(
+    "mean_by_kernel": lambda d: figures.by_kernel(d.cells, "iops", "IOPS"),
+    "ratio_by_kernel": lambda d: figures.by_kernel(
         d.cells, "iops", "treated / control", contrast="ratio", line=(0.88, "rule")
     ),
     "block_figure": lambda d: figures.block_figure(
@@ -36,8 +42,20 @@ DRAW: dict[str, Callable[[Dataset], Figure]] = {
 }
 
 
-def _says(name: str) -> str | None:
-    return "IOPS by kernel." if "by_kernel" in name else None
+def ratio_by_treatment(cells: pd.DataFrame, reference: figures.Reference | None = None) -> Figure:
+    return figures.by_treatment(
+        cells, "iops", "IOPS relative to outside", contrast="ratio", reference=reference
+    )
+
+
+def caption(name: str, data: Dataset) -> str:
+    return figures.caption(
+        name,
+        data.cells,
+        data.unavailable,
+        says="What it shows." if "_by_" in name else None,
+        contrast="ratio" if "ratio" in name else "mean",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +80,7 @@ def assert_legend_is_on(figure: Figure) -> None:
 def test_a_long_label_breaks_the_legend_and_not_the_paper(small: Dataset) -> None:
     for length in range(5, 45, 5):
         reference = figures.Reference(1000, 0.579, "p" * length)
-        assert_legend_is_on(figures.iops_ratio_by_weight(small.cells, reference=reference))
+        assert_legend_is_on(ratio_by_treatment(small.cells, reference))
 
 
 @pytest.mark.parametrize("name", DRAW)
@@ -71,7 +89,9 @@ def test_every_figure_fits_a_paper_and_says_its_caption(name: str, data: Dataset
     assert figure.get_figwidth() == DOUBLE_IN
     assert figure.get_figheight() < 9
     assert_legend_is_on(figure)
-    text = figures.caption(name, data.cells, data.unavailable, says=_says(name))
+    text = caption(name, data)
+    assert "Control: outside." in text
+    assert "Fixed: 1 job, overwrite extents, completions at each tick, libaio," in text
     assert "Cannot run here: 6.8." in text
     assert "6.1 (6.1.0-made-up, CFS), 6.12 (6.12.0-made-up, EEVDF)" in text
     assert "not predictions of absolute IOPS" in text
@@ -84,13 +104,13 @@ def test_every_figure_can_be_drawn_from_a_single_pair_of_one_boot(
 ) -> None:
     figure = DRAW[name](small)
     assert figure.get_figwidth() == (DOUBLE_IN if name == "block_figure" else COLUMN_IN)
-    assert figures.caption(name, small.cells, says=_says(name))
+    assert caption(name, small)
     assert_legend_is_on(figure)
 
 
 def test_without_any_valid_treatment_the_control_is_still_drawn(small: Dataset) -> None:
     cells = small.cells.assign(valid=small.cells["aa"])
-    labels = figures.iops_ratio_by_weight(cells).axes[0].get_xticklabels()
+    labels = ratio_by_treatment(cells).axes[0].get_xticklabels()
     assert [label.get_text() for label in labels] == ["A/A"]
 
 
@@ -127,13 +147,13 @@ def test_saved_bytes_do_not_depend_on_when_or_in_which_session(
 
 
 def test_a_figure_saved_twice_is_the_same_file(small: Dataset, tmp_path: Path) -> None:
-    figure = DRAW["iops_ratio_by_weight"](small)
+    figure = DRAW["ratio_by_treatment"](small)
     first = [p.read_bytes() for p in figures.save_figure(figure, tmp_path, "f", caption="")]
     assert [p.read_bytes() for p in figures.save_figure(figure, tmp_path, "f", caption="")] == first
 
 
 def test_bad_names_and_folders_are_said(small: Dataset, tmp_path: Path) -> None:
-    figure = DRAW["iops_ratio_by_weight"](small)
+    figure = DRAW["ratio_by_treatment"](small)
     with pytest.raises(UserError, match="plain file name"):
         figures.save_figure(figure, tmp_path, "../f", caption="")
     (tmp_path / "file").touch()
@@ -145,7 +165,7 @@ def test_bad_names_and_folders_are_said(small: Dataset, tmp_path: Path) -> None:
 
 def test_the_ratio_figure_shows_the_tables_values_and_the_reference(data: Dataset) -> None:
     table = stats.ratio_table(data.cells)
-    figure = DRAW["iops_ratio_by_weight"](data)
+    figure = DRAW["ratio_by_treatment"](data)
     shown = {
         round(float(y), 9)
         for axes in figure.axes
@@ -162,7 +182,7 @@ def test_the_ratio_figure_shows_the_tables_values_and_the_reference(data: Datase
 
 
 def test_the_cpu_bars_fill_the_core(data: Dataset) -> None:
-    for axes in DRAW["cpu_split_by_weight"](data).axes:
+    for axes in DRAW["cpu_split"](data).axes:
         bars = [c for c in axes.containers if isinstance(c, BarContainer)]
         heights = np.array([[bar.get_height() for bar in stack] for stack in bars])
         assert heights.shape == (4, 5)
@@ -171,7 +191,7 @@ def test_the_cpu_bars_fill_the_core(data: Dataset) -> None:
 
 def test_shares_beyond_the_core_leave_no_negative_bar(small: Dataset) -> None:
     over = small.cells.assign(fio_cpu=0.9, kworker_cpu=0.2, idle=0.0)
-    bars = list(figures.cpu_split_by_weight(over).axes[0].containers)
+    bars = list(figures.cpu_split(over).axes[0].containers)
     assert all(bar.get_height() >= 0 for stack in bars for bar in stack)
 
 
@@ -201,9 +221,9 @@ def test_the_block_figure_crosses_out_an_invalid_cell_without_iops(small: Datase
 
 def test_a_condition_that_one_kernel_lacks_is_said_in_its_panel(data: Dataset) -> None:
     lacking = data.cells[~((data.cells["kernel"] == "6.12") & (data.cells["iodepth"] == 64))]
-    figure = figures.cpu_split_by_weight(lacking)
+    figure = figures.cpu_split(lacking)
     assert "not measured" in [text.get_text() for axes in figure.axes for text in axes.texts]
-    heat = figures.iops_heatmap(lacking)
+    heat = figures.iops_heatmap(lacking, "iodepth")
     assert "-" in [text.get_text() for axes in heat.axes for text in axes.texts]
     curves = figures.latency_ecdf(lacking, data.latency)
     assert "not measured" in [text.get_text() for axes in curves.axes for text in axes.texts]
@@ -212,13 +232,13 @@ def test_a_condition_that_one_kernel_lacks_is_said_in_its_panel(data: Dataset) -
 def test_other_factors_get_panels_of_their_own(data: Dataset) -> None:
     other = data.cells.assign(extents="unwritten")
     other["block"] += "u"
-    figure = figures.iops_ratio_by_weight(pd.concat([data.cells, other], ignore_index=True))
+    figure = ratio_by_treatment(pd.concat([data.cells, other], ignore_index=True))
     titles = [axes.get_title() for axes in figure.axes]
     assert "iodepth 64, unwritten extents" in titles
     assert len(titles) == 4
 
 
-def test_many_weights_keep_their_ticks_and_lose_labels_that_would_collide() -> None:
+def test_many_levels_keep_their_ticks_and_lose_labels_that_would_collide() -> None:
     weights = [100, 1000, 1010, 1020, 1030, 2000, 10000]
     rows = [
         row
@@ -230,7 +250,7 @@ def test_many_weights_keep_their_ticks_and_lose_labels_that_would_collide() -> N
             effects=dict.fromkeys(weights, 0.9),
         )
     ]
-    axes = figures.iops_ratio_by_weight(synthetic.frame(rows)).axes[0]
+    axes = ratio_by_treatment(synthetic.frame(rows)).axes[0]
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert labels == ["A/A", "100", "1000", "", "", "", "2000", "10\u2009000"]
     assert len(axes.get_xticks()) == 8
@@ -255,4 +275,32 @@ def test_by_kernel_draws_the_rule_and_names_it(data: Dataset) -> None:
     )
     (box,) = figure.legends
     names = [text.get_text() for text in box.get_texts()]
-    assert names == ["A/A", "100", "1000", "3000", "10\u2009000", "rule: below this"]
+    weights = [f"cpu.weight {weight}" for weight in (100, 1000, 3000, 10000)]
+    assert names == ["A/A", *weights, "rule: below this"]
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_figures_take_any_pathology_and_name_its_control(name: str) -> None:
+    data, pathology = report(name), get_pathology(name)
+    levels = levels_of(data.cells)
+    factor = pathology.factors[pathology.treatment]
+    words = [pathology.control, *(factor.in_words(level) for level in levels)]
+    for figure in (
+        figures.by_kernel(data.cells, "iops", "IOPS"),
+        figures.latency_ecdf(data.cells, data.latency),
+    ):
+        shown = [text.get_text() for box in figure.legends for text in box.get_texts()]
+        assert shown == words
+        assert_legend_is_on(figure)
+    split = figures.cpu_split(data.cells)
+    ticks = [label.get_text() for label in split.axes[-1].get_xticklabels()]
+    assert ticks == [pathology.control, *(x if isinstance(x, str) else number(x) for x in levels)]
+    assert f"Control: {pathology.control}." in figures.caption("cpu_split", data.cells)
+
+
+def test_a_treatment_without_an_order_has_no_axis() -> None:
+    cells = report("bfq_idling").cells
+    with pytest.raises(UserError, match="io_scheduler is not a number: draw it with"):
+        figures.by_treatment(cells, "iops", "IOPS")
+    with pytest.raises(UserError, match="bfq_idling has no factor iodepth"):
+        figures.iops_heatmap(cells, "iodepth")

@@ -20,6 +20,7 @@ from iolab.trace import Trace
 from tests.measure.story import PREEMPTED, Line, story, switch, waking
 
 FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
+LANES = {"fio": "fio", "kworker": "kworker/.*"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def _spans(figure: Figure) -> list[list[tuple[float, float]]]:
 
 def test_the_timeline_shows_what_happened(tmp_path: Path) -> None:
     figure = figures.timeline(
-        {"made up": story(tmp_path, turns(9))}, length_ns=200, starts_ns={"made up": 1300}
+        {"made up": story(tmp_path, turns(9))}, LANES, length_ns=200, starts_ns={"made up": 1300}
     )
     kworker, fio = [(0, 40), (100, 140)], [(0, 0), (40, 100), (140, 200)]
     running, woken, preempted, fio_running, fio_woken, fio_preempted = _spans(figure)
@@ -74,18 +75,18 @@ def test_the_window_is_where_the_worker_is_switched_in_most(tmp_path: Path) -> N
         (t + 2000, c, p, e, f) for t, c, p, e, f in turns(40) if t % 200 < 100 or t > 3000
     ]
     trace = story(tmp_path, lines)
-    start = figures.busiest(trace, 500)
+    start = figures.busiest(trace, 500, LANES)
     assert 4000 < start < 6500
     with pytest.raises(UserError, match="shorter than"):
-        figures.busiest(trace, 10**9)
+        figures.busiest(trace, 10**9, LANES)
     with pytest.raises(UserError, match="no task called 'jbd2"):
         figures.busiest(trace, 500, {"jbd2": "jbd2.*"})
 
 
-def test_inside_there_are_turns_and_outside_there_are_not(traces: dict[str, Trace]) -> None:
-    assert list(traces) == ["control", "weight 1000"]
+def test_treated_there_are_turns_and_in_the_control_none(traces: dict[str, Trace]) -> None:
+    assert list(traces) == ["outside", "cpu.weight 1000"]
     shown = dict(list(traces.items())[:2])
-    figure = figures.timeline(shown)
+    figure = figures.timeline(shown, LANES)
     arrows = [sum(c.N for c in axes.collections if isinstance(c, Quiver)) for axes in figure.axes]
     assert arrows[0] <= 2
     assert arrows[1] > 30
@@ -93,7 +94,7 @@ def test_inside_there_are_turns_and_outside_there_are_not(traces: dict[str, Trac
 
 def test_figures_of_waits_have_a_line_for_every_trace(traces: dict[str, Trace]) -> None:
     for draw in (figures.waits_ecdf, figures.waits_histogram):
-        figure = draw(traces)
+        figure = draw(traces, LANES)
         assert [axes.get_title() for axes in figure.axes] == ["fio", "kworker"]
         assert all(len(axes.lines) + len(axes.patches) == 2 for axes in figure.axes)
         assert "µs" in figure.get_supxlabel()

@@ -46,10 +46,10 @@ def virtual() -> Dataset:
 
 @pytest.fixture(scope="module")
 def here(virtual: Dataset) -> Dataset:
-    """6.1 with less IOPS inside, and with the cells that wait for a batch gated."""
+    """6.1 with less IOPS at each weight, and with the cells that wait for a batch gated."""
     made = hardware(virtual)
     cells = made.cells.copy()
-    cells.loc[cells["placement"] == "inside", "iops"] *= _FACTOR
+    cells.loc[cells["weight"].notna(), "iops"] *= _FACTOR
     waits = cells["batch_min"] == 128
     cells.loc[waits, "valid"] = False
     cells.loc[waits, "gate"] = "cannot run here: this kernel ignores min_nr"
@@ -212,7 +212,7 @@ def test_the_figure_has_a_panel_for_each_measured_claim(
 ) -> None:
     figure, text = publish_comparison(table, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
-        f"beside.{suffix}" for suffix in ("png", "svg", "pdf", "txt")
+        f"comparison.{suffix}" for suffix in ("png", "svg", "pdf", "txt")
     }
     assert "fixed before measuring" in text
     assert len(figure.axes) == 7

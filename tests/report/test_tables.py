@@ -29,19 +29,25 @@ def test_the_overview_says_what_is_there(data: Dataset) -> None:
     assert (first["boots"], first["cells"], first["invalid"]) == (6, 120, 1)
 
 
-def test_the_headline_reads_the_interval(data: Dataset) -> None:
-    table = report.headline(data.cells, 100)
+def test_the_effect_table_reads_the_interval(data: Dataset) -> None:
+    table = report.effect_table(data.cells, levels=[100, 10000])
     assert table["weight"].unique().tolist() == [100, 10000]
-    assert set(table.loc[table["weight"] == 10000, "reading"]) == {"slower inside"}
+    assert set(table.loc[table["weight"] == 10000, "reading"]) == {"treatment lower"}
     assert "no difference seen" in set(table.loc[table["weight"] == 100, "reading"])
-    last = table[(table["kernel"] == "6.1") & (table["weight"] == 10000)].iloc[0]
-    assert last["switches_inside"] == pytest.approx(2.111)
-    assert last["switches_outside"] == pytest.approx(0.011)
-    single = report.headline(data.cells[data.cells["boot"] == 1], 1000)
+    everything = report.effect_table(data.cells)
+    assert everything["weight"].unique().tolist() == [100, 1000, 3000, 10000]
+    single = report.effect_table(data.cells[data.cells["boot"] == 1])
     assert set(single["reading"]) == {"one boot: no interval"}
 
 
-def test_a_faster_inside_is_read_as_such() -> None:
+def test_the_level_table_names_the_control(data: Dataset) -> None:
+    table = report.level_table(data, "switches_per_io")
+    assert list(table.columns[:3]) == ["kernel", "iodepth", "weight"]
+    assert table["weight"].tolist()[:5] == ["outside", 100, 1000, 3000, 10000]
+    assert table["mean"].tolist()[:5:4] == pytest.approx([0.011, 2.111])
+
+
+def test_a_higher_value_is_read_as_such() -> None:
     rng = np.random.default_rng(0)
     rows = [
         row
@@ -50,8 +56,8 @@ def test_a_faster_inside_is_read_as_such() -> None:
             block=f"b{boot}", boot=boot, effects={1000: 1.2}, noise_sd=0.001, rng=rng
         )
     ]
-    table = report.headline(synthetic.frame(rows), 1000)
-    assert table["reading"].tolist() == ["faster inside"]
+    table = report.effect_table(synthetic.frame(rows))
+    assert table["reading"].tolist() == ["treatment higher"]
 
 
 def test_the_aa_check_holds_where_nothing_differs(data: Dataset) -> None:
@@ -63,15 +69,23 @@ def test_the_aa_check_holds_where_nothing_differs(data: Dataset) -> None:
     assert report.aa_check(data.cells[~data.cells["aa"]]).empty
 
 
-def test_the_regime_comes_from_the_cells_outside(data: Dataset) -> None:
-    table = report.regime(data.cells)
+def test_the_load_is_that_of_the_control(data: Dataset) -> None:
+    table = report.control_load(data.cells)
     row = table[(table["kernel"] == "6.1") & (table["iodepth"] == 192)].iloc[0]
     assert row["limit"] == "device"
-    assert row["ceiling_iops"] == 48_000
-    assert row["of_ceiling"] == pytest.approx(44 / 48, abs=0.03)
-    busy = report.regime(data.cells.assign(idle=0.0, clumping="even"))
-    assert set(busy["limit"]) == {"core"}
-    assert busy["of_ceiling"].isna().all()
+    assert row["idle"] == pytest.approx(0.24)
+    assert row["iops"] == pytest.approx(44_000, rel=0.03)
+    treated = data.cells["weight"].notna()
+    spoiled = data.cells.assign(idle=data.cells["idle"].mask(treated, 0.0))
+    pd.testing.assert_frame_equal(report.control_load(spoiled), table)
+    assert set(report.control_load(data.cells.assign(idle=0.0))["limit"]) == {"core"}
+
+
+def test_the_main_grid_leaves_side_experiments_out(data: Dataset) -> None:
+    side = data.cells.iloc[:20].assign(engine="io_uring", iodepth=8)
+    cells = pd.concat([data.cells, side], ignore_index=True)
+    assert len(report.main_grid(cells, keep=["iodepth"])) == len(data.cells)
+    assert report.main_grid(cells)["iodepth"].nunique() == 1
 
 
 def test_the_summary_is_plain_json(data: Dataset, tmp_path: Path) -> None:
@@ -109,7 +123,7 @@ def test_one_kernel_and_one_boot_still_have_a_summary() -> None:
 
 
 def test_a_figure_is_published_with_its_caption(data: Dataset, tmp_path: Path) -> None:
-    figure = figures.iops_heatmap(data.cells)
+    figure = figures.iops_heatmap(data.cells, "iodepth")
     text = report.publish("iops_heatmap", figure, data, tmp_path)
     assert (tmp_path / "iops_heatmap.txt").read_text() == text + "\n"
     assert (tmp_path / "iops_heatmap.pdf").exists()
@@ -125,6 +139,6 @@ def test_invalid_cells_are_listed_with_their_reason(data: Dataset) -> None:
 
 def test_what_the_machine_does_not_count_is_unknown(data: Dataset) -> None:
     uncounted = replace(data, cells=data.cells.assign(idle=np.nan))
-    assert set(report.regime(uncounted.cells)["limit"]) == {"unknown"}
+    assert set(report.control_load(uncounted.cells)["limit"]) == {"unknown"}
     assert {row["mean"] for row in report.summary(uncounted)["means"]["idle"]} == {None}
-    figures.cpu_split_by_weight(uncounted.cells)
+    figures.cpu_split(uncounted.cells)

@@ -45,7 +45,7 @@ def cells_of(
             block = f"{kernel}-{boot}"
             here = {"block": block, "boot": boot, "numjobs": level, "position": position}
             here |= {"cell": f"{block}/{position}", "pair": position, "role": "control"}
-            here |= {"placement": "outside", "weight": pd.NA, "aa": False}
+            here |= {"weight": pd.NA, "aa": False}
             rows.append(template | here | {"iops": iops * math.exp(noise * rng.standard_normal())})
     return synthetic.frame(rows)
 

@@ -38,7 +38,7 @@ def plain(boots: int = 6, *, seed: int = 0, pairs: int = 2, kernel: str = "6.1")
     )
 
 
-def inside(table: pd.DataFrame) -> pd.Series:
+def treated(table: pd.DataFrame) -> pd.Series:
     return table[~table["aa"]].iloc[0]
 
 
@@ -71,7 +71,7 @@ def test_agrees_with_scipys_one_sample_t() -> None:
     boots = stats.pair_ratios(cells)
     y = boots.loc[~boots["aa"], "y"]
     expected = sp.ttest_1samp(y, 0.0).confidence_interval(0.95)
-    row = inside(stats.ratio_table(cells))
+    row = treated(stats.ratio_table(cells))
     assert row["ratio"] == pytest.approx(math.exp(y.mean()))
     assert row["low"] == pytest.approx(math.exp(expected.low))
     assert row["high"] == pytest.approx(math.exp(expected.high))
@@ -88,7 +88,7 @@ def test_pairs_are_averaged_in_their_boot_before_anything_else() -> None:
 
 
 def test_one_boot_has_a_ratio_and_no_interval() -> None:
-    row = inside(stats.ratio_table(plain(boots=1)))
+    row = treated(stats.ratio_table(plain(boots=1)))
     assert row["n"] == 1
     assert row["ratio"] > 0
     assert row[["low", "high", "p_value", "p_holm"]].isna().all()
@@ -97,7 +97,7 @@ def test_one_boot_has_a_ratio_and_no_interval() -> None:
 def test_boots_that_agree_exactly_collapse_the_interval() -> None:
     rows = [row for boot in range(6) for row in synthetic.block_cells(block=f"b{boot}", boot=boot)]
     table = stats.ratio_table(synthetic.frame(rows))
-    row = inside(table)
+    row = treated(table)
     assert row["ratio"] == pytest.approx(0.92)
     assert row["missing"] == "the 6 boots do not differ"
     assert row[["low", "high"]].isna().all()
@@ -167,9 +167,9 @@ def test_an_invalid_cell_takes_its_pair_along_and_nothing_else() -> None:
     others = boots["block"] != "6.1-0"
     assert boots[others]["y"].tolist() == expected[others]["y"].tolist()
     whole = stats.ratio_table(spoiled)
-    assert inside(whole)["n"] == 6
+    assert treated(whole)["n"] == 6
     spoiled.loc[bad, "valid"] = False
-    assert inside(stats.ratio_table(spoiled))["n"] == 5
+    assert treated(stats.ratio_table(spoiled))["n"] == 5
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
@@ -223,11 +223,11 @@ def test_kernels_are_compared_as_welch_does() -> None:
     )
     assert (row["n_base"], row["n_other"]) == (5, 7)
     values = stats.kernel_ratio(cells, base="6.1", other="6.12")
-    assert set(values["placement"]) == {"outside", "inside"}
-    controls = cells[cells["placement"] == "outside"].set_index(["kernel", "block"])["iops"]
+    assert set(values["weight"].fillna(0)) == {0, 1000}
+    controls = cells[cells["weight"].isna()].set_index(["kernel", "block"])["iops"]
     means = controls.map(math.log).groupby(["kernel", "block"]).mean()
-    outside = values[values["placement"] == "outside"].iloc[0]
-    assert outside["ratio"] == pytest.approx(math.exp(means["6.12"].mean() - means["6.1"].mean()))
+    control = values[values["weight"].isna()].iloc[0]
+    assert control["ratio"] == pytest.approx(math.exp(means["6.12"].mean() - means["6.1"].mean()))
 
 
 def test_kernels_without_spread_or_boots_claim_no_p_value() -> None:
@@ -254,11 +254,11 @@ def test_kernels_without_spread_or_boots_claim_no_p_value() -> None:
 
 def test_means_are_of_boots_not_of_cells() -> None:
     cells = plain(4)
-    lopsided = cells.drop(cells.index[(cells["boot"] == 0) & (cells["placement"] == "inside")][:1])
+    lopsided = cells.drop(cells.index[(cells["boot"] == 0) & cells["weight"].notna()][:1])
     table = stats.mean_table(lopsided, "iops")
-    chosen = lopsided[lopsided["placement"] == "inside"]
+    chosen = lopsided[lopsided["weight"].notna()]
     boots = chosen.groupby("block")["iops"].mean()
-    row = table[table["placement"] == "inside"].iloc[0]
+    row = table[table["weight"].notna()].iloc[0]
     assert row["mean"] == pytest.approx(boots.mean())
     interval = sp.ttest_1samp(boots, 0.0).confidence_interval(0.95)
     assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))

@@ -18,7 +18,7 @@ _WEIGHTS = (100, 200, 400, 800, 1600, 3200, 6400)
 def _cells(
     truth: Callable[[float, int], float], *, boots: int = 6, weights: Sequence[int] = _WEIGHTS
 ) -> pd.DataFrame:
-    """Return cells whose switches_per_io are `truth(weight, boot)` inside and 0.01 outside."""
+    """Return cells whose switches_per_io are `truth(weight, boot)`, in controls 0.01."""
     rows = [
         row
         for boot in range(boots)

@@ -109,9 +109,9 @@ def test_pairs_and_cells_have_their_own_spread() -> None:
     assert treated["boot_sd"] == pytest.approx(0.04, rel=0.15)
     assert aa["boot_sd"] < 0.005
     runs = variance_table(cells, effect=False)
-    outside = runs[runs["placement"] == "outside"].iloc[0]
-    assert outside["boot_sd"] == pytest.approx(0.04, rel=0.15)
-    assert outside["per_boot"] == 6
+    control = runs[runs["weight"].isna()].iloc[0]
+    assert control["boot_sd"] == pytest.approx(0.04, rel=0.15)
+    assert control["per_boot"] == 6
 
 
 def test_one_condition_is_picked_by_name() -> None:
@@ -124,5 +124,5 @@ def test_one_condition_is_picked_by_name() -> None:
         components_of(cells, {"weight": 7})
     with pytest.raises(UserError, match="has no colour"):
         components_of(cells, {"colour": 7})
-    with pytest.raises(UserError, match="several values of placement"):
+    with pytest.raises(UserError, match="several values of weight"):
         variance_table(cells, by=["kernel"], effect=False)

@@ -11,7 +11,7 @@ from tests.results import TARGET, block, write_results
 def test_the_durations_of_stored_blocks_are_read(tmp_path: Path) -> None:
     store = RawStore(tmp_path)
     planned = block()
-    results = write_results(tmp_path / "results", planned)
+    results = write_results(tmp_path / "results", planned.plan)
     key = block_key(planned, TARGET)
     store.put(key, block=planned, target=TARGET, results=results, run={"wall_s": 31.5})
     # The smoke profile's jobs run for 450 ms.

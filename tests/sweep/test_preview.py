@@ -42,13 +42,13 @@ def test_a_preview_counts_what_the_design_makes(name: str, profile: str, tmp_pat
     blocks = blocks_of(
         pathology, requested_profile(request, pathology), kernel="6.1", clock="virtual"
     )
-    cells = [cell for one in blocks for cell in one["cells"]]
+    cells = [cell for one in blocks for cell in one.cells]
     (shown,) = preview_sweep(request)
     (kernel,) = shown.kernels
     assert (kernel.blocks, kernel.cells) == (len(blocks), len(cells))
-    assert kernel.recorded == sum(cell["recorded"] for cell in cells)
+    assert kernel.recorded == sum(cell.recorded for cell in cells)
     for factor, levels in shown.factors.items():
-        assert set(levels) == {cell["condition"][factor] for cell in cells}
+        assert set(levels) == {cell.condition[factor] for cell in cells}
     assert shown.factors[pathology.treatment][0] is None
     assert set(shown.undecided) == {c.name for c in pathology.claims if c.requires}
 
@@ -94,7 +94,7 @@ def test_the_time_is_measured_where_the_store_has_such_blocks(tmp_path: Path) ->
     before = preview(tmp_path, kernels=["6.1"], jobs=2)
     assert before.duration.basis.startswith("assumed: ")
     stored = block()
-    results = write_results(tmp_path / "results", stored)
+    results = write_results(tmp_path / "results", stored.plan)
     RawStore(tmp_path).put(
         block_key(stored, TARGET), block=stored, target=TARGET, results=results, run={"wall_s": 40}
     )

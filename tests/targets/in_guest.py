@@ -17,6 +17,7 @@ from typing import Any
 
 from iolab.agent import block, copies
 from iolab.agent.__main__ import main as agent
+from iolab.agent.claim import Claim
 from iolab.agent.facts import build_id
 from iolab.agent.journal import restore
 from iolab.agent.observe import sample
@@ -58,11 +59,11 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
     run_cell, look, start = block._run_cell, sample, vars(copies)["start"]
     current = ""
 
-    def watched_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
+    def watched_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
         nonlocal current
         current = cell.id
         before = state()
-        result = run_cell(plan, cell, trace)
+        result = run_cell(plan, cell, trace, claim)
         after = state()
         seen["left"][cell.id] = {k: [v, after[k]] for k, v in before.items() if after[k] != v}
         return result

@@ -6,8 +6,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
-import socket
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -16,91 +14,27 @@ from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.process import kill_group, start
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
 from iolab.targets.unpack import UnpackError
 from tests.plans import plan_on_files
 from tests.processes import wait_until
+from tests.targets.sshd import NEEDS, Server
 
-_SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root"),
-    pytest.mark.skipif(
-        _SSHD is None or not shutil.which("ssh"),
-        reason="no ssh or no sshd here: apt-get install openssh-client openssh-server",
-    ),
-]
+pytestmark = NEEDS
 
-
-def _key(path: Path) -> str:
-    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
-    subprocess.run(argv, check=True)
-    return path.with_suffix(".pub").read_text()
-
-
-class Server:
-    """An sshd with the client's configuration that fits to it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        host = _key(folder / "host")
-        self.other = _key(folder / "other")
-        (folder / "authorized").write_text(_key(folder / "user"))
-        (folder / "authorized").chmod(0o600)
-        self.trust(host)
-        (folder / "sshd_config").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\n"
-            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nPidFile none\n"
-            "PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-            # The login's shell may have put programs of its own in front.
-            f"ForceCommand PATH={self.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/bin "
-            'exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
-        )
-        self.config = folder / "config"
-        self.config.write_text(
-            f"Host *\n  IdentityFile {folder}/user\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {folder}/known\n  GlobalKnownHostsFile none\n"
-            "  StrictHostKeyChecking yes\n  ControlPersist yes\n  ControlPath ~/.ssh/own\n"
-        )
-        self.address = f"ssh://root@127.0.0.1:{self.port}"
-        Path("/run/sshd").mkdir(exist_ok=True)
-        self.process: subprocess.Popen[bytes] | None = None
-        self.up()
-
-    def trust(self, key: str) -> None:
-        """Let the client know a host key for this server."""
-        (self.folder / "known").write_text(f"[127.0.0.1]:{self.port} {key}")
-
-    def up(self) -> None:
-        assert _SSHD is not None
-        with (self.folder / "log").open("ab") as log:
-            self.process = start([_SSHD, "-D", "-e", "-f", self.folder / "sshd_config"], stderr=log)
-        wait_until(self._answers)
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def down(self) -> None:
-        if self.process is not None:
-            kill_group(self.process)
-            self.process = None
-
-    def target(self, **different: Any) -> SshTarget:
-        return SshTarget(self.address, config=self.config, **different)
-
-    def program(self, name: str, text: str) -> None:
-        """Put a program in front of the machine's own."""
-        path = self.bin / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
+# What a user's configuration may give away to each machine that is logged in to.
+_GENEROUS = {
+    "ForwardAgent": "yes",
+    "ForwardX11": "yes",
+    "ForwardX11Trusted": "yes",
+    "GSSAPIDelegateCredentials": "yes",
+    "PermitLocalCommand": "yes",
+    "Tunnel": "point-to-point",
+    "UpdateHostKeys": "true",
+}
 
 
 @pytest.fixture
@@ -122,7 +56,7 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarge
         found.close()
 
 
-def made(tmp_path: Path, **different: Any) -> dict[str, Any]:
+def made(tmp_path: Path, **different: Any) -> Plan:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return plan_on_files(work, **different)
@@ -244,6 +178,49 @@ def test_a_hostile_archive_writes_nothing_outside(
     target.remove(str(folder))
     assert list(tmp_path.rglob("escaped")) == []
     assert list((tmp_path / "deep").iterdir()) == []
+
+
+@pytest.fixture
+def agent(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The user's own ssh agent, with a key in it, and a configuration that forwards everything."""
+    folder = server.folder
+    argv = ["ssh-agent", "-D", "-a", str(folder / "agent")]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
+        wait_until((folder / "agent").exists)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
+        monkeypatch.setenv("DISPLAY", "127.0.0.1:99")
+        subprocess.run(["ssh-add", "-q", str(folder / "other")], check=True)
+        words = "".join(f"  {name} {value}\n" for name, value in _GENEROUS.items())
+        server.config.write_text(server.config.read_text() + words)
+        yield
+        process.terminate()
+
+
+def _understood(*argv: str) -> dict[str, str]:
+    """Return the options that ssh itself says it would use."""
+    said = subprocess.run([*argv, "-G"], capture_output=True, text=True, check=True).stdout
+    return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
+
+
+@pytest.mark.usefixtures("agent")
+def test_nothing_of_the_user_is_forwarded(server: Server) -> None:
+    keys = 'echo "at $SSH_AUTH_SOCK"; ssh-add -l'
+    plain = ["ssh", "-F", str(server.config), "-p", str(server.port), "root@127.0.0.1"]
+    # What this configuration does to whoever uses ssh by hand: the server has the key.
+    by_hand = subprocess.run([*plain, keys], capture_output=True, text=True, check=True)
+    assert "(ED25519)" in by_hand.stdout
+    target = server.target()
+    try:
+        assert target._do(keys)[0] != 0
+        assert target._do("echo at $SSH_AUTH_SOCK $DISPLAY")[1] == b"at\n"
+        theirs, ours = _understood(*plain), _understood(*target._argv, "127.0.0.1")
+    finally:
+        target.close()
+    for name, value in _GENEROUS.items():
+        # A client without Kerberos knows nothing of tickets.
+        if given := theirs.get(name.lower()):
+            assert (given, ours[name.lower()]) == (value, "false" if value != "yes" else "no"), name
+    assert ours["clearallforwardings"] == "yes"
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from iolab import foreign
 from iolab.errors import IolabError
 from iolab.files import scratch_dir
 from iolab.trace.trace import Trace
 
 __all__ = ["write_parquet"]
+
+_EVENT = re.compile(r"[\w:.-]*\w", re.ASCII)
 
 
 def write_parquet(trace: Trace, folder: Path) -> list[Path]:
@@ -25,7 +29,8 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
 
     Returns the files.
 
-    Errors: IolabError if the folder holds something or cannot be written.
+    Errors: IolabError if the folder holds something or cannot be written, or if an event has a name
+    that is no file's.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise IolabError(f"{folder} is there already and not empty")
@@ -38,6 +43,10 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
         }
     )
     tables = {name: trace.frame(name) for name, count in trace.events.items() if count}
+    # An event's name is what its format in the file says; it becomes the name of a file here.
+    for name in tables:
+        if not _EVENT.fullmatch(name):
+            raise IolabError(f"no file can be named after the event {foreign.line(name, 80)!r}")
     names = []
     with scratch_dir(folder.parent) as work:
         whole = work / "whole"

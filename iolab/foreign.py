@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Text that a measured machine or somebody's file says, as it enters: by type, alphabet and length.
+
+A machine that is measured may lie. Nothing that it says is obeyed: what is kept of it has no
+character that a terminal or the order of writing obeys (C0, C1, bidirectional marks, lone
+surrogates), and no more characters than a reader wants. How it is shown is `iolab.shown`'s part.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+from iolab.errors import IolabError
+
+__all__ = [
+    "LINE",
+    "NAME",
+    "SCHEDULER",
+    "TEXT",
+    "document",
+    "facts",
+    "line",
+    "name",
+    "printable",
+    "text",
+]
+
+# The most characters of a name (the kernel's own limit), of a scheduler's, which figures have
+# beside an axis, of a sentence, and of anything else.
+NAME: Final = 64
+SCHEDULER: Final = 20
+LINE: Final = 1000
+TEXT: Final = 1 << 16
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
+
+
+def printable(said: str, keep: str = "") -> str:
+    """Return a text with "?" for each character that cannot be printed and is not in `keep`."""
+    if said.isprintable():
+        return said
+    return "".join(c if c.isprintable() or c in keep else "?" for c in said)
+
+
+def line(said: str, most: int = LINE) -> str:
+    """Return one line of at most `most` printable characters."""
+    return printable(_cut(said, most))
+
+
+def text(said: str, most: int = TEXT) -> str:
+    """Return lines of printable characters and tabs, at most `most` characters."""
+    return printable(_cut(said, most), keep="\n\t")
+
+
+def _cut(said: str, most: int) -> str:
+    return said if len(said) <= most else f"{said[: most - 1]}…"
+
+
+def name(said: Any, what: str, most: int = NAME) -> str:
+    """Return a name of at most `most` letters, digits and ``._+~-``.
+
+    Errors: IolabError naming `what` for anything else.
+    """
+    if not isinstance(said, str):
+        raise IolabError(f"the measured machine has a {what} that is no name")
+    if len(said) > most or not _NAME.fullmatch(said):
+        raise IolabError(f"the measured machine has a {what} that is no name: {line(said, 80)!r}")
+    return said
+
+
+def document(said: bytes | str) -> Any:
+    """Return a JSON document, every string of it as `text`, keys too.
+
+    Errors: ValueError if it is no JSON, is nested too deeply, or holds a number that JSON has not
+    (NaN, infinity).
+    """
+    try:
+        return _cleaned(json.loads(said))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def facts(said: bytes) -> dict[str, Any]:
+    """Return ``facts.json``, what a machine said of itself in a block, if it has the agent's form.
+
+    Errors: IolabError if it has not, or if its kernel or scheduler has what is no name.
+    """
+    try:
+        found = dict(document(said))
+        release, scheduler = found["kernel_release"], found["scheduler"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise IolabError(f"the results hold a damaged facts.json: {line(str(error))}") from error
+    name(release, "kernel_release")
+    if scheduler is not None:
+        name(scheduler, "scheduler", SCHEDULER)
+    return found
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {text(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"it holds {value}, which is no number of JSON")
+    return value

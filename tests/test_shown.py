@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""Text with markup of every kind in it, looked at where it is shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib.style
+import mistune
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from iolab import foreign, shown
+from iolab.figures.comparison import publish_comparison
+from iolab.figures.save import caption, save_figure
+from iolab.figures.style import STYLE, styled
+from iolab.report.comparison import compare_clocks, comparison_text
+from iolab.store.dataset import Dataset, load
+from iolab.sweep.page import make_page
+from tests import synthetic
+from tests.browser import listener, opened
+from tests.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
+from tests.reports import report
+from tests.test_notebooks import NOTEBOOKS
+
+
+def attacked(text: str) -> Dataset:
+    """Return data in which every text that a machine may have said is an attack."""
+    data = report("fsnotify_contention")
+    cells = data.cells.assign(
+        kernel_release=text, scheduler=text, clock="host", target="local", gate=text
+    )
+    cells["valid"] = cells["position"] > 1
+    absent = pd.DataFrame([{"kernel": "6.8", "reason": text}])
+    return replace(data, cells=cells, unavailable=absent)
+
+
+def written(data: Dataset, folder: Path) -> Path:
+    return synthetic.write(data, folder)
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_a_terminal_is_told_words(kind: str) -> None:
+    said = shown.terminal(PAYLOADS[kind])
+    assert not controls(said)
+    assert len(said) == len(PAYLOADS[kind])
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_markdown_shows_the_words(kind: str) -> None:
+    said = shown.terminal(PAYLOADS[kind]).replace("\n", "?").replace("\t", "?")
+    page = mistune.html(f"one {shown.markdown(PAYLOADS[kind])}")
+    assert isinstance(page, str)
+    read = Attacked(page)
+    assert read.found == []
+    assert re.findall(r"<\w+", page) == ["<p"]
+    assert "".join(read.text).strip() == f"one {said}"
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_a_notebook_shows_the_words(kind: str) -> None:
+    text = PAYLOADS[kind]
+    said = shown.terminal(text)
+    made = shown.Paragraph(text)._repr_mimebundle_()
+    assert made["text/plain"] == said
+    read = Attacked(made["text/html"])
+    assert (read.found, "".join(read.text)) == ([], said)
+    frame = pd.DataFrame([[said, 0.12345], [said, None]], columns=[said, "b"])
+    page = shown.text_table(frame, precision=2, na_rep="none").to_html()
+    read = Attacked(page)
+    assert read.found == []
+    assert "".join(read.text).count(said) == 3
+    assert {"0.12", "none"} <= {text.strip() for text in read.text}
+    assert "tex2jax_ignore" in page
+    assert "tex2jax_ignore" in made["text/html"]
+
+
+def test_figures_show_formulas_as_words(tmp_path: Path) -> None:
+    @styled
+    def draw(text: str) -> Figure:
+        figure = Figure()
+        axes = figure.add_subplot()
+        axes.set(title=text, xlabel=text)
+        axes.set_xticks([0], [text])
+        return figure
+
+    # This stops matplotlib where it reads formulas.
+    bad = r"$\undefined{x}$"
+    with (
+        matplotlib.style.context(["default", {**STYLE, "text.parse_math": True}]),
+        pytest.raises(ValueError, match="undefined"),
+    ):
+        Figure().text(0, 0, bad).figure.draw_without_rendering()  # type: ignore[union-attr]
+    for kind, text in {**PAYLOADS, "bad": bad}.items():
+        save_figure(draw(shown.terminal(text)), tmp_path, "figure", caption="")
+        root = ElementTree.parse(tmp_path / "figure.svg").getroot()  # noqa: S314 - of ours
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert not tags & {"script", "image", "foreignObject", "a"}, kind
+        names = {name for element in root.iter() for name in element.attrib}
+        assert not any(name.startswith("on") for name in names), kind
+
+
+def test_what_others_measured_is_words_on_every_page(tmp_path: Path) -> None:
+    with listener() as heard:
+        text = TEXT.replace(ADDRESS, heard.address).replace("\ud800", "").replace("\udfff", "")
+        folder = written(attacked(text), tmp_path / "data")
+        data = load(folder)
+        for column in ("kernel_release", "scheduler", "gate"):
+            assert data.cells[column].iloc[0].isprintable()
+        assert data.unavailable["reason"].iloc[0].isprintable()
+        pages: dict[str, dict[str, Any]] = {
+            "00_start_here": {"folders": [str(folder)]},
+            "fsnotify_contention": {
+                "data": str(folder),
+                "figures_folder": str(tmp_path / "figures"),
+                "results_file": str(tmp_path / "results.json"),
+            },
+            "block": {"data": str(folder)},
+        }
+        words = PAYLOADS["typst"].replace(ADDRESS, heard.address)
+        for name, parameters in pages.items():
+            notebook = make_page(
+                NOTEBOOKS / f"{name}.ipynb", tmp_path / f"{name}.ipynb", parameters
+            )
+            page = notebook.with_suffix(".html")
+            html = page.read_text()
+            read = Attacked(html)
+            assert read.found == []
+            assert "<script" not in html
+            assert words in " ".join(read.text), name
+            assert not controls(html)
+            assert not controls(notebook.read_text())
+            # Not the browser's obedience alone: without its rule the page is as harmless.
+            rule = re.search(r"<meta[^>]*Content-Security-Policy[^>]*>", html)
+            assert rule is not None
+            bare = tmp_path / "bare.html"
+            bare.write_text(html.replace(rule[0], ""))
+            for opening in (page, bare):
+                opened(opening, tmp_path / "profile")
+            assert heard.heard == []
+        # The listener would have heard: of the same page with the words as markup.
+        for opening, quiet in ((page, True), (bare, False)):
+            loud = tmp_path / "loud.html"
+            loud.write_text(opening.read_text().replace("<main>", f"<main>{text}"))
+            assert Attacked.of(loud).found
+            opened(loud, tmp_path / "profile")
+            asked = {path for path in heard.heard if MARK in path}
+            assert bool(asked) is not quiet
+        assert {f"/{MARK}-{kind}" for kind in ("script", "handler", "image")} <= asked
+
+
+def test_captions_and_tables_beside_virtual_time_are_words(tmp_path: Path) -> None:
+    virtual = report("fsnotify_contention")
+    for kind, text in PAYLOADS.items():
+        here = load(written(attacked(text.encode("utf-8", "replace").decode()), tmp_path / kind))
+        (said,) = here.cells["scheduler"].unique()
+        assert said.isprintable()
+        assert len(said) <= foreign.SCHEDULER
+        compared = compare_clocks(here, virtual)
+        page = comparison_text(compared).to_html()
+        assert Attacked(page).found == [], kind
+        assert said in "".join(Attacked(page).text)
+        publish_comparison(compared, tmp_path / "figures")
+        block = here.cells[here.cells["block"] == here.cells["block"].iloc[0]]
+        assert f", {said})" in caption("block_figure", block)
