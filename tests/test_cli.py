@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from iolab import __version__
+from iolab.cli.lab import copy_notebooks
 from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.pathology import get_pathology
-from iolab.paths import REFERENCE
+from iolab.paths import NOTEBOOKS, REFERENCE
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
 from iolab.sweep.block import read_block, run_block
@@ -272,3 +274,53 @@ def test_verdicts_of_what_is_no_result_are_one_sentence(tmp_path: Path) -> None:
     told = iolab("verdicts", tmp_path)
     assert told.code == 2
     assert "neither is nor holds a folder of results" in told.one_line()
+
+
+def test_help_loads_nothing_that_numbers_or_figures_need() -> None:
+    heavy = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "rich", "scipy", "seaborn"}
+    code = f"import sys, iolab.cli; print(*sorted({heavy!r} & set(sys.modules)))"
+    for module in ("iolab", "iolab.cli"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.replace("iolab.cli", module)],
+            env=child_environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == []
+
+
+def test_every_command_has_a_line_of_help_that_fits() -> None:
+    told = iolab("--help", COLUMNS="80")
+    commands = told.out.partition("Commands:\n")[2].splitlines()
+    assert len(commands) == 9
+    assert all(len(line.split()) > 2 and not line.endswith("...") for line in commands)
+
+
+def test_python_m_iolab_is_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "iolab", "sweep", "--jobs", "many"],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.startswith("iolab: ")) == (2, True)
+    done = subprocess.run(
+        [sys.executable, "-m", "iolab", "--version"],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"iolab {__version__}\n"
+
+
+def test_notebooks_are_copied_once_and_never_replaced(tmp_path: Path) -> None:
+    names = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
+    assert copy_notebooks(tmp_path) == names
+    (tmp_path / names[0]).write_text("edited")
+    (tmp_path / names[1]).unlink()
+    assert copy_notebooks(tmp_path) == [names[1]]
+    assert (tmp_path / names[0]).read_text() == "edited"
+    assert (tmp_path / names[1]).read_bytes() == (NOTEBOOKS / names[1]).read_bytes()

@@ -11,12 +11,11 @@ import sys
 
 import click
 
-from iolab import __version__
+from iolab import __version__, shown
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
-from iolab.cli.terminal import plain
 from iolab.errors import IolabError, UserError
 
 __all__ = ["main"]
@@ -34,7 +33,7 @@ def app() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(plain(f"iolab: {message}"), file=sys.stderr)
+    print(shown.terminal(f"iolab: {message}"), file=sys.stderr)
     return code
 
 
@@ -45,7 +44,7 @@ def main() -> None:
     except IolabError as error:
         code = _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
-        print(plain(error.format_message()), file=sys.stderr)
+        print(shown.terminal(error.format_message()), file=sys.stderr)
         code = error.exit_code
     except click.UsageError as error:
         code = _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)

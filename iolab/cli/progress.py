@@ -9,7 +9,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from iolab.cli.terminal import plain
+from iolab import shown
 from iolab.sweep import pool
 
 __all__ = ["SweepProgress"]
@@ -46,7 +46,7 @@ class SweepProgress:
 
     def log(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
-        self._console.print(plain(line), soft_wrap=True)
+        self._console.print(shown.terminal(line), soft_wrap=True)
 
     def update(self, state: pool.Progress) -> None:
         """Show the state: at once on a terminal, elsewhere after each block and tenth of cells."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from iolab.cli.terminal import echo, plain
+from iolab import shown
+from iolab.cli.terminal import echo
 from iolab.errors import UserError
 from iolab.paths import REFERENCE, runs_dir
 
@@ -73,7 +74,9 @@ def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
     for name in names:
         table.add_column(name, overflow="fold")
     for row in judged[names].to_dict("records"):
-        table.add_row(*("" if pd.isna(value) else plain(str(value)) for value in row.values()))
+        table.add_row(
+            *("" if pd.isna(value) else shown.terminal(str(value)) for value in row.values())
+        )
     Console(highlight=False, markup=False, emoji=False).print(table)
 
 

@@ -15,6 +15,7 @@ from iolab.errors import UserError
 from iolab.figures.comparison import publish_comparison
 from iolab.figures.save import caption, save_figure
 from iolab.report.comparison import compare_with_virtual, comparison_text
+from iolab.shown import Paragraph
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.store.dataset import Dataset
 from iolab.trace import Trace
@@ -127,9 +128,9 @@ class ComparisonSection:
 
     def _ipython_display_(self) -> None:
         # Only a notebook calls this: nothing else needs IPython.
-        from IPython.display import Markdown, display  # noqa: PLC0415
+        from IPython.display import display  # noqa: PLC0415
 
-        parts: list[object] = [Markdown(self.caption)]  # type: ignore[no-untyped-call]
+        parts: list[object] = [Paragraph(self.caption)]
         if self.figure is not None:
             parts = [self.figure, *parts, comparison_text(self.table)]
         display(*parts)  # type: ignore[no-untyped-call]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,8 +61,8 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
     Raises
     ------
     UserError
-        If a pathology, a profile, a factor, a level or the real machine's name is unknown, or if
-        the disk or folder to measure on is refused.
+        If a pathology, a profile, a factor, a level or the real machine's name is unknown, or the
+        disk or folder to measure on is refused.
     CannotRunError
         If no block can run here.
     """
@@ -89,17 +89,8 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
         reasons = dict.fromkeys(r for plan in plans for r in plan.unavailable.values())
         raise CannotRunError(f"no kernel can run here: {'; '.join(reasons)}")
     if machine is not None and request.place.named:
-        _check_place(machine, request, plans)
+        _check_place(machine, RawStore(request.root), plans)
     return plans
-
-
-def _check_place(machine: RealTarget, request: Request, plans: Sequence[PathologyPlan]) -> None:
-    """Check the named disk or folder before anything begins: all blocks have the same."""
-    store = RawStore(request.root)
-    blocks = (item for plan in plans for item in plan.blocks.items())
-    missing = next((block for key, block in blocks if not store.has(key)), None)
-    if missing is not None:
-        machine.check(missing.plan)
 
 
 def _plan_virtual(
@@ -130,11 +121,10 @@ def _plan_kernel(
 ) -> None:
     """Plan the blocks on one kernel: all of them, or none if one cannot run here."""
     blocks = blocks_of(plan.pathology, profile, kernel=kernel, clock=request.clock)
-    machines = {block.machine for block in blocks}
-    targets: dict[Machine, Target] = {
-        m: prepare(kernel, request.clock, log, cpus=m.cpus, memory_mib=m.memory_mib)
-        for m in machines
-    }
+    targets: dict[Machine, Target] = {}
+    for machine in dict.fromkeys(block.machine for block in blocks):
+        size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
+        targets[machine] = prepare(kernel, request.clock, log, **size)
     identities = {machine: target.identity() for machine, target in targets.items()}
     plan.kernels[kernel] = next(iter(targets.values())).origin
     for block in blocks:
@@ -161,3 +151,11 @@ def _plan_real(
         placed = replace(block, plan=agent_plan, target=request.target)
         plan.kernels[machine.kernel] = machine.origin
         plan.blocks[block_key(placed, identity)] = placed
+
+
+def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[PathologyPlan]) -> None:
+    """Check the disk or folder before anything is begun: all blocks name the same."""
+    blocks = (item for plan in plans for item in plan.blocks.items())
+    missing = next((block for key, block in blocks if not store.has(key)), None)
+    if missing is not None:
+        machine.check(missing.plan)

@@ -91,7 +91,8 @@ def run_sweep(
     Raises
     ------
     UserError
-        If a profile, pathology, kernel or factor is unknown, or a level is out of range.
+        If a profile, pathology, kernel or factor is unknown, a level is out of range, or a disk or
+        folder is refused.
     CannotRunError
         If no kernel of the request can run here.
     """

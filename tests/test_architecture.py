@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: MIT
+"""Which room of the package may import which: read from the sources, lazy imports included."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import iolab
+
+PACKAGE = Path(iolab.__file__).parent
+
+# A room imports only rooms that stand before it; "iolab" is the package's own __init__.
+ROOMS = (
+    *("iolab", "errors", "process", "names", "files", "paths", "foreign", "shown"),
+    *("agent", "trace", "measure", "pathology", "blocks", "design"),
+    *("vm", "targets", "store", "stats", "figures", "sweep", "report"),
+    *("doctor", "cli", "__main__"),
+)
+# Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.
+NUMBERS = ("trace", "measure", "store", "stats")
+DRAWING = ("matplotlib", "seaborn")
+# What runs on the measured machine has its Python's standard library only.
+SHIPPED = ("iolab", "iolab.errors", "iolab.process", "iolab.agent")
+STANDARD_ONLY = (*SHIPPED, "iolab.vm.guest_init")
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import: the file and line of the statement, the importing and the imported module."""
+
+    file: str
+    line: int
+    module: str
+    imported: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.imported}"
+
+
+def imports(package: Path) -> list[Import]:
+    """Return the imports of all modules of a package, at their top or in a function."""
+    base = package.parent
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        file = path.relative_to(base)
+        module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = imported_modules(node, base)
+                found += [Import(str(file), node.lineno, module, name) for name in names]
+    return found
+
+
+def imported_modules(node: ast.Import | ast.ImportFrom, base: Path) -> Iterator[str]:
+    """Yield the modules that a statement imports; packages under `base` are looked into."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    assert node.module is not None, "a relative import: write the module's whole name"
+    for alias in node.names:
+        # `from iolab import trace` names a module, `from iolab import __version__` does not.
+        path = base.joinpath(*node.module.split("."), alias.name)
+        is_module = path.is_dir() or path.with_suffix(".py").exists()
+        yield f"{node.module}.{alias.name}" if is_module else node.module
+
+
+def room(module: str) -> str:
+    """Return the room of a module: ``iolab.trace.load`` is in ``trace``."""
+    return [*module.split("."), module][1]
+
+
+def ours(module: str) -> bool:
+    """Tell whether a module is one of the package's."""
+    return module.partition(".")[0] == "iolab"
+
+
+def upward_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for each import of a room that comes later in the order."""
+    order = {name: place for place, name in enumerate(ROOMS)}
+    wrong = []
+    for one in found:
+        importing, imported = room(one.module), room(one.imported)
+        if importing not in order:
+            wrong.append(f"{one}: give the room {importing} a place in ROOMS")
+        elif ours(one.imported) and order.get(imported, len(order)) > order[importing]:
+            wrong.append(f"{one}: {imported} comes after {importing}")
+    return wrong
+
+
+def circular_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for a circle among the modules, if there is one."""
+    graph = TopologicalSorter[str]()
+    for one in found:
+        if ours(one.imported):
+            graph.add(one.module, one.imported)
+    try:
+        graph.prepare()
+    except CycleError as error:
+        return [f"a circle: {' imports '.join(reversed(error.args[1]))}"]
+    return []
+
+
+def drawing_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for each import of a drawing library where numbers are computed."""
+    return [
+        f"{one}: numbers are computed without drawing"
+        for one in found
+        if room(one.module) in NUMBERS and one.imported.partition(".")[0] in DRAWING
+    ]
+
+
+def foreign_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for each import that the measured machine may lack."""
+
+    def among(module: str, names: tuple[str, ...]) -> bool:
+        parts = module.split(".")
+        return ".".join(parts[:2]) in names or module in names
+
+    return [
+        f"{one}: the measured machine has the standard library only"
+        for one in found
+        if among(one.module, STANDARD_ONLY)
+        and not among(one.imported, SHIPPED)
+        and one.imported.partition(".")[0] not in sys.stdlib_module_names
+    ]
+
+
+RULES = (upward_imports, circular_imports, drawing_imports, foreign_imports)
+Rule = Callable[[list[Import]], list[str]]
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Import]:
+    return imports(PACKAGE)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_package_keeps_the_rule(rule: Rule, real: list[Import]) -> None:
+    assert len(real) > 500
+    assert rule(real) == []
+
+
+def test_every_room_has_a_place_and_every_place_a_room() -> None:
+    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert files | folders | {"iolab"} == set(ROOMS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "files", "sentence"),
+    [
+        (
+            upward_imports,
+            {"stats/knee.py": "def f() -> None:\n    from iolab.figures.style import ink\n"},
+            "iolab/stats/knee.py:2 imports iolab.figures.style: figures comes after stats",
+        ),
+        (
+            upward_imports,
+            {"errors.py": "from iolab import files\n", "files.py": ""},
+            "iolab/errors.py:1 imports iolab.files: files comes after errors",
+        ),
+        (
+            upward_imports,
+            {"attic/old.py": "import json\n"},
+            "iolab/attic/old.py:1 imports json: give the room attic a place in ROOMS",
+        ),
+        (
+            circular_imports,
+            {"vm/a.py": "from iolab.vm.a import x\n"},
+            "a circle: iolab.vm.a imports iolab.vm.a",
+        ),
+        (
+            circular_imports,
+            {
+                "vm/a.py": "from iolab.vm.b import x\n",
+                "vm/b.py": "import iolab.vm.c\n",
+                "vm/c.py": "from iolab.vm import a\n",
+            },
+            "a circle: iolab.vm.",
+        ),
+        (
+            drawing_imports,
+            {"measure/gaps.py": "import numpy\nfrom matplotlib.figure import Figure\n"},
+            "iolab/measure/gaps.py:2 imports matplotlib.figure: numbers are computed without",
+        ),
+        (
+            foreign_imports,
+            {"agent/fio.py": "import json\nfrom iolab.errors import E\nimport yaml\n"},
+            "iolab/agent/fio.py:3 imports yaml: the measured machine has the standard library only",
+        ),
+        (
+            foreign_imports,
+            {"vm/guest_init.py": "import tarfile\nfrom iolab.files import atomic_write\n"},
+            "iolab/vm/guest_init.py:2 imports iolab.files: the measured machine has the standard",
+        ),
+    ],
+)
+def test_a_planted_import_breaks_the_rule(
+    rule: Rule, files: dict[str, str], sentence: str, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "iolab" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (broken,) = rule(imports(tmp_path / "iolab"))
+    assert broken.startswith(sentence)
