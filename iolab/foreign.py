@@ -15,7 +15,18 @@ from typing import Any, Final
 
 from iolab.errors import IolabError
 
-__all__ = ["LINE", "NAME", "SCHEDULER", "TEXT", "document", "facts", "line", "name", "printable", "text"]
+__all__ = [
+    "LINE",
+    "NAME",
+    "SCHEDULER",
+    "TEXT",
+    "document",
+    "facts",
+    "line",
+    "name",
+    "printable",
+    "text",
+]
 
 # The most characters of a name (the kernel's own limit), of a scheduler's, which figures have
 # beside an axis, of a sentence, and of anything else.

@@ -206,7 +206,9 @@ def _conform(table: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.Dat
     try:
         found = table[list(columns)].astype(columns)
         # Whoever wrote the table may have been told its texts by anybody.
-        texts = [name for name, kind in columns.items() if kind == "str"]
-        return found.assign(**{name: _lines(found[name], _MOST.get(name, foreign.LINE)) for name in texts})
+        texts = {
+            name: _MOST.get(name, foreign.LINE) for name, kind in columns.items() if kind == "str"
+        }
+        return found.assign(**{name: _lines(found[name], most) for name, most in texts.items()})
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: a column holds something else than expected ({error})") from error
