@@ -102,21 +102,21 @@ def lab(session: nox.Session) -> None:
 def figures(session: nox.Session) -> None:
     """Draw the figures of the write-up anew: nox -s figures [-- FOLDER OF A SWEEP]."""
     install(session)
-    session.run("python", "-m", "iolab.write_up", *session.posargs)
+    session.run("python", "-m", "iolab.report.artifacts", *session.posargs)
 
 
 @nox.session
 def paper(session: nox.Session) -> None:
     """Write the paper (PDF, HTML, LaTeX macros) from what `figures` drew: nox -s figures paper."""
     install(session, "paper")
-    session.run("python", "-m", "iolab.paper", *session.posargs)
+    session.run("python", "-m", "iolab.report.paper", *session.posargs)
 
 
 @nox.session
 def faults(session: nox.Session) -> None:
     """Kill runs at random moments on a server in a VM: nox -s faults [-- RUNS [SEED]]."""
     install(session, "dev")
-    session.run("python", "-m", "tests.target.faults", *session.posargs)
+    session.run("python", "-m", "tests.targets.faults", *session.posargs)
 
 
 @nox.session

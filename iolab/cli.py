@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from iolab import pool, shown
+from iolab import shown
 from iolab.errors import IolabError, UserError
-from iolab.sweep import RUNS, Outcome, Request, default_jobs, run_sweep, start_page
-from iolab.target.place import MADE, Place
+from iolab.paths import REFERENCE, runs_dir
+from iolab.sweep import pool
+from iolab.sweep.sweep import Outcome, Request, default_jobs, run_sweep, start_page
+from iolab.targets.place import MADE, Place
 
 __all__ = ["main"]
 
@@ -60,10 +62,10 @@ class _Teller:
         self._last: tuple[int, int] = (-1, -1)
         self._running = False
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         _say(line)
 
-    def tell(self, state: pool.Progress) -> None:
+    def on_progress(self, state: pool.Progress) -> None:
         if not state.cells:
             return
         text = f"{state.pages_done}/{state.pages} blocks, {state.cells_done}/{state.cells} cells"
@@ -80,7 +82,7 @@ class _Teller:
             )
         elif (seen := (state.pages_done, state.cells_done * 10 // state.cells)) != self._last:
             self._last = seen
-            self.say(f"{text}, {_left(state.seconds_left)}")
+            self.log(f"{text}, {_left(state.seconds_left)}")
 
     def stop(self) -> None:
         self._bar.stop()
@@ -91,7 +93,7 @@ def _show(outcome: Outcome) -> None:
     _say(outcome.pathology, style="bold")
     kernels = ", ".join(f"{name} ({source})" for name, source in outcome.kernels.items())
     _say(f"  measured on     {kernels}")
-    for name, reason in outcome.absent.items():
+    for name, reason in outcome.unavailable.items():
         _say(f"  cannot run here {name}: {reason}")
     done = outcome.measured + outcome.kept
     _say(f"  blocks          {done} of {outcome.blocks} ({outcome.kept} were in the store)")
@@ -140,7 +142,7 @@ def _place(options: dict[str, Any]) -> Place:
 @click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
 @click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
 @click.option("--jobs", type=int, help="Virtual machines side by side.")
-@click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
+@click.option("--root", type=_FOLDER, default=runs_dir, help="Where results are kept.")
 def sweep(**options: Any) -> None:
     """Measure what the store lacks, then make tables, pages and figures."""
     teller = _Teller()
@@ -159,7 +161,7 @@ def sweep(**options: Any) -> None:
         place=_place(options),
     )
     try:
-        outcomes = run_sweep(request, teller.say, teller.tell)
+        outcomes = run_sweep(request, teller.log, teller.on_progress)
         first = start_page(request, outcomes)
     finally:
         teller.stop()
@@ -178,7 +180,7 @@ def sweep(**options: Any) -> None:
 @click.option("--show", is_flag=True, help="Only say what would be put back.")
 def restore(target: str, show: bool) -> None:
     """Put back what a run that was killed left changed on a real machine."""
-    from iolab.target.machines import real_target  # noqa: PLC0415
+    from iolab.targets.machines import real_target  # noqa: PLC0415
 
     lines = real_target(target).restore(show=show)
     for line in lines:
@@ -234,8 +236,8 @@ def doctor() -> None:
     for finding in examine():
         mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
         _say(f"{mark}  {finding.what}: {finding.found}")
-        if finding.mend:
-            _say(f"       mend: {finding.mend}")
+        if finding.fix:
+            _say(f"       fix: {finding.fix}")
         if finding.needed and not finding.good:
             lacking.append(finding.what)
     if lacking:
@@ -247,15 +249,15 @@ def doctor() -> None:
 @click.argument("folder", type=_FOLDER)
 @click.option("--canonical", is_flag=True, help="The same bytes for the same measurement.")
 @click.option("--pyperf", type=_FOLDER, help="Archives for pyperf, one a kernel, to this folder.")
-@click.option("--root", type=_FOLDER, default=RUNS, help="Where results are kept.")
+@click.option("--root", type=_FOLDER, default=runs_dir, help="Where results are kept.")
 def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path) -> None:
     """Write the cells of a sweep's FOLDER to standard output: CSV, or a JSON line each."""
-    from iolab.raw import RawStore  # noqa: PLC0415
-    from iolab.store import load  # noqa: PLC0415
-    from iolab.tidy import canonical_lines  # noqa: PLC0415
+    from iolab.store.dataset import load  # noqa: PLC0415
+    from iolab.store.raw import RawStore  # noqa: PLC0415
+    from iolab.store.tidy import canonical_lines  # noqa: PLC0415
 
     if pyperf is not None:
-        from iolab.pyperf_archive import write_archives  # noqa: PLC0415 - needs pyperf
+        from iolab.report.pyperf_export import write_archives  # noqa: PLC0415 - needs pyperf
 
         if canonical:
             raise UserError("--canonical and --pyperf are two forms of export: name one")
@@ -276,8 +278,8 @@ def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
     """Say what holds on which kernel, from sweeps' FOLDERS or the reference data."""
     import pandas as pd  # noqa: PLC0415
 
-    from iolab.store import REFERENCE, load, result_folders  # noqa: PLC0415
-    from iolab.verdicts import verdict_summary, verdict_table, verdict_text  # noqa: PLC0415
+    from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text  # noqa: PLC0415
+    from iolab.store.dataset import load, result_folders  # noqa: PLC0415
 
     found = [f for folder in folders or (REFERENCE,) for f in result_folders(folder)]
     judged = pd.concat([verdict_table(load(f)) for f in found], ignore_index=True)
@@ -303,8 +305,8 @@ def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
 def trace(file: Path, perfetto: Path | None, parquet: Path | None) -> None:
     """Say what is in a trace.dat FILE, and export it."""
     from iolab.trace import read  # noqa: PLC0415
-    from iolab.trace.parquet import write_parquet  # noqa: PLC0415
-    from iolab.trace.perfetto import write_perfetto  # noqa: PLC0415
+    from iolab.trace.export.parquet import write_parquet  # noqa: PLC0415
+    from iolab.trace.export.perfetto import write_perfetto  # noqa: PLC0415
 
     found = read(file)
     info = found.info

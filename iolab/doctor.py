@@ -13,8 +13,9 @@ from pathlib import Path
 from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
 from iolab.files import cache_dir
-from iolab.sweep import RUNS, default_jobs
-from iolab.target.vm import kvm_boots
+from iolab.paths import runs_dir
+from iolab.sweep.sweep import default_jobs
+from iolab.targets.vm import kvm_boots
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels
 from iolab.vm.toolbox import ensure_toolbox
@@ -35,7 +36,7 @@ class Finding:
     what: str
     good: bool
     found: str
-    mend: str = ""
+    fix: str = ""
     needed: bool = True
 
 
@@ -79,11 +80,11 @@ def _memory() -> Finding:
     )
 
 
-def _tried(what: str, attempt: Callable[[], str], mend: str) -> Finding:
+def _tried(what: str, attempt: Callable[[], str], fix: str) -> Finding:
     try:
         return Finding(what, True, attempt())
     except IolabError as error:
-        return Finding(what, False, str(error), mend)
+        return Finding(what, False, str(error), fix)
 
 
 def _virtual_time() -> str:
@@ -112,7 +113,7 @@ def examine() -> Iterator[Finding]:
     yield _program("dpkg-deb", "dpkg")
     yield _memory()
     yield _space(cache_dir())
-    yield _space(RUNS)
+    yield _space(runs_dir())
     online = "check the network and the machine's own apt sources"
     yield _tried("QEMU", _virtual_time, online)
     yield _tried(

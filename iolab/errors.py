@@ -4,7 +4,9 @@
 This module travels with the agent: standard library only, Python 3.9.
 """
 
-__all__ = ["CannotRunError", "IolabError", "UserError"]
+from __future__ import annotations
+
+__all__ = ["CannotRunError", "IolabError", "UserError", "error_of"]
 
 
 class IolabError(Exception):
@@ -26,3 +28,9 @@ class CannotRunError(IolabError):
     """The machine or the kernel lacks what the job needs; a finding, not a fault."""
 
     exit_code = 3
+
+
+def error_of(code: int) -> type[IolabError]:
+    """Return the kind of error that a program of ours ended with, by its exit code."""
+    kinds = (UserError, CannotRunError)
+    return next((kind for kind in kinds if kind.exit_code == code), IolabError)

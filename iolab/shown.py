@@ -2,7 +2,7 @@
 """Text as it leaves: words for a terminal, a page or Markdown, whatever they are made of.
 
 Two places need no escaping, since they take no text for code: figures (``text.parse_math`` is off
-in `iolab.canvas.STYLE`), and the write-up, whose Typst reads strings from files.
+in `iolab.figures.style.STYLE`), and the write-up, whose Typst reads strings from files.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ import pandas as pd
 
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.store import (
-    ABSENT_COLUMNS,
+from iolab.store.dataset import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    UNAVAILABLE_COLUMNS,
     Dataset,
-    cell_columns,
+    column_types,
 )
 from tests import synthetic
 
@@ -41,34 +41,34 @@ def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0
     """Return data in which each value of a treated cell is 0.6 of the control's, with 1 % noise."""
     rng = np.random.default_rng(seed)
     pathology = get_pathology(name)
-    values = {c.value for c in pathology.claims} - set(cell_columns(name))
+    values = {c.value for c in pathology.claims} - set(column_types(name))
     values |= _SHOWN.get(name, set())
     rows: list[dict[str, Any]] = []
     told: list[tuple[str, str, float]] = []
     for kernel in kernels:
         quick = pathology.profiles["quick"]
         for block in blocks_of(pathology, quick, kernel=kernel, clock="virtual"):
-            for cell in block["cells"]:
-                key = f"{block['plan']['block']}/{cell['id']}"
-                treated = cell["role"] == "treatment" and not cell["aa"]
+            for cell in block.cells:
+                key = f"{block.plan.block}/{cell.id}"
+                treated = cell.role == "treatment" and not cell.aa
                 value = (_RATIO if treated else 1.0) * float(np.exp(0.01 * rng.standard_normal()))
                 rows.append(
                     {column: value for column, kind in CELL_COLUMNS.items() if kind == "float64"}
-                    | {"cell": key, "block": block["plan"]["block"], "boot": block["boot"]}
+                    | {"cell": key, "block": block.plan.block, "boot": block.boot}
                     | {"pathology": name, "kernel": kernel, "kernel_release": f"{kernel}-made-up"}
                     | {"scheduler": "CFS", "target": "vm", "clock": "virtual", "ios": 1000}
-                    | {n: cell[n] for n in ("position", "pair", "role", "aa", "recorded")}
-                    | {"twin": cell["twin"] or "", "valid": True, "gate": "", **cell["condition"]}
+                    | {n: getattr(cell, n) for n in ("position", "pair", "role", "aa", "recorded")}
+                    | {"twin": cell.twin or "", "valid": True, "gate": "", **cell.condition}
                 )
                 told += [(key, measure, value) for measure in sorted(values)]
-    columns = cell_columns(name)
+    columns = column_types(name)
     cells = pd.DataFrame(rows, columns=list(columns)).astype(columns)
     latency = pd.DataFrame({"cell": cells["cell"], "bin_ns": 1e6, "count": 1})
-    absent = pd.DataFrame([{"kernel": "6.8", "reason": "6.8 cannot be fetched here"}])
+    unavailable = pd.DataFrame([{"kernel": "6.8", "reason": "6.8 cannot be fetched here"}])
     return Dataset(
         cells,
         latency.astype(LATENCY_COLUMNS),
-        absent.astype(ABSENT_COLUMNS),
+        unavailable.astype(UNAVAILABLE_COLUMNS),
         pd.DataFrame(told, columns=list(MECHANISM_COLUMNS)).astype(MECHANISM_COLUMNS),
         traces={},
     )

@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab.store import (
-    ABSENT_COLUMNS,
+from iolab.store.dataset import (
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    UNAVAILABLE_COLUMNS,
     Dataset,
-    cell_columns,
+    column_types,
 )
 
 __all__ = ["EFFECTS", "block_cells", "dataset", "frame", "noisy_cells", "shuffled", "write"]
 
-# The true ratio inside/outside by kernel and weight.
+# The true ratio treated/control by kernel and weight.
 EFFECTS: dict[str, dict[int, float]] = {
     "5.10": {100: 1.0, 1000: 1.0, 3000: 0.79, 10000: 0.78},
     "6.1": {100: 1.0, 1000: 0.92, 3000: 0.80, 10000: 0.79},
@@ -89,7 +89,7 @@ def block_cells(
                 | {"kernel_release": f"{kernel}.0-made-up"}
                 | {"scheduler": _SCHEDULERS.get(kernel, "CFS")}
                 | {"position": position, "pair": pair, "role": role, "iodepth": iodepth}
-                | {"aa": weight is None, "placement": "inside" if treated else "outside"}
+                | {"aa": weight is None}
                 | {"weight": weight if treated else pd.NA}
                 | _CONSTANT
                 | _measures(float(np.exp(log_iops)), ratio)
@@ -154,14 +154,15 @@ def dataset(
         cells.loc[3, "valid"] = False
         cells.loc[3, "gate"] = "the ramp was not honoured"
     latency = pd.concat([_histogram(row, rng) for row in rows], ignore_index=True)
-    absent = pd.DataFrame(
-        [{"kernel": "6.8", "reason": "its archive cannot be reached"}], columns=list(ABSENT_COLUMNS)
+    unavailable = pd.DataFrame(
+        [{"kernel": "6.8", "reason": "its archive cannot be reached"}],
+        columns=list(UNAVAILABLE_COLUMNS),
     )
     mechanism = pd.DataFrame(columns=list(MECHANISM_COLUMNS)).astype(MECHANISM_COLUMNS)
     return Dataset(
         cells,
         latency.astype(LATENCY_COLUMNS),
-        absent.astype(ABSENT_COLUMNS),
+        unavailable.astype(UNAVAILABLE_COLUMNS),
         mechanism,
         traces={},
     )
@@ -169,17 +170,17 @@ def dataset(
 
 def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Return rows as a tidy frame of cells."""
-    columns = cell_columns("dio_kworker")
+    columns = column_types("dio_kworker")
     return pd.DataFrame(rows, columns=list(columns)).astype(columns)
 
 
 def write(data: Dataset, folder: Path) -> Path:
-    """Store a data set as `iolab.store.load` reads it; return the folder."""
+    """Store a data set as `iolab.store.dataset.load` reads it; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     data.cells.to_parquet(folder / "cells.parquet")
     data.latency.to_parquet(folder / "latency.parquet")
     data.mechanism.to_parquet(folder / "mechanism.parquet")
-    (folder / "absent.json").write_text(json.dumps(data.absent.to_dict(orient="records")))
+    (folder / "unavailable.json").write_text(json.dumps(data.unavailable.to_dict(orient="records")))
     return folder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
-from iolab.sweep import Request, _chosen, _label, start_page
+from iolab.sweep.sweep import Request, _chosen, _label, start_page
 
 
 def names(**asked: object) -> list[str]:

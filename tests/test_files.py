@@ -40,7 +40,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
     folder.mkdir()
     if shutil.which("mount") is None:
         pytest.skip("no mount on this machine")
-    argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "none", str(folder)]
     mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")

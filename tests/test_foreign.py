@@ -8,9 +8,9 @@ import pytest
 
 from iolab import foreign
 from iolab.errors import IolabError
-from iolab.target.real import checked_survey
+from iolab.targets.real import checked_survey
 from tests.payloads import PAYLOADS, controls, with_text
-from tests.target.liar import catalogue
+from tests.targets.liar import catalogue
 
 
 def strings(value: Any) -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 from nbformat import NotebookNode
 
 from iolab.pathology import PATHOLOGIES
-from iolab.store import MECHANISM_COLUMNS, REFERENCE, Dataset, load
+from iolab.paths import REFERENCE
+from iolab.store.dataset import MECHANISM_COLUMNS, Dataset, load
 from tests import synthetic
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"

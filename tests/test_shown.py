@@ -16,12 +16,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from iolab import foreign, shown
-from iolab.beside import beside, beside_text
-from iolab.beside_figure import publish_beside
-from iolab.canvas import STYLE, styled
-from iolab.figure_files import caption, save_figure
-from iolab.page import make_page
-from iolab.store import Dataset, load
+from iolab.figures.comparison import publish_comparison
+from iolab.figures.save import caption, save_figure
+from iolab.figures.style import STYLE, styled
+from iolab.report.comparison import compare_clocks, comparison_text
+from iolab.store.dataset import Dataset, load
+from iolab.sweep.page import make_page
 from tests import synthetic
 from tests.browser import listener, opened
 from tests.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
@@ -37,7 +37,7 @@ def attacked(text: str) -> Dataset:
     )
     cells["valid"] = cells["position"] > 1
     absent = pd.DataFrame([{"kernel": "6.8", "reason": text}])
-    return replace(data, cells=cells, absent=absent)
+    return replace(data, cells=cells, unavailable=absent)
 
 
 def written(data: Dataset, folder: Path) -> Path:
@@ -112,7 +112,7 @@ def test_what_others_measured_is_words_on_every_page(tmp_path: Path) -> None:
         data = load(folder)
         for column in ("kernel_release", "scheduler", "gate"):
             assert data.cells[column].iloc[0].isprintable()
-        assert data.absent["reason"].iloc[0].isprintable()
+        assert data.unavailable["reason"].iloc[0].isprintable()
         pages: dict[str, dict[str, Any]] = {
             "00_start_here": {"folders": [str(folder)]},
             "fsnotify_contention": {
@@ -164,10 +164,10 @@ def test_captions_and_tables_beside_virtual_time_are_words(tmp_path: Path) -> No
         (said,) = here.cells["scheduler"].unique()
         assert said.isprintable()
         assert len(said) <= foreign.SCHEDULER
-        compared = beside(here, virtual)
-        page = beside_text(compared).to_html()
+        compared = compare_clocks(here, virtual)
+        page = comparison_text(compared).to_html()
         assert Attacked(page).found == [], kind
         assert said in "".join(Attacked(page).text)
-        publish_beside(compared, tmp_path / "figures")
+        publish_comparison(compared, tmp_path / "figures")
         block = here.cells[here.cells["block"] == here.cells["block"].iloc[0]]
         assert f", {said})" in caption("block_figure", block)

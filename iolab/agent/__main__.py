@@ -2,7 +2,8 @@
 """The agent's command line.
 
 ``run PLAN OUT`` measures a block, ``begin FOLDER`` does so detached (see `iolab.agent.detached`),
-``survey`` says what the machine is, ``restore`` shows and puts back what an earlier run left.
+``check PLAN`` says whether its disks and folders may be used, ``survey`` what the machine is, and
+``restore`` shows and puts back what an earlier run left.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 from iolab.agent.block import run_block
+from iolab.agent.claim import check_places
 from iolab.agent.detached import begin
 from iolab.agent.facts import survey
 from iolab.agent.journal import JOURNALS, alone, pending, restore_all
@@ -42,6 +44,8 @@ def main(argv: list[str]) -> int:
     run.add_argument("out", type=Path)
     detached = commands.add_parser("begin", help="run the block of a folder's plan, detached")
     detached.add_argument("folder", type=Path)
+    check = commands.add_parser("check", help="say whether a plan's disks and folders may be used")
+    check.add_argument("plan", type=Path)
     commands.add_parser("survey", help="say what this machine is")
     restoring = commands.add_parser("restore", help="put back what an earlier run left")
     restoring.add_argument("--show", action="store_true", help="only say what would be put back")
@@ -51,6 +55,8 @@ def main(argv: list[str]) -> int:
             run_block(load_plan(arguments.plan), arguments.out)
         elif arguments.command == "begin":
             begin(arguments.folder)
+        elif arguments.command == "check":
+            check_places(load_plan(arguments.plan))
         elif arguments.command == "survey":
             print(json.dumps(survey(), sort_keys=True))
         else:

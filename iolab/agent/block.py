@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.cgroup import make_cgroup, weights_of
+from iolab.agent.claim import Claim, claimed, undo_earlier
 from iolab.agent.copies import copies_gates, copy_files, run_copies
 from iolab.agent.cost import Cost
 from iolab.agent.devices import load_null_blk, make_device, schedule
@@ -28,9 +29,9 @@ from iolab.agent.fio import (
     strange_files,
 )
 from iolab.agent.hardware import Hardware
-from iolab.agent.journal import FILES, Journal, alone, restore, restore_all
+from iolab.agent.journal import FILES, Journal, alone, restore
 from iolab.agent.modules import load_module
-from iolab.agent.named import check_free, disk_of, identity_of
+from iolab.agent.named import disk_of
 from iolab.agent.observe import sample, undelayed
 from iolab.agent.plan import Cell, Copies, Job, Plan
 from iolab.agent.probes import Probes
@@ -232,13 +233,17 @@ def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[lis
     return files if _has_files(cell) else [data] * len(files), data
 
 
-def _run_cell(plan: Plan, cell: Cell, trace: Path) -> dict[str, Any]:
+def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
+    # Another disk or folder than was claimed is no cell's failure: the block ends.
+    claim.take(cell)
     journal_path = _RUN / "cell.journal"
     journal = Journal(journal_path)
     result: dict[str, Any] = {"id": cell.id, "began_ns": time.monotonic_ns()}
     recorder = None
     try:
         nodes = {d.name: make_device(journal, d) for d in cell.devices}
+        if cell.filesystem is not None:
+            claim.lend(cell)
         files, data = _files(journal, cell, nodes)
         for device in cell.devices:
             schedule(journal, device, nodes[device.name])
@@ -291,18 +296,6 @@ def _load_modules(journal: Journal, modules: Sequence[str]) -> None:
                 load_module(journal, module)
 
 
-def _claim(journal: Journal, plan: Plan) -> None:
-    """Check that the disks that a plan names may be overwritten; what it makes there is wiped.
-
-    Errors: NotYoursError naming what is on one of them.
-    """
-    named = {d.path: d.serial for c in plan.cells for d in c.devices if d.kind == "named"}
-    for path, serial in named.items():
-        node = Path(path).resolve()
-        check_free(node, serial)
-        journal.note("wipe", str(node), identity_of(node))
-
-
 def run_block(plan: Plan, out: Path) -> None:
     """Run the cells of `plan` in order and leave their results in the folder `out`.
 
@@ -312,8 +305,7 @@ def run_block(plan: Plan, out: Path) -> None:
     the block.
 
     Errors: IolabError if another run is at work, or the machine cannot be put back between two
-    cells; CannotRunError if it has no fio, or is not as the plan asks; NotYoursError for a disk
-    that must not be overwritten.
+    cells; CannotRunError if it has no fio, or is not as the plan asks; those of `Claim`.
     """
     with alone():
         _run_alone(plan, out)
@@ -321,14 +313,11 @@ def run_block(plan: Plan, out: Path) -> None:
 
 def _run_alone(plan: Plan, out: Path) -> None:
     (out / "cells").mkdir(parents=True, exist_ok=True)
-    left = restore_all()
-    if left:
-        raise IolabError("an earlier run cannot be undone: " + "; ".join(left))
+    undo_earlier()
     journal = Journal(_RUN / "block.journal")
     try:
         facts = collect()
         _load_modules(journal, plan.modules)
-        _claim(journal, plan)
         # Real devices complete when they like.
         timed = any(d.kind == "null_blk" for c in plan.cells for d in c.devices)
         if timed and facts["high_resolution_timers"] is plan.coalesced_timers:
@@ -337,28 +326,37 @@ def _run_alone(plan: Plan, out: Path) -> None:
                     *(("without", "with") if plan.coalesced_timers else ("with", "without"))
                 )
             )
-        machine = Hardware(journal, plan) if plan.hardware else None
-        facts.update({} if machine is None else machine.before())
-        _write_json(out / "facts.json", facts)
-        print(f"iolab: block {plan.block} begins", flush=True)
-        for number, cell in enumerate(plan.cells, 1):
-            trace = out / "traces" / f"{cell.id}.dat"
-            path = out / "cells" / f"{cell.id}.json"
-            # A run of the same plan that was killed has left what it had done.
-            if path.exists():
-                state = "was done"
-            else:
-                trace.unlink(missing_ok=True)
-                result = _run_cell(plan, cell, trace)
-                _write_json(path, result)
-                state = result["state"]
-            print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {state}", flush=True)
-        if machine is not None:
-            facts.update(machine.after())
-            _write_json(out / "facts.json", facts)
+        # Let go before restoring: what is wiped must not be held by ourselves.
+        with claimed(plan) as claim:
+            claim.note_wipes(journal)
+            _run_cells(journal, claim, facts, out)
     finally:
         journal.close()
         left = restore(_RUN / "block.journal")
     if left:
         raise IolabError("; ".join(left))
     _write_json(out / "status.json", {"block": plan.block, "sha256": _digests(plan, out)})
+
+
+def _run_cells(journal: Journal, claim: Claim, facts: dict[str, Any], out: Path) -> None:
+    """Run the cells of a claimed plan; leave their results, and `facts` with the machine's own."""
+    plan = claim.plan
+    machine = Hardware(journal, plan) if plan.hardware else None
+    facts.update({} if machine is None else machine.before())
+    _write_json(out / "facts.json", facts)
+    print(f"iolab: block {plan.block} begins", flush=True)
+    for number, cell in enumerate(plan.cells, 1):
+        trace = out / "traces" / f"{cell.id}.dat"
+        path = out / "cells" / f"{cell.id}.json"
+        # A run of the same plan that was killed has left what it had done.
+        if path.exists():
+            state = "was done"
+        else:
+            trace.unlink(missing_ok=True)
+            result = _run_cell(plan, cell, trace, claim)
+            _write_json(path, result)
+            state = result["state"]
+        print(f"iolab: cell {number}/{len(plan.cells)} {cell.id} {state}", flush=True)
+    if machine is not None:
+        facts.update(machine.after())
+        _write_json(out / "facts.json", facts)

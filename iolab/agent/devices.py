@@ -12,9 +12,10 @@ from iolab.agent.filesystem import make_folder
 from iolab.agent.journal import Journal
 from iolab.agent.memory_disks import make_brd, make_zram
 from iolab.agent.modules import load_module
-from iolab.agent.named import beneath, check_unused, disk_of
+from iolab.agent.named import beneath, check_size, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
+from iolab.agent.trusted import new_file
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
@@ -94,7 +95,7 @@ def _loop(journal: Journal, device: Device) -> Path:
         return _direct_loop(journal, device)
     backing = Path("/run/iolab") / f"{device.name}.img"
     journal.note("unlink", str(backing))
-    with backing.open("wb") as stream:
+    with os.fdopen(new_file(backing), "wb") as stream:
         stream.truncate(device.size_mib << 20)
     return _attach(journal, backing)
 
@@ -110,7 +111,7 @@ def _direct_loop(journal: Journal, device: Device) -> Path:
     """Make a loop device that reads and writes a file of its own past the page cache."""
     _check_room(Path(device.path), device.size_mib)
     backing = make_folder(Path(device.path)) / f"{device.name}.img"
-    with backing.open("wb") as stream:
+    with os.fdopen(new_file(backing), "wb") as stream:
         # Room is given now, not while it is measured.
         os.posix_fallocate(stream.fileno(), 0, device.size_mib << 20)
     refused = f"the file system of {device.path} takes no direct I/O from a loop device"
@@ -133,14 +134,13 @@ def _brd(journal: Journal, device: Device) -> Path:
 
 
 def _named(journal: Journal, device: Device) -> Path:
-    node = Path(device.path).resolve()
-    check_unused(node, device.size_mib)
+    # The claim has opened it and made sure that it is the same (`iolab.agent.claim`).
+    node = Path(device.path)
+    check_size(node, device.size_mib)
     return node
 
 
 def _check_room(folder: Path, size_mib: int) -> None:
-    if not folder.is_dir():
-        raise CannotRunError(f"{folder} is no directory on the measured machine")
     free = shutil.disk_usage(folder).free
     if free < size_mib << 20:
         raise CannotRunError(f"{folder} has room for {free >> 20} MiB, a cell needs {size_mib}")
@@ -166,8 +166,8 @@ _MAKERS = {
 def make_device(journal: Journal, device: Device) -> Path:
     """Make a block device, or find it, and return its node; restoring removes what was made.
 
-    Its I/O scheduler is `schedule`'s. Errors: CannotRunError if this kernel cannot make it;
-    NotYoursError if it is there and in use.
+    Its I/O scheduler is `schedule`'s. Errors: CannotRunError if this kernel cannot make it, or it
+    is too small.
     """
     node = _MAKERS[device.kind](journal, device)
     queue = _SYS_BLOCK / disk_of(node).name / "queue"

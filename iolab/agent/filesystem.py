@@ -34,7 +34,8 @@ def _cache_kept(node: Path) -> Iterator[None]:
 def make_folder(parent: Path) -> Path:
     """Make a folder for one cell's files; restoring removes it, after a reboot too.
 
-    Errors: OSError if `parent` may not be written.
+    `parent` is a trusted folder (see `iolab.agent.trusted`): nobody else can replace what is made
+    in it. Errors: OSError if it may not be written.
     """
     # A name that nobody has: what is noted before it is made is removed, whoever made it.
     folder = parent / f"iolab-{os.urandom(8).hex()}"
@@ -43,7 +44,11 @@ def make_folder(parent: Path) -> Path:
         lasting.note("tree", str(folder))
     finally:
         lasting.close()
-    folder.mkdir(mode=0o700)
+    above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.mkdir(folder.name, 0o700, dir_fd=above)
+    finally:
+        os.close(above)
     return folder
 
 

@@ -27,7 +27,7 @@ def _disks(devices: Iterable[Device]) -> set[Path]:
     found: set[Path] = set()
     for kind, path in {(device.kind, device.path) for device in devices if device.path}:
         with suppress(IolabError, OSError):
-            node = Path(path).resolve() if kind == "named" else beneath(Path(path))
+            node = Path(path) if kind == "named" else beneath(Path(path))
             found |= disks_beneath(node)
     return found
 

@@ -25,11 +25,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable
 
-from iolab.agent.named import check_unused, identity_of
+from iolab.agent.named import identity_of, wipe
+from iolab.agent.trusted import open_private
 from iolab.errors import IolabError
 from iolab.process import run
 
-__all__ = ["FILES", "JOURNALS", "Journal", "alone", "pending", "restore", "restore_all"]
+__all__ = [
+    "FILES",
+    "JOURNALS",
+    "AtWorkError",
+    "Journal",
+    "alone",
+    "pending",
+    "restore",
+    "restore_all",
+]
 
 # In the order in which they are undone: a cell's settings, its files on a disk, the block's.
 FILES = Path("/var/lib/iolab/files.journal")
@@ -46,15 +56,18 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+class AtWorkError(IolabError):
+    """Another run, or a restore, is at work on this machine."""
+
+
 @contextmanager
 def alone() -> Iterator[None]:
     """Be the only one that changes this machine, or undoes what was changed.
 
-    Errors: IolabError naming the process that is at it.
+    Errors: AtWorkError naming the process that is at it; those of `open_private`.
     """
     try:
-        _LOCK.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_private(_LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise IolabError(f"cannot lock {_LOCK}: {error.strerror}") from error
     try:
@@ -62,7 +75,8 @@ def alone() -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             pid = os.pread(handle, 20, 0).decode(errors="replace").strip()
-            raise IolabError(f"iolab is at work on this machine already (process {pid})") from error
+            words = f"iolab is at work on this machine already (process {pid})"
+            raise AtWorkError(words) from error
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -77,8 +91,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._handle = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise IolabError(f"cannot open the journal {path}: {error.strerror}") from error
 
@@ -311,8 +324,7 @@ def _wipe(path: Path, value: str) -> None:
     _kill_users(path, strangers=False)
     # Another disk may have got the name since.
     if path.exists() and identity_of(path) == value:
-        check_unused(path, 0)
-        run(["wipefs", "-q", "-a", path], timeout_s=60)
+        wipe(path)
 
 
 _UNDO: dict[str, Callable[[Path, str], None]] = {
@@ -342,8 +354,15 @@ _BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink
 _LASTING = {"tree", "unlink"}
 
 
-def _entries(path: Path) -> list[tuple[str, Path, str]]:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+def _entries(path: Path) -> list[tuple[str, Path, str]] | None:
+    """Return what a journal lists, or None where there is none."""
+    try:
+        with os.fdopen(open_private(path, os.O_RDONLY), encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise IolabError(f"cannot read the journal {path}: {error.strerror}") from error
     entries = []
     this_boot = True
     for number, line in enumerate(lines, 1):
@@ -369,11 +388,9 @@ def pending(path: Path) -> list[str]:
 
     Errors: as `restore`.
     """
-    if not path.exists():
-        return []
     return [
         " ".join(word for word in (undo, str(where), repr(value) if value else "") if word)
-        for undo, where, value in reversed(_entries(path))
+        for undo, where, value in reversed(_entries(path) or [])
     ]
 
 
@@ -387,13 +404,15 @@ def restore(path: Path) -> list[str]:
 
     Returns one sentence for each undo that could not be done; the journal then stays.
 
-    Errors: IolabError if a line before the last is not of this journal's form.
+    Errors: IolabError if a line before the last is not of this journal's form; UserError if another
+    user may have written it.
     """
-    if not path.exists():
+    entries = _entries(path)
+    if entries is None:
         return []
     failures = []
     mounted = False
-    for undo, where, value in reversed(_entries(path)):
+    for undo, where, value in reversed(entries):
         if mounted and undo in _BELOW_A_MOUNT:
             continue
         try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from iolab.agent.journal import Journal
@@ -28,6 +29,8 @@ def load_module(journal: Journal, name: str, *parameters: str) -> None:
     """
     if _loaded(name):
         return
+    if shutil.which("modprobe") is None:
+        raise CannotRunError(f"the module {name} cannot be loaded: there is no modprobe (kmod)")
     needed = run(["modprobe", "--show-depends", name], timeout_s=60, check=False)
     if needed.returncode:
         raise CannotRunError(f"this kernel has no module {name}")

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from iolab.design import Pathology, one_of
+from iolab.names import one_of
 from iolab.pathology.aio_migration import AIO_MIGRATION
+from iolab.pathology.base import Pathology
 from iolab.pathology.bfq_idling import BFQ_IDLING
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.fsnotify_contention import FSNOTIFY_CONTENTION

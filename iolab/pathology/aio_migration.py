@@ -26,7 +26,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Machine,
+    Pathology,
+    Profile,
+    integer_level,
+    named_level,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["AIO_MIGRATION"]
@@ -41,45 +53,42 @@ _TUNINGS: dict[str, dict[str, int]] = {
 }
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
-    return {
-        "devices": [
-            {
-                "name": "data",
-                "kind": "scsi_debug",
-                "size_mib": 320,
-                "completion_ns": _NDELAY,
-                "integrity": condition["integrity"] == "dif",
-            }
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+    return Cell(
+        devices=[
+            Device(
+                "data",
+                "scsi_debug",
+                320,
+                completion_ns=_NDELAY,
+                integrity=condition["integrity"] == "dif",
+            )
         ],
-        "filesystem": {"kind": "xfs", "device": "data"},
-        "settings": {"autogroup": 0, **_TUNINGS[str(condition["tuning"])]},
-        "job": {
-            "engine": "libaio",
-            "rw": "randwrite",
-            "block_size": condition["size"],
-            "iodepth": 128,
-            "numjobs": 1,
-            "batch": 1,
-            "size_mib": 64,
-            "layout": "written",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
-            "start_delay_us": chance.randrange(4000),
-            "cpus": [0] if condition["affinity"] is None else list(range(_CPUS)),
-        },
-    }
+        filesystem=FileSystem("xfs", "data"),
+        settings={"autogroup": 0, **_TUNINGS[named_level(condition, "tuning")]},
+        job=Job(
+            engine="libaio",
+            rw="randwrite",
+            block_size=integer_level(condition, "size"),
+            iodepth=128,
+            numjobs=1,
+            batch=1,
+            size_mib=64,
+            layout="written",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
+            start_delay_us=rng.randrange(4000),
+            cpus=[0] if condition["affinity"] is None else list(range(_CPUS)),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        "vm": {"cpus": _CPUS, "memory_mib": 1280},
-        "plan": {"cpu": 0, "modules": ["sd_mod", "crc32c", "xfs"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    return Machine(cpus=_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs"))
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the migrations of the job's thread, each second and for 1000 I/Os."""
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
@@ -94,13 +103,12 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-_RECORDING = {
-    "events": ["sched:sched_migrate_task", "sched:sched_waking", "sched:sched_wakeup"],
-    "window_ms": 600,
-}
+_RECORDING = Recording(
+    events=["sched:sched_migrate_task", "sched:sched_waking", "sched:sched_wakeup"], window_ms=600
+)
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Count the thread's migrations by the path through the scheduler, and time them.
 
     ``every_…_ns`` are quantiles of the time from one migration to the next.
@@ -118,10 +126,6 @@ def _mechanism(trace: Trace) -> dict[str, float]:
     return found
 
 
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["affinity"] is None else "inside"}
-
-
 _BASE: Grid = {
     "affinity": ("free",),
     "size": (4096,),
@@ -130,18 +134,18 @@ _BASE: Grid = {
 }
 
 
-def _claim(name: str, size: int, tuning: str, *, side: bool = False) -> Claim:
+def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Claim:
     return Claim(
         name=name,
         kind="mechanism",
         statement="one thread that could stay where it is is migrated more than ten times a second",
         condition={"affinity": "free", "size": size, "tuning": tuning, "integrity": "none"},
         value="migrations_per_s",
-        of="difference",
+        contrast="difference",
         # The report has 170 to 330; a scheduler that rebalances now and then has a few.
         above=10.0,
         published=5000 / 30,
-        side=side,
+        secondary=secondary,
     )
 
 
@@ -151,11 +155,16 @@ AIO_MIGRATION = Pathology(
     source="001_7f8ae1e5fb9ad6b3.txt",
     notebook="aio_migration.ipynb",
     treatment="affinity",
+    control="pinned to one core",
     factors={
-        "affinity": Choice(("free",)),
-        "size": Number(512, 1 << 20),
-        "tuning": Choice(tuple(_TUNINGS)),
-        "integrity": Choice(("none", "dif")),
+        "affinity": CategoricalFactor(("free",), "affinity"),
+        "size": IntegerFactor(512, 1 << 20, "block size (B)", "{} B"),
+        "tuning": CategoricalFactor(
+            tuple(_TUNINGS), "scheduler tuning", "{} tuning", {"slice": "slice tuned"}
+        ),
+        "integrity": CategoricalFactor(
+            ("none", "dif"), "integrity", words={"none": "no dif", "dif": "dix and dif"}
+        ),
     },
     profiles={
         "smoke": Profile(
@@ -195,13 +204,12 @@ AIO_MIGRATION = Pathology(
     claims=(
         _claim("(a) 512 B at default settings", 512, "default"),
         _claim("(b) 4 KiB at the report's settings", 4096, "published"),
-        _claim("4 KiB, the one setting EEVDF kernels have too", 4096, "slice", side=True),
+        _claim("4 KiB, the one setting EEVDF kernels have too", 4096, "slice", secondary=True),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    describe=_describe,
-    measures=_measures,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
 )

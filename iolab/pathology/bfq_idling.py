@@ -36,8 +36,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab.errors import IolabError
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Machine,
+    Pathology,
+    Profile,
+    integer_level,
+    named_level,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["BFQ_IDLING"]
@@ -57,51 +69,44 @@ _SCHEDULERS: dict[str, tuple[str, dict[str, int]]] = {
 _GAP_NS = 1_000_000
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
-    level, kind = condition["io_scheduler"], condition["filesystem"]
-    scheduler, tunables = ("none", {}) if level is None else _SCHEDULERS[str(level)]
-    writes = int(condition["writes"] or 1)
-    return {
-        "devices": [
-            {
-                "name": "data",
-                "kind": "null_blk",
-                "size_mib": 512,
-                "memory_backed": True,
-                "irqmode": 2,
-                "completion_ns": 200_000,
-                "queue_depth": 64,
-                "rotational": True,
-                "scheduler": scheduler,
-                "tunables": tunables,
-            }
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+    setting, kind = condition["io_scheduler"], named_level(condition, "filesystem")
+    scheduler, tunables = ("none", {}) if setting is None else _SCHEDULERS[str(setting)]
+    writes = integer_level(condition, "writes")
+    return Cell(
+        devices=[
+            Device(
+                "data",
+                "null_blk",
+                512,
+                irqmode=2,
+                completion_ns=200_000,
+                queue_depth=64,
+                rotational=True,
+                scheduler=scheduler,
+                tunables=tunables,
+            )
         ],
-        "filesystem": None if kind == "raw" else {"kind": kind, "device": "data"},
-        "group": {"controller": "io"} if condition["cgroup"] == "own" else None,
-        "copies": {
-            "block_size": _BLOCK_SIZE,
-            "writes": writes,
-            "processes": max(1, min(_MOST_PROCESSES, _WRITES // writes)),
-            "dsync": True,
+        filesystem=None if kind == "raw" else FileSystem(kind, "data"),
+        group=Group("io") if condition["cgroup"] == "own" else None,
+        copies=Copies(
+            block_size=_BLOCK_SIZE,
+            writes=writes,
+            processes=max(1, min(_MOST_PROCESSES, _WRITES // writes)),
+            dsync=True,
             # Where in the ticks of kernel and scheduler the first dd begins.
-            "start_delay_us": chance.randrange(20_000),
-        },
-    }
+            start_delay_us=rng.randrange(20_000),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        "vm": {"cpus": 1, "memory_mib": 1024},
-        "plan": {"cpu": 0, "modules": ["null_blk", "crc32c", "ext4", "xfs", "bfq"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    modules = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
+    return Machine(cpus=1, memory_mib=1024, modules=modules)
 
 
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["io_scheduler"] is None else "inside"}
-
-
-_RECORDING = {
-    "events": [
+_RECORDING = Recording(
+    events=[
         "block:block_rq_insert",
         "block:block_rq_issue",
         "block:block_rq_complete",
@@ -109,11 +114,11 @@ _RECORDING = {
         "sched:sched_waking",
     ],
     # A tenth of it is used.
-    "buffer_kib": 16384,
-}
+    buffer_kib=16384,
+)
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return dd's throughput, and what the file system made of one write."""
     written = sum(process["bytes"] for process in result["copies"])
     seconds = sum(process["seconds"] for process in result["copies"])
@@ -124,7 +129,7 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Count when the device did nothing for 1 ms or more although a request waited for it.
 
     ``gap_share`` is of the time in which the device had a request, in flight or waiting in such a
@@ -168,7 +173,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         statement=statement,
         condition={**_CLAIMED, "io_scheduler": scheduler, "writes": writes},
         value="iops",
-        of="ratio",
+        contrast="ratio",
         # The report has a tenth to a thirtieth; half is more than any scheduler's own cost.
         below=0.5,
         published=0.1,
@@ -182,11 +187,11 @@ def _unharmed(name: str, statement: str, **different: str) -> Claim:
         statement=statement,
         condition={**_CLAIMED, **different},
         value="iops",
-        of="ratio",
+        contrast="ratio",
         # BFQ's own work for each request costs a few per cent of so fast a disk.
         above=0.9,
         published=1.0,
-        side=True,
+        secondary=True,
     )
 
 
@@ -197,9 +202,9 @@ def _no_gaps(name: str, statement: str, scheduler: str) -> Claim:
         statement=statement,
         condition={**_CLAIMED, "io_scheduler": scheduler},
         value="gap_share",
-        of="treated",
+        contrast="treated",
         below=0.01,
-        side=True,
+        secondary=True,
     )
 
 
@@ -209,11 +214,16 @@ BFQ_IDLING = Pathology(
     source="003_e9e6d2f179e63973.txt",
     notebook="bfq_idling.ipynb",
     treatment="io_scheduler",
+    control="none",
     factors={
-        "io_scheduler": Choice(tuple(_SCHEDULERS)),
-        "cgroup": Choice(("own", "root")),
-        "filesystem": Choice(("ext4", "xfs", "raw")),
-        "writes": Number(1, 10_000),
+        "io_scheduler": CategoricalFactor(tuple(_SCHEDULERS), "I/O scheduler"),
+        "cgroup": CategoricalFactor(("own", "root"), "cgroup of dd", "{} cgroup"),
+        "filesystem": CategoricalFactor(
+            ("ext4", "xfs", "raw"), "file system", words={"xfs": "XFS", "raw": "raw device"}
+        ),
+        "writes": IntegerFactor(
+            1, 10_000, "writes of each dd", "{} writes per dd", {1: "1 write per dd"}
+        ),
     },
     profiles={
         "smoke": Profile(
@@ -254,7 +264,7 @@ BFQ_IDLING = Pathology(
             statement="for most of the time the device is idle although a request waits for it",
             condition=_CLAIMED,
             value="gap_share",
-            of="treated",
+            contrast="treated",
             above=0.5,
             # 60 KB/s of at least 1.5 MB/s: the rest of the time.
             published=0.96,
@@ -265,7 +275,7 @@ BFQ_IDLING = Pathology(
             statement="these gaps last as long as the scheduler's slice_idle, which is 8 ms",
             condition=_CLAIMED,
             value="gap_median_ms",
-            of="treated",
+            contrast="treated",
             above=7.0,
             published=8.0,
         ),
@@ -299,11 +309,10 @@ BFQ_IDLING = Pathology(
         _unharmed("slice_idle=0", "with slice_idle=0 dd is not slowed", io_scheduler="bfq-no-idle"),
         _unharmed("mq-deadline", "mq-deadline does not slow dd", io_scheduler="mq-deadline"),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
-    describe=_describe,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    measures=_measures,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
 )

@@ -44,8 +44,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
 from iolab.errors import IolabError
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Machine,
+    Pathology,
+    Profile,
+    integer_level,
+    named_level,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["DIO_KWORKER"]
@@ -68,65 +80,59 @@ _NICE = {"default": 0, "reniced": -20}
 _TUNINGS: dict[str, dict[str, int]] = {"default": {}, "8-cpus": {"scheduler_cpus": 8}}
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     overwrite = condition["extents"] == "overwrite"
-    return {
-        "devices": [
-            {"name": "meta", "kind": "null_blk", "size_mib": 512, "memory_backed": True},
-            {
-                "name": "data",
-                "kind": "null_blk",
-                "size_mib": 2 * _MOST_JOBS * _UNWRITTEN_MIB,
-                "memory_backed": False,
-                "irqmode": 2,
-                "completion_ns": _COMPLETION_NS,
-                "queue_depth": 4096,
-            },
+    weight = condition["weight"]
+    return Cell(
+        devices=[
+            Device("meta", "null_blk", 512),
+            Device(
+                "data",
+                "null_blk",
+                2 * _MOST_JOBS * _UNWRITTEN_MIB,
+                memory_backed=False,
+                irqmode=2,
+                completion_ns=_COMPLETION_NS,
+                queue_depth=4096,
+            ),
         ],
-        "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
-        "group": (
-            None
-            if condition["weight"] is None
-            else {"controller": "cpu", "weight": condition["weight"]}
-        ),
-        "settings": _TUNINGS[str(condition["tuning"])],
-        "worker_nice": _NICE[str(condition["workers"])],
-        "job": {
-            "engine": condition["engine"],
-            "rw": "randwrite",
-            "block_size": 4096,
-            "iodepth": condition["iodepth"],
-            "numjobs": condition["numjobs"],
-            "batch": _BATCH,
-            "batch_min": condition["batch_min"],
-            "size_mib": _OVERWRITE_MIB if overwrite else _UNWRITTEN_MIB,
-            "layout": "written" if overwrite else "unwritten",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
+        filesystem=FileSystem("xfs", "meta", realtime_device="data"),
+        group=None if weight is None else Group("cpu", integer_level(condition, "weight")),
+        settings=_TUNINGS[named_level(condition, "tuning")],
+        worker_nice=_NICE[named_level(condition, "workers")],
+        job=Job(
+            engine=named_level(condition, "engine"),
+            rw="randwrite",
+            block_size=4096,
+            iodepth=integer_level(condition, "iodepth"),
+            numjobs=integer_level(condition, "numjobs"),
+            batch=_BATCH,
+            batch_min=integer_level(condition, "batch_min"),
+            size_mib=_OVERWRITE_MIB if overwrite else _UNWRITTEN_MIB,
+            layout="written" if overwrite else "unwritten",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
             # Where in a tick the run begins.
-            "start_delay_us": chance.randrange(4000),
-        },
-    }
+            start_delay_us=rng.randrange(4000),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    coalesced = level["clumping"] == "tick"
-    return {
-        "vm": {"cpus": 1, "memory_mib": 1024},
-        "plan": {
-            "cpu": 0,
-            "modules": ["null_blk", "crc32c", "xfs"],
-            "coalesced_timers": coalesced,
-        },
-    }
+def _machine(boot: Condition) -> Machine:
+    return Machine(
+        cpus=1,
+        memory_mib=1024,
+        modules=("null_blk", "crc32c", "xfs"),
+        coalesced_timers=boot["clumping"] == "tick",
+    )
 
 
 # A worker of a core's ordinary pool; those of high priority are named "kworker/0:1H".
 _WORKER = re.compile(r"kworker/\d+:\d+(?![\dH])")
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return what the CPU time of fio and of the workers says.
 
     ``balance_weight`` is the cpu.weight at which fio's time over its weight equals the workers'
@@ -151,12 +157,8 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["weight"] is None else "inside"}
-
-
-_RECORDING = {
-    "events": [
+_RECORDING = Recording(
+    events=[
         "sched:sched_switch",
         "sched:sched_waking",
         "workqueue:workqueue_queue_work",
@@ -166,11 +168,11 @@ _RECORDING = {
         "block:block_rq_complete",
     ],
     # Where a request begins, by kernel.
-    "also": ["block:block_io_start", "block:block_getrq"],
-    "window_ms": 300,
+    also=["block:block_io_start", "block:block_getrq"],
+    window_ms=300,
     # What such a window holds, twice over; a kernel does not always have 32 MiB in a small machine.
-    "buffer_kib": 24576,
-}
+    buffer_kib=24576,
+)
 
 
 def _turns(trace: Trace) -> tuple[float, float]:
@@ -183,7 +185,7 @@ def _turns(trace: Trace) -> tuple[float, float]:
     return turns.switches_per_io, turns.share
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Count what the report describes, for each I/O that was completed in the trace.
 
     fio is woken by the kworker, preempts it, and goes back to sleep (``slept_again`` of its stays
@@ -245,16 +247,25 @@ DIO_KWORKER = Pathology(
     source="000_90ff60e6afd2cb18.txt",
     notebook="dio_kworker.ipynb",
     treatment="weight",
+    control="outside",
     factors={
-        "weight": Number(1, 10000),
-        "iodepth": Number(1, 1024),
-        "numjobs": Number(1, _MOST_JOBS),
-        "extents": Choice(("overwrite", "unwritten")),
-        "clumping": Choice(("tick", "even")),
-        "engine": Choice(("libaio", "io_uring")),
-        "workers": Choice(tuple(_NICE)),
-        "tuning": Choice(tuple(_TUNINGS)),
-        "batch_min": Number(1, _BATCH),
+        "weight": IntegerFactor(1, 10000, "cpu.weight"),
+        "iodepth": IntegerFactor(1, 1024, "iodepth"),
+        "numjobs": IntegerFactor(1, _MOST_JOBS, "jobs", "{} jobs", {1: "1 job"}),
+        "extents": CategoricalFactor(("overwrite", "unwritten"), "extents", "{} extents"),
+        "clumping": CategoricalFactor(
+            ("tick", "even"),
+            "completions",
+            words={"tick": "completions at each tick", "even": "completions evenly spaced"},
+        ),
+        "engine": CategoricalFactor(("libaio", "io_uring"), "I/O engine"),
+        "workers": CategoricalFactor(tuple(_NICE), "kworkers", "{} kworkers"),
+        "tuning": CategoricalFactor(
+            tuple(_TUNINGS), "scheduler tuning", "tuned as {}", {"default": "default tuning"}
+        ),
+        "batch_min": IntegerFactor(
+            1, _BATCH, "completions waited for", "waits for {} completions", {1: "waits for 1"}
+        ),
     },
     profiles={
         "smoke": Profile(
@@ -317,7 +328,7 @@ DIO_KWORKER = Pathology(
             statement="inside, every I/O costs two context switches more than outside",
             condition=_at(_PUBLISHED_WEIGHT),
             value="switches_per_io",
-            of="difference",
+            contrast="difference",
             # Half of it: one switch more for every I/O.
             above=1.0,
             published=2.0,
@@ -328,7 +339,7 @@ DIO_KWORKER = Pathology(
             statement="outside, the core is idle for a fair part of the time; inside, it never is",
             condition=_at(_PUBLISHED_WEIGHT),
             value="idle",
-            of="difference",
+            contrast="difference",
             # Half of what is published: idle half of the time, and never.
             below=-0.25,
             published=-0.5,
@@ -339,7 +350,7 @@ DIO_KWORKER = Pathology(
             statement="the same at 100 times the CPUs of a node of 96",
             condition=_at(_LARGE_NODE),
             value="switches_per_io",
-            of="difference",
+            contrast="difference",
             above=1.0,
         ),
         Claim(
@@ -348,7 +359,7 @@ DIO_KWORKER = Pathology(
             statement="inside, at cpu.weight 1000, a fair part of the IOPS is lost",
             condition=_at(_PUBLISHED_WEIGHT),
             value="iops",
-            of="ratio",
+            contrast="ratio",
             below=0.88,
             published=0.579,
         ),
@@ -358,7 +369,7 @@ DIO_KWORKER = Pathology(
             statement="at 100 times the CPUs of a node of 96, a quarter of the IOPS is lost",
             condition=_at(_LARGE_NODE),
             value="iops",
-            of="ratio",
+            contrast="ratio",
             below=0.75,
         ),
         Claim(
@@ -367,9 +378,9 @@ DIO_KWORKER = Pathology(
             statement="with the kernel's workers at nice -20, hardly any IOPS is lost",
             condition=_at(_LARGE_NODE, workers="reniced"),
             value="iops",
-            of="ratio",
+            contrast="ratio",
             above=0.97,
-            side=True,
+            secondary=True,
         ),
         Claim(
             name="woken too early",
@@ -377,18 +388,17 @@ DIO_KWORKER = Pathology(
             statement="who waits for 128 completions is woken for nearly every one of them",
             condition=_at(_LARGE_NODE, batch_min=_BATCH),
             value="fio_voluntary_per_io",
-            of="treated",
+            contrast="treated",
             # 1 where each completion wakes, 1/128 where the kernel obeys min_nr.
             above=0.5,
-            side=True,
+            secondary=True,
         ),
     ),
     # One, so that six boots can bear it.
-    declared=({"kernel": "6.1", **_at(_PUBLISHED_WEIGHT)},),
+    preregistered=({"kernel": "6.1", **_at(_PUBLISHED_WEIGHT)},),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    measures=_measures,
-    describe=_describe,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
 )

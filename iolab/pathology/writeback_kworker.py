@@ -46,7 +46,18 @@ from typing import Any
 import pandas as pd
 
 from iolab import measure
-from iolab.design import Choice, Claim, Condition, Grid, Number, Pathology, Profile
+from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    IntegerFactor,
+    Machine,
+    Pathology,
+    Profile,
+    integer_level,
+)
 from iolab.trace.trace import Trace
 
 __all__ = ["WRITEBACK_KWORKER"]
@@ -68,58 +79,45 @@ _CORES = (
 )
 
 
-def _cell(condition: Condition, profile: Profile, chance: random.Random) -> dict[str, Any]:
-    data = {
-        "name": "data",
-        "kind": "null_blk",
-        "size_mib": _DEVICE_MIB,
-        "memory_backed": False,
-        "queue_depth": 256,
-    }
-    meta = {"name": "meta", "kind": "null_blk", "size_mib": 512, "memory_backed": True}
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+    data = Device("data", "null_blk", _DEVICE_MIB, memory_backed=False, queue_depth=256)
     ext4 = condition["filesystem"] == "ext4"
     growing = condition["layout"] == "growing"
-    numjobs, cpus = int(condition["numjobs"] or 1), int(condition["cpus"] or 1)
-    return {
-        "devices": [data] if ext4 else [meta, data],
-        "filesystem": (
-            {"kind": "ext4", "device": "data"}
-            if ext4
-            else {"kind": "xfs", "device": "meta", "realtime_device": "data"}
-        ),
-        "settings": {
+    numjobs = integer_level(condition, "numjobs")
+    return Cell(
+        devices=[data] if ext4 else [Device("meta", "null_blk", 512), data],
+        filesystem=FileSystem("ext4", "data") if ext4 else FileSystem("xfs", "meta", "data"),
+        settings={
             "dirty_background_bytes": _DIRTY_BACKGROUND_BYTES,
             "dirty_bytes": _DIRTY_BYTES,
         },
-        "job": {
-            "engine": "psync",
-            "rw": "write",
-            "block_size": _MIB,
-            "iodepth": 1,
-            "numjobs": numjobs,
-            "batch": 1,
-            "size_mib": (_GROWING_MIB if growing else _OVERWRITE_MIB) // numjobs,
-            "layout": "growing" if growing else "written",
-            "direct": condition["io"] == "direct",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": chance.randrange(1, 2**31),
+        job=Job(
+            engine="psync",
+            rw="write",
+            block_size=_MIB,
+            iodepth=1,
+            numjobs=numjobs,
+            batch=1,
+            size_mib=(_GROWING_MIB if growing else _OVERWRITE_MIB) // numjobs,
+            layout="growing" if growing else "written",
+            direct=condition["io"] == "direct",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
             # The writers' pauses follow ticks and estimates of a fifth of a second.
-            "start_delay_us": chance.randrange(20_000),
-            "cpus": list(range(cpus)),
-        },
-    }
+            start_delay_us=rng.randrange(20_000),
+            cpus=list(range(integer_level(condition, "cpus"))),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        # What a growing file writes stays in the page cache.
-        "vm": {"cpus": level["cpus"], "memory_mib": 6144},
-        "plan": {"cpu": 0, "modules": ["null_blk", "crc32c", "xfs", "ext4"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    modules = ("null_blk", "crc32c", "xfs", "ext4")
+    # What a growing file writes stays in the page cache.
+    return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=modules)
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     """Return what the unbound kworkers did: their share of one CPU, and their time for a MiB.
 
     ``device_mib_per_s`` is what reached the device. On several virtual processors the times hold
@@ -141,8 +139,8 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-_RECORDING = {
-    "events": [
+_RECORDING = Recording(
+    events=[
         "sched:sched_switch",
         "writeback:writeback_start",
         "writeback:writeback_written",
@@ -150,11 +148,11 @@ _RECORDING = {
         "filemap:mm_filemap_add_to_page_cache",
     ],
     # A worker's pass over the dirty files takes up to a fifth of a second.
-    "window_ms": 400,
-}
+    window_ms=400,
+)
 
 
-def _mechanism(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: Trace) -> dict[str, float]:
     """Return how many flush workers there were, at once and in all, and what a MiB cost them.
 
     ``pages_per_folio`` is the mean size of the pieces of memory that the page cache took for what
@@ -177,10 +175,6 @@ def _mechanism(trace: Trace) -> dict[str, float]:
         sizes = 2.0 ** added["order"] if "order" in added else pd.Series(1.0, added.index)
         found["pages_per_folio"] = float(sizes.mean())
     return found
-
-
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["filesystem"] is None else "inside"}
 
 
 # What a MiB costs the worker, with its control past the cache.
@@ -210,12 +204,15 @@ WRITEBACK_KWORKER = Pathology(
     source="004_64197af4d3b04f26.txt",
     notebook="writeback_kworker.ipynb",
     treatment="filesystem",
+    control="XFS",
     factors={
-        "filesystem": Choice(("ext4",)),
-        "io": Choice(("buffered", "direct")),
-        "layout": Choice(("growing", "overwrite")),
-        "numjobs": Number(1, _MOST_JOBS),
-        "cpus": Number(1, 4),
+        "filesystem": CategoricalFactor(("ext4",), "file system"),
+        "io": CategoricalFactor(("buffered", "direct"), "I/O", "{} I/O"),
+        "layout": CategoricalFactor(
+            ("growing", "overwrite"), "layout", words={"growing": "growing files"}
+        ),
+        "numjobs": IntegerFactor(1, _MOST_JOBS, "jobs", "{} jobs", {1: "1 job"}),
+        "cpus": IntegerFactor(1, 4, "CPUs", "{} CPUs", {1: "1 CPU"}),
     },
     profiles={
         "smoke": Profile(
@@ -258,7 +255,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="however many jobs write, one worker at a time writes back",
             condition=_first(_GROWING),
             value="flush_workers_at_once",
-            of="treated",
+            contrast="treated",
             # A whole number: anything above is a second worker.
             below=1.5,
             published=1.0,
@@ -269,7 +266,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="while one job overwrites a file on ext4, the flush worker seldom rests",
             condition=_first(_BESIDE),
             value="worker_busy",
-            of="treated",
+            contrast="treated",
             # Busy more often than not; the report has it at 100 % under 128 jobs.
             above=0.5,
             published=1.0,
@@ -280,7 +277,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="XFS's flush worker has a far smaller share of a CPU than ext4's",
             condition=_first(_BESIDE),
             value="worker_busy",
-            of="difference",
+            contrast="difference",
             # Half of what was published, 100 % and 20 %.
             above=0.4,
             published=0.8,
@@ -291,7 +288,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="a MiB costs ext4's flush worker many times what it costs XFS's",
             condition=_first(_COST),
             value="worker_us_per_mib",
-            of="ratio",
+            contrast="ratio",
             # More than a third of what was published.
             above=5.0,
             published=_PUBLISHED_COST,
@@ -302,7 +299,7 @@ WRITEBACK_KWORKER = Pathology(
             statement="XFS keeps what is written in folios of many pages, ext4 in smaller ones",
             condition=_first(_GROWING),
             value="pages_per_folio",
-            of="ratio",
+            contrast="ratio",
             # Single pages against folios of four.
             below=0.25,
         ),
@@ -312,10 +309,10 @@ WRITEBACK_KWORKER = Pathology(
             statement="direct writes go past the flush worker",
             condition={**_first(_COST), "io": "direct"},
             value="worker_busy",
-            of="treated",
+            contrast="treated",
             below=0.02,
             published=0.0,
-            side=True,
+            secondary=True,
         ),
         Claim(
             name="ext4 is slower buffered",
@@ -323,11 +320,11 @@ WRITEBACK_KWORKER = Pathology(
             statement="with 128 jobs, ext4 reaches 0.37 of XFS's buffered bandwidth",
             condition=_first(_GROWING),
             value="device_mib_per_s",
-            of="ratio",
+            contrast="ratio",
             # Half of the loss, on the scale of ratios.
             below=0.61,
             published=5383 / 14600,
-            needs=_CORES,
+            requires=_CORES,
         ),
         Claim(
             name="more jobs do not help",
@@ -335,17 +332,16 @@ WRITEBACK_KWORKER = Pathology(
             statement="where one worker is saturated, buffered writes stop at about 7 GB/s",
             condition=_first(_GROWING),
             value="device_mib_per_s",
-            of="treated",
+            contrast="treated",
             below=7e9 / _MIB,
             published=7e9 / _MIB,
-            needs=_CORES,
+            requires=_CORES,
         ),
     ),
-    declared=(),
+    preregistered=(),
     cell=_cell,
     machine=_machine,
-    describe=_describe,
     recording=_RECORDING,
-    mechanism=_mechanism,
-    measures=_measures,
+    from_trace=_from_trace,
+    from_counters=_from_counters,
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """trace.dat files of trace-cmd as typed columns.
 
-Export is in `iolab.trace.parquet` and `iolab.trace.perfetto`.
+Export is in `iolab.trace.export.parquet` and `iolab.trace.export.perfetto`.
 """
 
 from iolab.trace.cursor import TraceError

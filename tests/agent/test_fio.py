@@ -21,8 +21,8 @@ from iolab.agent.fio import (
     strange_files,
 )
 from iolab.agent.plan import Job
-from iolab.counters import histogram, measures
 from iolab.process import run
+from iolab.store.counters import histogram, measures
 from tests import plans
 
 _SIDE = {"total_ios": 100, "runtime": 300}

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from iolab.agent.journal import Journal, alone, pending, restore
 from iolab.agent.settings import SettingError, change, read
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.process import kill_group, start
 from tests.processes import child_environment, wait_until
 from tests.test_files import small_disk
@@ -309,3 +310,82 @@ def test_what_uses_the_agents_own_mount_is_ended(tmp_path: Path) -> None:
             for process in (*users, stranger):
                 kill_group(process)
         subprocess.run(["mount", "-t", "tmpfs", "none", disk], check=True)
+
+
+def test_whatever_the_umask_a_journal_is_this_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Journal(tmp_path / "run" / "iolab" / "journal").close()
+    finally:
+        os.umask(before)
+    modes = [p.stat().st_mode & 0o777 for p in (tmp_path / "run", tmp_path / "run" / "iolab")]
+    assert modes == [0o755, 0o700]
+    assert (tmp_path / "run/iolab/journal").stat().st_mode & 0o777 == 0o600
+
+
+def _plant(folder: Path, victim: Path) -> Path:
+    """Write a journal that has a folder removed."""
+    folder.mkdir()
+    victim.mkdir()
+    entries = [{"boot": _BOOT_ID.read_text().strip()}]
+    entries.append({"undo": "tree", "path": str(victim), "value": ""})
+    (folder / "journal").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return folder / "journal"
+
+
+def _another_users(journal: Path) -> None:
+    os.chown(journal, 65534, 65534)
+
+
+def _another_users_folder(journal: Path) -> None:
+    os.chown(journal.parent, 65534, 65534)
+
+
+def _written_by_all(journal: Path) -> None:
+    journal.chmod(0o666)
+
+
+def _in_a_folder_written_by_all(journal: Path) -> None:
+    journal.parent.chmod(0o777)
+
+
+def _a_link(journal: Path) -> None:
+    journal.rename(journal.with_name("other"))
+    journal.symlink_to("other")
+
+
+def _in_a_linked_folder(journal: Path) -> None:
+    folder = journal.parent
+    folder.rename(folder.with_name("other"))
+    folder.symlink_to("other")
+
+
+def _a_pipe(journal: Path) -> None:
+    journal.unlink()
+    os.mkfifo(journal)
+
+
+@pytest.mark.parametrize(
+    ("plant", "sentence"),
+    [
+        (_another_users, "journal belongs to user 65534"),
+        (_another_users_folder, "run belongs to user 65534"),
+        (_written_by_all, "journal can be written by other users"),
+        (_in_a_folder_written_by_all, "run can be written by other users"),
+        (_a_link, "journal is a link"),
+        (_in_a_linked_folder, "run is a link"),
+        (_a_pipe, "journal is no file"),
+    ],
+)
+def test_what_another_user_may_have_planted_is_not_acted_on(
+    tmp_path: Path, plant: Callable[[Path], None], sentence: str
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    victim = tmp_path / "victim"
+    journal = _plant(tmp_path / "run", victim)
+    plant(journal)
+    for use in (restore, pending, Journal):
+        with pytest.raises(UserError, match=rf"{sentence}, so nothing in it is used"):
+            use(journal)
+    assert victim.is_dir()

@@ -4,39 +4,33 @@
 from __future__ import annotations
 
 import os
+import stat
+import struct
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from iolab.agent import named
 from iolab.agent.journal import Journal, restore
-from iolab.agent.named import NotYoursError, beneath, check_free, check_unused, disk_of, identity_of
+from iolab.agent.named import (
+    NotYoursError,
+    beneath,
+    check_size,
+    disk_of,
+    identity_of,
+    node_of,
+    open_free,
+)
 from iolab.errors import CannotRunError
+from tests.loops import digest
 from tests.test_files import small_disk
 
 _MIB = 16
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A loop device of 16 MiB that holds nothing."""
-    image = tmp_path / "image"
-    with image.open("wb") as stream:
-        stream.truncate(_MIB << 20)
-    argv = ["losetup", "--find", "--show", str(image)]
-    try:
-        made = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no losetup on this machine")
-    if made.returncode:
-        pytest.skip(f"no loop device can be made here: {made.stderr.strip()}")
-    node = Path(made.stdout.strip())
-    try:
-        yield node
-    finally:
-        subprocess.run(["losetup", "-d", node], check=True)
+def check_free(node: Path, serial: str | None) -> None:
+    os.close(open_free(node, serial))
 
 
 def _make_ext4(node: Path) -> None:
@@ -45,10 +39,10 @@ def _make_ext4(node: Path) -> None:
 
 def test_an_empty_disk_is_free(disk: Path) -> None:
     check_free(disk, None)
-    check_unused(disk, _MIB)
+    check_size(disk, _MIB)
     assert disk_of(disk) == disk
     with pytest.raises(CannotRunError, match="smaller than the 17 MiB"):
-        check_unused(disk, _MIB + 1)
+        check_size(disk, _MIB + 1)
 
 
 def test_a_disk_with_something_on_it_is_refused(disk: Path) -> None:
@@ -61,7 +55,8 @@ def test_a_disk_with_something_on_it_is_refused(disk: Path) -> None:
     with pytest.raises(NotYoursError, match=r"holds a signature \(swap\)"):
         check_free(disk, None)
     subprocess.run(["wipefs", "-q", "-a", disk], check=True)
-    check_free(disk, None)
+    with pytest.raises(NotYoursError, match="holds data without a signature"):
+        check_free(disk, None)
 
 
 def test_a_typed_serial_number_allows_to_lose_what_is_there(
@@ -130,3 +125,59 @@ def test_what_was_made_on_a_disk_is_wiped_but_not_on_another(disk: Path, tmp_pat
             check_free(disk, None)
         assert restore(tmp_path / "journal") == []
     check_free(disk, None)
+
+
+@pytest.mark.parametrize("offset", [0, (1 << 20) - 1, (_MIB - 1) << 20, (_MIB << 20) - 1])
+def test_data_without_a_signature_is_not_overwritten(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    with disk.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(b"x")
+    before = digest(disk)
+    with pytest.raises(NotYoursError, match="holds data without a signature"):
+        check_free(disk, None)
+    monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
+    check_free(disk, "S3RIAL")
+    assert digest(disk) == before
+
+
+def test_an_empty_partition_is_free_and_its_disk_is_not(
+    disk: Path, request: pytest.FixtureRequest
+) -> None:
+    # An MBR with a partition of 8 MiB behind the first one.
+    entry = struct.pack("<8xII", 2048, 16384)
+    with disk.open("r+b") as stream:
+        stream.write(bytes(446) + entry[:4] + b"\x83" + entry[5:] + bytes(48) + b"\x55\xaa")
+    # Not every kernel reads such tables itself; one that does may have made it already.
+    subprocess.run(["addpart", disk, "1", "2048", "16384"], check=False)
+    part = Path(f"{disk}p1")
+    number = (Path("/sys/class/block") / part.name / "dev").read_text().split(":")
+    if not part.exists():
+        # A container's /dev is filled by nobody.
+        request.addfinalizer(part.unlink)
+        os.mknod(part, 0o600 | stat.S_IFBLK, os.makedev(*map(int, number)))
+    before = digest(disk)
+    assert node_of(part) == part
+    check_free(part, None)
+    with pytest.raises(NotYoursError, match=rf"holds partitions \({part.name}\)"):
+        check_free(disk, None)
+    # Held as a whole by one, a part of it is in use.
+    handle = open_free(part, None)
+    try:
+        with pytest.raises(NotYoursError, match="is in use"):
+            check_free(disk, None)
+    finally:
+        os.close(handle)
+    assert digest(disk) == before
+    _make_ext4(part)
+    with pytest.raises(NotYoursError, match=r"holds a signature \(ext4\)"):
+        check_free(part, None)
+
+
+def test_the_kernel_names_the_node(disk: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(disk)
+    other = tmp_path / "other"
+    os.mknod(other, 0o600 | stat.S_IFBLK, disk.stat().st_rdev)
+    assert node_of(link) == node_of(other) == disk

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What `sample` counts is tested in a virtual machine (tests/target/test_vm.py), where the work is
+# What `sample` counts is tested in a virtual machine (tests/targets/test_vm.py), where the work is
 # known; here: what it makes of this machine's own programs.
 from __future__ import annotations
 

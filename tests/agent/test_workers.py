@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # That a real kernel's workers get it and give it back is tested in a virtual machine
-# (tests/target/test_dio_kworker.py); here: whose nice value is changed, on processes of our own.
+# (tests/targets/test_dio_kworker.py); here: whose nice value is changed, on processes of our own.
 from __future__ import annotations
 
 import json

@@ -3,32 +3,32 @@
 
 ``nox -s bench -- aa``, as root, measures A/A pairs of real jobs on this machine for about twenty
 minutes, on files where temporary files are, through the agent, the store, the tables and
-`iolab.report.aa_check`, beside whatever else the machine does. The A/A pairs of the reference data,
-in virtual time, are counted beside them.
+`iolab.report.tables.aa_check`, beside whatever else the machine does. The A/A pairs of the
+reference data, in virtual time, are counted beside them.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from scipy.stats import binomtest
 
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology.dio_kworker import DIO_KWORKER
-from iolab.raw import RawStore, block_key
-from iolab.report import aa_check
-from iolab.runner import run_block
-from iolab.store import REFERENCE, load, result_folders
-from iolab.target.local import LocalTarget
-from iolab.target.place import Place
-from iolab.tidy import write_tables
+from iolab.paths import REFERENCE
+from iolab.report.tables import aa_check
+from iolab.store.dataset import load, result_folders
+from iolab.store.raw import RawStore, block_key
+from iolab.store.tidy import write_tables
+from iolab.sweep.block import run_block
+from iolab.targets.local import LocalTarget
+from iolab.targets.place import Place
 
 _COMPARISONS = 100
 _BLOCKS = 6
@@ -37,12 +37,12 @@ _RAMP_MS = 250
 _RUNTIME_MS = 350
 
 
-def _only_aa(block: Mapping[str, Any]) -> dict[str, Any]:
+def _only_aa(block: Block) -> Block:
     """Return a block without the pairs in which something differs."""
-    cells = [cell for cell in block["cells"] if cell["aa"]]
-    kept = {cell["id"] for cell in cells}
-    planned = [cell for cell in block["plan"]["cells"] if cell["id"] in kept]
-    return {**block, "cells": cells, "plan": {**block["plan"], "cells": planned}}
+    cells = tuple(cell for cell in block.cells if cell.aa)
+    kept = {cell.id for cell in cells}
+    planned = [cell for cell in block.plan.cells if cell.id in kept]
+    return replace(block, cells=cells, plan=replace(block.plan, cells=planned))
 
 
 def measure(folder: Path) -> pd.DataFrame:
@@ -65,9 +65,9 @@ def measure(folder: Path) -> pd.DataFrame:
     for made in blocks_of(DIO_KWORKER, profile, kernel=target.kernel, clock="host"):
         block = _only_aa(made)
         # Not as a machine that is held still and refused when busy: its noise is the test.
-        block |= {"plan": place.put(block["plan"]), "target": "local"}
-        path = folder / f"{block['plan']['block']}.json"
-        atomic_write(path, canonical_json(block))
+        block = replace(block, plan=place.put(block.plan), target="local")
+        path = folder / f"{block.plan.block}.json"
+        atomic_write(path, canonical_json(block.document()))
         keys.append(block_key(block, target.identity()))
         run_block(path, folder)
         print(f"  block {len(keys)} of {_BLOCKS} is measured", flush=True)
@@ -76,7 +76,7 @@ def measure(folder: Path) -> pd.DataFrame:
     return aa_check(cells)
 
 
-def tell(name: str, table: pd.DataFrame) -> None:
+def on_progress(name: str, table: pd.DataFrame) -> None:
     """Print how often an interval leaves 1 out, and how often a p-value is small."""
     decided = table[table["holds"].notna()]
     for what, hits in (
@@ -94,10 +94,10 @@ def main() -> None:
     reference = [aa_check(load(found).cells) for found in result_folders(REFERENCE)]
     if os.geteuid() == 0:
         with tempfile.TemporaryDirectory(prefix="iolab-aa-") as work:
-            tell("this machine's clock", measure(Path(work)))
+            on_progress("this machine's clock", measure(Path(work)))
     else:
         print("this machine's clock: it needs root")
-    tell("virtual time, reference data", pd.concat(reference, ignore_index=True))
+    on_progress("virtual time, reference data", pd.concat(reference, ignore_index=True))
 
 
 if __name__ == "__main__":

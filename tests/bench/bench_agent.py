@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from iolab.errors import IolabError
-from iolab.target.local import LocalTarget
-from iolab.target.place import Place
+from iolab.targets.local import LocalTarget
+from iolab.targets.place import Place
 from tests.plans import job, null_blk_cell, plan
 
 _RAMP_MS = 500

@@ -28,9 +28,10 @@ import pandas as pd
 from scipy import signal, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from iolab.stats import holm, pair_ratios, ratio_table
-from iolab.store import REFERENCE, load
-from iolab.variance import variance_table
+from iolab.paths import REFERENCE
+from iolab.stats.tables import holm, pair_ratios, ratio_table
+from iolab.stats.variance import variance_table
+from iolab.store.dataset import load
 from tests.synthetic import block_cells, frame
 
 Floats = npt.NDArray[np.float64]
@@ -105,11 +106,11 @@ def measured() -> Measured:
     scaled = ((boots["y"] - grouped.transform("mean")) / sd)[~boots["aa"] & (sd > 0)]
     typical = float(np.sqrt((sd[~boots["aa"]] ** 2).mean()))
     levels = variance_table(cells, effect=False)
-    outside = levels[levels["placement"] == "outside"]
+    controls = levels[levels["weight"].isna()]
     return Measured(
         treated=scaled.to_numpy(dtype=np.float64) * typical,
         aa=boots.loc[boots["aa"], "y"].to_numpy(dtype=np.float64),
-        level_sd=float(np.sqrt((outside["mean_sd"] ** 2).mean())),
+        level_sd=float(np.sqrt((controls["mean_sd"] ** 2).mean())),
     )
 
 

@@ -18,7 +18,7 @@ _PATHOLOGY = get_pathology("bfq_idling")
 
 
 def test_throughput_is_bytes_for_each_second_that_dd_wrote() -> None:
-    assert _PATHOLOGY.measures(copied()) == pytest.approx(
+    assert _PATHOLOGY.from_counters(copied()) == pytest.approx(
         {"kb_per_s": 40 * 512 / 0.05 / 1e3, "device_ios_per_write": 2000 / 40}
     )
 
@@ -33,7 +33,7 @@ def test_gaps_are_counted_by_who_waits(tmp_path: Path) -> None:
         # Dispatching takes its time, and is no gap.
         *request(JOURNAL, 32, (17 * _MS, 17 * _MS + 1000, 18 * _MS)),
     ]
-    found = _PATHOLOGY.mechanism(story(tmp_path, lines))
+    found = _PATHOLOGY.from_trace(story(tmp_path, lines))
     busy_ms = (_MS - 1000) / _MS + 1 + 1 + (_MS - 1000) / _MS
     assert found == pytest.approx(
         {
@@ -51,6 +51,6 @@ def test_gaps_are_counted_by_who_waits(tmp_path: Path) -> None:
 
 def test_without_a_scheduler_there_are_none(tmp_path: Path) -> None:
     lines = [*request(DD, 8, (None, 0, 100)), *request(JOURNAL, 16, (None, 5 * _MS, 6 * _MS))]
-    found = _PATHOLOGY.mechanism(story(tmp_path, lines))
+    found = _PATHOLOGY.from_trace(story(tmp_path, lines))
     assert (found["gaps"], found["gap_share"], found["ios_inserted"]) == (0, 0, 0)
     assert math.isnan(found["gap_median_ms"])

@@ -13,7 +13,7 @@ def _task(comm: str, ran_ns: int, *, nice: int = 0) -> dict[str, Any]:
 
 
 def _measures(first: dict[str, Any], last: dict[str, Any]) -> dict[str, float]:
-    return get_pathology("dio_kworker").measures(
+    return get_pathology("dio_kworker").from_counters(
         {"first": {"tasks": first}, "last": {"tasks": last}}
     )
 

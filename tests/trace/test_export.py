@@ -12,9 +12,9 @@ import pytest
 
 from iolab.errors import IolabError, UserError
 from iolab.trace import read
-from iolab.trace.parquet import write_parquet
-from iolab.trace.perfetto import write_perfetto
-from iolab.trace.protobuf import message, varint
+from iolab.trace.export.parquet import write_parquet
+from iolab.trace.export.perfetto import write_perfetto
+from iolab.trace.export.protobuf import message, varint
 from tests.measure.story import block, story, switch, waking, work
 
 

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Figures of effects, cells, traces, verdicts and comparisons, and how they are saved."""
+
+from __future__ import annotations
+
+from iolab.figures.cells import block_figure, cpu_split, latency_ecdf
+from iolab.figures.comparison import comparison_figure, publish_comparison
+from iolab.figures.effects import Reference, by_kernel, by_treatment, iops_heatmap
+from iolab.figures.paths import path_breakdown
+from iolab.figures.save import CLOCKS, caption, save_figure
+from iolab.figures.traces import (
+    busiest,
+    migration_intervals,
+    timeline,
+    waits_ecdf,
+    waits_histogram,
+)
+from iolab.figures.verdicts import verdict_grid
+
+__all__ = [
+    "CLOCKS",
+    "Reference",
+    "block_figure",
+    "busiest",
+    "by_kernel",
+    "by_treatment",
+    "caption",
+    "comparison_figure",
+    "cpu_split",
+    "iops_heatmap",
+    "latency_ecdf",
+    "migration_intervals",
+    "path_breakdown",
+    "publish_comparison",
+    "save_figure",
+    "timeline",
+    "verdict_grid",
+    "waits_ecdf",
+    "waits_histogram",
+]

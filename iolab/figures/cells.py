@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""What happened in cells: a block in the order measured, the core's time, latencies.
+
+Colours come from a palette that colour-blind readers can tell apart, and nothing is shown by colour
+alone. Figures are plain `matplotlib.figure.Figure` objects, drawn at the size they are printed: no
+global state, nothing to close.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
+
+from iolab.errors import UserError
+from iolab.figures.panels import (
+    kernel_grid,
+    label_empty_panel,
+    name_categories,
+    outer_labels,
+    panels_of,
+)
+from iolab.figures.style import DOUBLE_IN, LINES, MARKERS, legend, styled
+from iolab.figures.words import level_names, tick_name
+from iolab.stats.conditions import cell_columns, comparable_cells, levels_of, pathology_of
+from iolab.stats.tables import mean_table
+
+__all__ = ["block_figure", "cpu_split", "latency_ecdf"]
+
+_BLUE, _ORANGE = sns.color_palette("colorblind")[:2]
+# What the measured core does: column, name, colour, hatch.
+_SHARES = (
+    ("fio_cpu", "fio", _BLUE, ""),
+    ("kworker_cpu", "kworker", _ORANGE, "////"),
+    ("other", "other", "0.6", "...."),
+    ("idle", "idle", "0.95", ""),
+)
+_CONTROL: dict[str, Any] = {"color": "0.2", "linewidth": 2.0}
+
+
+@styled
+def cpu_split(cells: pd.DataFrame) -> Figure:
+    """Draw what the measured core did, as stacked shares: fio, kworker, other, idle.
+
+    There is a bar for the control and one for each level of the treatment, and a panel for each
+    kernel and condition. The shares are means over boots.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, clock and target.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to draw, or the cells mix what may not be pooled.
+    """
+    kept = comparable_cells(cells)
+    pathology, levels = pathology_of(kept), levels_of(kept)
+    named = kept["fio_cpu"] + kept["kworker_cpu"] + kept["idle"]
+    # Shares are measured one after the other and may add up to a little more than the core.
+    kept = kept.assign(other=(1 - named).clip(lower=0))
+    tables = {share: mean_table(kept, share) for share, *_ in _SHARES}
+    figure, grid, panels = kernel_grid(tables["idle"], pathology, height_in=1.5)
+    names = [pathology.control, *map(tick_name, levels)]
+    for axes, (title, rows) in zip(grid.flat, panels, strict=True):
+        axes.set_title(title)
+        if rows.empty:
+            label_empty_panel(axes)
+            continue
+        x = [0 if pd.isna(v) else 1 + levels.index(v) for v in rows[pathology.treatment]]
+        bottom = np.zeros(len(rows))
+        for share, _, colour, hatch in _SHARES:
+            height = tables[share].loc[rows.index, "mean"].to_numpy(dtype=np.float64)
+            style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
+            axes.bar(x, height, 0.8, bottom, color=colour, hatch=hatch, **style)
+            bottom += height
+        name_categories(axes, names, figure.get_figwidth() / grid.shape[1] - 0.5)
+        axes.set_ylim(0, 1.01)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    outer_labels(grid, pathology.factors[pathology.treatment].label, "share of the core")
+    handles = [
+        Patch(
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor="0.5" if name == "idle" else "white",
+            linewidth=0.4,
+            label=name,
+        )
+        for _, name, colour, hatch in _SHARES
+    ]
+    legend(figure, handles)
+    return figure
+
+
+@styled
+def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
+    """Draw the share of I/Os completed within a time, in the control and at each level.
+
+    The histograms of a condition's valid cells are added up, so each I/O counts once. There is a
+    panel for each kernel and condition.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, clock and target.
+    latency : DataFrame
+        Histograms of completion latencies: cell, bin_ns, count.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to draw, the cells mix what may not be pooled, or no valid cell has a
+        histogram.
+    """
+    kept = comparable_cells(cells)
+    pathology = pathology_of(kept)
+    bins = latency.merge(kept, on="cell")
+    if bins.empty:
+        raise UserError("no valid cell has a latency histogram")
+    levels = levels_of(bins)
+    keys = [*cell_columns(kept), "bin_ns"]
+    counts = bins.groupby(keys, dropna=False, observed=True)["count"].sum().reset_index()
+    styles = [
+        {"color": colour, "linestyle": LINES[1:][index % (len(LINES) - 1)]}
+        for index, colour in enumerate(sns.color_palette("viridis", len(levels)))
+    ]
+    figure, grid, panels = kernel_grid(counts, pathology, height_in=1.5)
+    for axes, (title, rows) in zip(grid.flat, panels, strict=True):
+        axes.set_title(title)
+        if rows.empty:
+            label_empty_panel(axes)
+            continue
+        # The control first and widest: what lies exactly on it stays visible.
+        of_level = rows[pathology.treatment]
+        for level, style in zip((None, *levels), (_CONTROL, *styles), strict=True):
+            curve = rows[of_level.isna() if level is None else of_level == level]
+            share = curve["count"].cumsum() / curve["count"].sum()
+            axes.step(curve["bin_ns"] / 1e6, share, where="post", **style)
+        _latency_axes(axes)
+    outer_labels(grid, "completion latency (ms, log scale)", "I/Os completed")
+    names = level_names(pathology, levels)
+    handles = [
+        Line2D([], [], label=name, **style)
+        for name, style in zip(names, (_CONTROL, *styles), strict=True)
+    ]
+    legend(figure, handles)
+    return figure
+
+
+def _latency_axes(axes: Axes) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+@styled
+def block_figure(cells: pd.DataFrame) -> Figure:
+    """Draw one block's cells in the order measured: IOPS, pairs linked, invalid cells crossed out.
+
+    Colour is the treatment's level, black the control; the marker is what else varies.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one block, valid or not.
+
+    Returns
+    -------
+    Figure
+        Two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If there is no cell, or more than one block.
+    """
+    if cells.empty or cells["block"].nunique() != 1:
+        raise UserError("this figure shows the cells of exactly one block")
+    pathology, levels = pathology_of(cells), levels_of(cells)
+    palette = sns.color_palette("viridis", len(levels))
+    colours = {level: to_hex(colour) for level, colour in zip(levels, palette, strict=True)}
+    conditions = dict(panels_of(cells, pathology))
+    markers = {
+        cell: MARKERS[index % len(MARKERS)]
+        for index, rows in enumerate(conditions.values())
+        for cell in rows["cell"]
+    }
+    figure = Figure(figsize=(DOUBLE_IN, 2.5), layout="constrained")
+    axes = figure.add_subplot()
+    for _, pair in cells.groupby("pair"):
+        axes.plot(pair["position"], pair["iops"] / 1e3, color="0.75", zorder=1)
+    for row in cells.sort_values("position").to_dict("records"):
+        level = row[pathology.treatment]
+        colour = "black" if pd.isna(level) else colours[level]
+        _draw_cell(axes, row, markers[row["cell"]], colour)
+    axes.set_ylim(0, 1.08 * float(cells["iops"].fillna(0).max()) / 1e3 or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("position in the block, in the order measured")
+    axes.set_ylabel("IOPS (thousands)")
+    control, *names = level_names(pathology, levels)
+    handles: list[Artist] = [Patch(color="black", label=control)]
+    if cells["aa"].any():
+        handles.append(Patch(fc="white", ec="black", lw=0.8, label=f"{control} (A/A)"))
+    handles += [Patch(color=colours[x], label=n) for x, n in zip(levels, names, strict=True)]
+    if len(conditions) > 1:
+        handles += [
+            Line2D([], [], marker=MARKERS[i % len(MARKERS)], ls="", color="0.5", label=label)
+            for i, label in enumerate(conditions)
+        ]
+    if not cells["valid"].all():
+        handles.append(Line2D([], [], marker="x", ls="", color="#d55e00", mew=1.6, label="invalid"))
+    figure.legend(handles=handles, loc="outside right upper", handlelength=1.2, handletextpad=0.5)
+    return figure
+
+
+def _draw_cell(axes: Axes, row: dict[Any, Any], marker: str, colour: str) -> None:
+    x, y = row["position"], row["iops"] / 1e3
+    hollow = row["aa"] and row["role"] == "treatment"
+    axes.plot(x, y, marker, mec=colour, mfc="white" if hollow else colour, zorder=2)
+    if not row["valid"]:
+        # An invalid cell may have no IOPS at all: its cross then stands on the axis.
+        where = 0.0 if pd.isna(y) else y
+        axes.plot(x, where, "x", color="#d55e00", ms=9, mew=1.6, zorder=3, clip_on=False)

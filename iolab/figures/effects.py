@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: MIT
+"""What a treatment does to a value: against its level, kernel by kernel, and as a heatmap.
+
+Intervals are those of `iolab.stats.tables`, never bootstraps over rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from iolab.errors import UserError
+from iolab.figures.axis import TreatmentAxis, check_numeric
+from iolab.figures.panels import grid_of, outer_labels, panels_of
+from iolab.figures.style import kernel_handles, legend, level_styles, styled
+from iolab.figures.words import level_names, tick_name
+from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.tables import mean_table, ratio_table
+
+__all__ = ["Contrast", "Reference", "by_kernel", "by_treatment", "iops_heatmap"]
+
+# The pair of two controls, in ratios.
+_AA = "A/A"
+_REFERENCE: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
+_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
+
+Contrast = Literal["mean", "ratio"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A published point to compare with.
+
+    Parameters
+    ----------
+    level : int
+        Level of the treatment.
+    value : float
+        What was published for it, in the figure's unit.
+    label : str
+        Its name in the legend.
+    """
+
+    level: int
+    value: float
+    label: str
+
+
+def _table(kept: pd.DataFrame, value: str, contrast: Contrast, confidence: float) -> pd.DataFrame:
+    """Return a row for each kernel and condition, with the drawn value as ``y``."""
+    tabulate = ratio_table if contrast == "ratio" else mean_table
+    return tabulate(kept, value, confidence=confidence).rename(columns={contrast: "y"})
+
+
+def _guides(axes: Axes, contrast: Contrast, line: tuple[float, str] | None) -> None:
+    """Draw the line of no effect, and the one to compare with."""
+    if contrast == "ratio":
+        axes.axhline(1, color="0.35", linewidth=0.8, zorder=1)
+    if line is not None:
+        axes.axhline(line[0], zorder=1, **_LINE)
+
+
+@styled
+def by_treatment(
+    cells: pd.DataFrame,
+    value: str,
+    label: str,
+    *,
+    contrast: Contrast = "mean",
+    line: tuple[float, str] | None = None,
+    reference: Reference | None = None,
+    confidence: float = CONFIDENCE,
+) -> Figure:
+    """Draw a value, or its ratio to the control, against the level of a numeric treatment.
+
+    The control is apart at the left, the axis of the levels is logarithmic. There is a panel for
+    each condition that varies besides, and a colour and marker for each kernel. Bars are t
+    intervals on the boots' means.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, clock and target.
+    value : str
+        Column to draw.
+    label : str
+        Label of the y axis, with the unit.
+    contrast : {"mean", "ratio"}
+        The mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A
+        pairs stand for the control.
+    line : (float, str), optional
+        A value to compare with, and its name in the legend.
+    reference : Reference, optional
+        A published point.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to draw, the cells mix what may not be pooled, or the treatment has no
+        logarithm.
+    """
+    kept = comparable_cells(cells)
+    pathology, levels = pathology_of(kept), levels_of(kept)
+    check_numeric(pathology, levels)
+    table = _table(kept, value, contrast, confidence)
+    kernels = kernels_of(table)
+    panels = panels_of(table, pathology)
+    figure, grid = grid_of(len(panels), 1, height_in=2.1)
+    left = _AA if contrast == "ratio" else pathology.control
+    for axes, (title, panel) in zip(grid.flat, panels, strict=True):
+        scale = TreatmentAxis(axes, pathology.treatment, levels, left)
+        _guides(axes, contrast, line)
+        for kernel in kernels:
+            scale.draw(panel[panel["kernel"] == kernel], kernel, kernels)
+        if reference is not None:
+            axes.plot(np.log10(reference.level), reference.value, zorder=5, **_REFERENCE)
+        axes.set_title(title)
+    if contrast == "mean":
+        _start_at_zero(grid.flat[0])
+    outer_labels(grid, f"{pathology.factors[pathology.treatment].label} (log scale)", label)
+    handles = kernel_handles(kernels)
+    if reference is not None:
+        handles.append(Line2D([], [], label=reference.label, **_REFERENCE))
+    if line is not None:
+        handles.append(Line2D([], [], label=line[1], **_LINE))
+    legend(figure, handles)
+    return figure
+
+
+@styled
+def by_kernel(
+    cells: pd.DataFrame,
+    value: str,
+    label: str,
+    *,
+    contrast: Contrast = "mean",
+    line: tuple[float, str] | None = None,
+    confidence: float = CONFIDENCE,
+) -> Figure:
+    """Draw a value, or its ratio to the control, kernel by kernel: the control, then each level.
+
+    There is a panel for each condition that varies besides, and a colour and marker for each level
+    of the treatment. Bars are t intervals on the boots' means.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, clock and target.
+    value : str
+        Column to draw.
+    label : str
+        Label of the y axis, with the unit.
+    contrast : {"mean", "ratio"}
+        The mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A
+        pairs stand for the control.
+    line : (float, str), optional
+        A value to compare with, and its name in the legend.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to draw, or the cells mix what may not be pooled.
+    """
+    kept = comparable_cells(cells)
+    pathology, levels = pathology_of(kept), levels_of(kept)
+    table = _table(kept, value, contrast, confidence)
+    kernels = kernels_of(table)
+    styles = level_styles(levels)
+    panels = panels_of(table, pathology)
+    figure, grid = grid_of(len(panels), 1, height_in=2.1)
+    for axes, (title, panel) in zip(grid.flat, panels, strict=True):
+        _guides(axes, contrast, line)
+        for index, (level, style) in enumerate(zip([None, *levels], styles, strict=True)):
+            of_level = panel[pathology.treatment]
+            rows = panel[of_level.isna() if level is None else of_level == level]
+            aside = 0.8 / len(styles) * (index - len(levels) / 2)
+            _draw_kernels(axes, rows, kernels, aside, style)
+        axes.set_xticks(range(len(kernels)), kernels)
+        axes.set_xlim(-0.6, len(kernels) - 0.4)
+        axes.set_title(title)
+    if contrast == "mean":
+        _start_at_zero(grid.flat[0])
+    outer_labels(grid, "kernel", label)
+    control, *names = level_names(pathology, levels)
+    names = [_AA if contrast == "ratio" else control, *names]
+    handles: list[Artist] = [
+        Line2D([], [], ls="", label=name, **style)
+        for name, style in zip(names, styles, strict=True)
+    ]
+    if line is not None:
+        handles.append(Line2D([], [], label=line[1], **_LINE))
+    legend(figure, handles)
+    return figure
+
+
+def _draw_kernels(
+    axes: Axes, rows: pd.DataFrame, kernels: list[str], aside: float, style: dict[str, Any]
+) -> None:
+    """Draw a level's points with their bars, each beside its kernel's tick."""
+    x = [kernels.index(kernel) + aside for kernel in rows["kernel"]]
+    y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+    reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
+    axes.errorbar(x, y, reach, fmt="none", color=style["color"], elinewidth=1, capsize=2)
+    axes.plot(x, y, linestyle="", zorder=4, **style)
+
+
+def _start_at_zero(axes: Axes) -> None:
+    # The panels share their axis: how far it reaches is known only when all are drawn.
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+
+
+@styled
+def iops_heatmap(cells: pd.DataFrame, rows: str) -> Figure:
+    """Draw the ratio of IOPS to the control's for each level of a factor and of the treatment.
+
+    Red is slower than the control, blue faster, white alike; a dash was not measured. There is a
+    panel for each kernel and what else varies.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, clock and target.
+    rows : str
+        The factor whose levels are the rows.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to draw, the cells mix what may not be pooled, or there is no such
+        factor.
+    """
+    kept = comparable_cells(cells)
+    pathology, levels = pathology_of(kept), levels_of(kept)
+    if rows not in pathology.factors or rows == pathology.treatment:
+        raise UserError(f"{pathology.name} has no factor {rows} beside its treatment")
+    table = ratio_table(kept)
+    index = sorted(table[rows].unique())
+    columns = [*([_AA] if table["aa"].any() else []), *map(tick_name, levels)]
+    names = [_AA if pd.isna(x) else tick_name(x) for x in table[pathology.treatment]]
+    table = table.assign(column=names)
+    reach = max(0.05, float((table["ratio"] - 1).abs().max()))
+    panels = panels_of(table, pathology, always=["kernel"], without=[rows])
+    height = 0.55 + 0.26 * len(index)
+    figure, grid = grid_of(len(panels), 1, height_in=height, columns=2 if len(columns) > 4 else 3)
+    for axes, (title, panel) in zip(grid.flat, panels, strict=True):
+        ratios = panel.pivot(index=rows, columns="column", values="ratio")
+        _draw_heatmap(axes, ratios.reindex(index=index, columns=columns), reach)
+        axes.set_title(title)
+    outer_labels(grid, pathology.factors[pathology.treatment].label, pathology.factors[rows].label)
+    bar = figure.colorbar(grid.flat[0].collections[0], ax=grid, aspect=12, pad=0.02)
+    bar.set_label(f"relative to {pathology.control}")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _draw_heatmap(axes: Axes, ratios: pd.DataFrame, reach: float) -> None:
+    sns.heatmap(
+        ratios,
+        ax=axes,
+        cmap="RdBu",
+        vmin=1 - reach,
+        vmax=1 + reach,
+        annot=True,
+        fmt=".2f",
+        annot_kws={"fontsize": 7},
+        linewidths=1,
+        cbar=False,
+    )
+    for (row, column), ratio in np.ndenumerate(ratios.to_numpy()):
+        if np.isnan(ratio):
+            axes.text(column + 0.5, row + 0.5, "-", ha="center", va="center", color="0.4")
+    axes.set(xlabel="", ylabel="", facecolor="0.94")
+    axes.grid(visible=False)
+    axes.tick_params(axis="x", length=0, rotation=90 if len(ratios.columns) > 8 else 0)
+    axes.tick_params(axis="y", length=0, rotation=0)

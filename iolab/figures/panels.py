@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Panels of a figure: which rows each shows, how they are laid out and labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from iolab.figures.style import COLUMN_IN, DOUBLE_IN
+from iolab.figures.words import condition_text
+from iolab.pathology.base import Pathology
+from iolab.stats.conditions import kernels_of
+
+__all__ = [
+    "grid_of",
+    "kernel_grid",
+    "label_empty_panel",
+    "name_categories",
+    "outer_labels",
+    "panels_of",
+]
+
+
+def panels_of(
+    table: pd.DataFrame,
+    pathology: Pathology,
+    *,
+    always: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> list[tuple[str, pd.DataFrame]]:
+    """Split a table into panels, one for each condition besides kernel and treatment.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows with a column for each factor of the pathology.
+    pathology : Pathology
+        Its factors and their words.
+    always : sequence of str
+        Columns that make panels even where they do not vary.
+    without : sequence of str
+        Factors that make none.
+
+    Returns
+    -------
+    list of (str, DataFrame)
+        Title and rows of each panel, in the order of the table. Without a factor that varies, the
+        whole table under an empty title.
+    """
+    skipped = {pathology.treatment, *always, *without}
+    names = [
+        *always,
+        *(
+            name
+            for name in pathology.factors
+            if name not in skipped and table[name].nunique(dropna=False) > 1
+        ),
+    ]
+    if not names:
+        return [("", table)]
+    return [
+        (condition_text(pathology, dict(zip(names, levels, strict=True))), group)
+        for levels, group in table.groupby(names, sort=False)
+    ]
+
+
+def kernel_grid(
+    table: pd.DataFrame, pathology: Pathology, *, height_in: float
+) -> tuple[Figure, npt.NDArray[Any], list[tuple[str, pd.DataFrame]]]:
+    """Return a grid with a column for each kernel and a row for each condition.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows with the columns kernel and each factor.
+    pathology : Pathology
+        Its factors and their words.
+    height_in : float
+        Height of a panel in inches.
+
+    Returns
+    -------
+    figure : Figure
+        The empty figure.
+    axes : ndarray of Axes
+        Its panels.
+    panels : list of (str, DataFrame)
+        Title and rows of each panel; without rows where a kernel lacks the condition.
+    """
+    kernels = kernels_of(table)
+    rows = panels_of(table, pathology)
+    figure, grid = grid_of(len(kernels) * len(rows), len(rows), height_in=height_in)
+    prefix = "kernel " if len(kernels) <= 3 or len(rows) == 1 else ""
+    panels = [
+        (f"{prefix}{kernel}{', ' if title else ''}{title}", group[group["kernel"] == kernel])
+        for title, group in rows
+        for kernel in kernels
+    ]
+    return figure, grid, panels
+
+
+def grid_of(
+    count: int, rows: int, *, height_in: float, columns: int = 3
+) -> tuple[Figure, npt.NDArray[Any]]:
+    """Return a figure with `count` panels that share their axes.
+
+    Parameters
+    ----------
+    count : int
+        Number of panels.
+    rows : int
+        Number of full rows. A single row breaks after `columns` panels.
+    height_in : float
+        Height of a panel in inches.
+    columns : int
+        Most panels in a row that may break.
+
+    Returns
+    -------
+    figure : Figure
+        As wide as one column of a paper, or as two.
+    axes : ndarray of Axes
+        Its panels.
+    """
+    wide = count // rows
+    if rows == 1 and wide > columns:
+        rows = -(-count // columns)
+        # As even as it goes: four are two and two, not three and one.
+        wide = -(-count // rows)
+    width = COLUMN_IN if wide == 1 else DOUBLE_IN
+    figure = Figure(figsize=(width, 0.55 + height_in * rows), layout="constrained")
+    grid = figure.subplots(rows, wide, sharex=True, sharey=True, squeeze=False)
+    for index in range(count, grid.size):
+        grid.flat[index].remove()
+        # The panel above is now its column's lowest.
+        grid.flat[index - wide].tick_params(labelbottom=True)
+    return figure, grid if count == grid.size else grid.flat[:count].reshape(1, -1)
+
+
+def outer_labels(grid: npt.NDArray[Any], x: str, y: str) -> None:
+    """Label the axes of a figure once.
+
+    Parameters
+    ----------
+    grid : ndarray of Axes
+        All panels of the figure.
+    x, y : str
+        The labels.
+    """
+    first = grid.flat[0]
+    if grid.size == 1:
+        first.set(xlabel=x, ylabel=y)
+    else:
+        first.figure.supxlabel(x, fontsize=8)
+        first.figure.supylabel(y, fontsize=8)
+
+
+def name_categories(axes: Axes, names: Sequence[str], width_in: float) -> None:
+    """Put a name below each category of an axis, upright where they would overlap.
+
+    Parameters
+    ----------
+    axes : Axes
+        A panel whose categories are at 0, 1, …
+    names : sequence of str
+        Their names.
+    width_in : float
+        Width of the panel in inches, about.
+    """
+    axes.set_xticks(range(len(names)), names)
+    # A letter of 7 points takes about 0.055 inches.
+    crowded = 0.055 * (max(map(len, names)) + 1) * len(names) > width_in
+    axes.tick_params(axis="x", length=0, pad=2, rotation=90 if crowded else 0)
+
+
+def label_empty_panel(axes: Axes, why: str = "not measured") -> None:
+    """Write into an empty panel why it is empty."""
+    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color="0.4")

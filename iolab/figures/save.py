@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+"""A figure as files: PNG, SVG and PDF of the same bytes each time, and the caption beside them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import matplotlib.style
+import pandas as pd
+from matplotlib.figure import Figure
+
+from iolab.errors import UserError
+from iolab.figures.style import STYLE
+from iolab.figures.words import condition_text
+from iolab.files import atomic_write
+from iolab.pathology.base import Pathology
+from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.tables import mean_table, ratio_table
+
+__all__ = ["CLOCKS", "caption", "save_figure"]
+
+# Neither dates nor versions: equal data give equal files.
+_METADATA: Final[dict[str, dict[str, Any]]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": "iolab"},
+    "pdf": {"CreationDate": None, "Creator": "iolab", "Producer": None},
+}
+
+# What a reader must know about a clock before believing a number that was measured by it.
+CLOCKS: Final = {
+    "virtual": (
+        "Virtual time (counted instructions, no caches): scheduling decisions and ratios between "
+        "conditions, not predictions of absolute IOPS."
+    ),
+    "host": "The host's own clock: numbers move with the load of the machine.",
+}
+
+# By figure; {label} is the label of the treatment.
+_SAYS: Final = {
+    "iops_heatmap": (
+        "Ratio of IOPS to the control's, for each {label} and what varies besides; a dash was not "
+        "measured."
+    ),
+    "cpu_split": "What the measured core did, as shares of its time: control and each {label}.",
+    "latency_ecdf": (
+        "Share of I/Os completed within a time, control and each {label}; the histograms of all "
+        "valid cells of a condition added up."
+    ),
+    "block_figure": (
+        "IOPS of one block's cells in the order measured; lines link the two cells of a pair."
+    ),
+}
+_SAYS_OF_TRACES: Final = {
+    "timeline": (
+        "Who ran, who waited and who woke whom in one window of a trace each, the control above. "
+        "Full: on the CPU; pale: woken and waiting for it; hatched: preempted while runnable; "
+        "arrows: wake-ups."
+    ),
+    "waits_ecdf": (
+        "Share of waits for a CPU, after a wake-up or after being preempted, that were over within "
+        "a time."
+    ),
+    "waits_histogram": (
+        "How often a wait for a CPU of each length came, in bins of a power of two, for 1000 "
+        "completed I/Os."
+    ),
+    "migration_intervals": (
+        "Share of the moves to another CPU, by what moved the task, that came within a time of the "
+        "move before."
+    ),
+    "path_breakdown": (
+        "Where an I/O's time went, from the block layer to its submitter running again, control "
+        "and each {label}: means over the I/Os whose whole path is in a trace, then over the "
+        "recorded cells."
+    ),
+}
+
+
+def save_figure(figure: Figure, folder: Path, name: str, *, caption: str) -> list[Path]:
+    """Write NAME.png, NAME.svg, NAME.pdf, and the caption as NAME.txt.
+
+    The same figure gives the same bytes; each file is whole or absent.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure.
+    folder : Path
+        Where the files go; it is created if it is missing.
+    name : str
+        A plain file name, without a suffix.
+    caption : str
+        The caption.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    UserError
+        If the name is not a plain file name.
+    IolabError
+        If the folder cannot be written.
+    """
+    if not name or Path(name).name != name:
+        raise UserError(f"a figure's name is a plain file name, not {name!r}")
+    paths = []
+    with matplotlib.style.context(["default", dict(STYLE)]):
+        for suffix, metadata in _METADATA.items():
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, metadata=metadata)
+            paths.append(folder / f"{name}.{suffix}")
+            atomic_write(paths[-1], buffer.getvalue())
+    paths.append(folder / f"{name}.txt")
+    atomic_write(paths[-1], caption + "\n")
+    return paths
+
+
+def caption(
+    name: str,
+    cells: pd.DataFrame,
+    unavailable: pd.DataFrame | None = None,
+    *,
+    says: str | None = None,
+    contrast: Literal["mean", "ratio"] = "mean",
+    confidence: float = CONFIDENCE,
+) -> str:
+    """Return the caption of a figure that was drawn from `cells`.
+
+    It says what is shown, how the interval was made, how many boots and pairs, what the control is,
+    which factors are fixed, which kernels there are and which could not run, the clock, and how
+    many cells were invalid.
+
+    Parameters
+    ----------
+    name : str
+        The function of `iolab.figures` that drew it; any name if `says` is given.
+    cells : DataFrame
+        The cells it was drawn from, invalid ones too.
+    unavailable : DataFrame, optional
+        Kernels that could not run: kernel, reason.
+    says : str, optional
+        What a figure of `by_treatment` or `by_kernel` shows.
+    contrast : {"mean", "ratio"}
+        Its contrast.
+    confidence : float
+        Level of its intervals, 0 to 1.
+
+    Returns
+    -------
+    str
+        The caption, one paragraph.
+
+    Raises
+    ------
+    UserError
+        If there is no such figure, or if the cells cannot be drawn.
+    """
+    kept = _drawn(name, cells)
+    pathology = pathology_of(kept)
+    parts = [_shown(name, pathology) if says is None else says]
+    if name in _SAYS_OF_TRACES:
+        count, boots = len(kept), kept["block"].nunique()
+        parts.append(
+            f"n = {count} recorded cells of {boots} {_plural('boot', pd.Series([boots]))}; no "
+            "interval: a trace shows how, the untraced cells show how much."
+        )
+    elif name == "latency_ecdf":
+        parts.append(f"{_cell_count(mean_table(cells))} per condition.")
+    elif name != "block_figure":
+        ratio = contrast == "ratio" or name == "iops_heatmap"
+        sample = _ratio_sample if ratio else _mean_sample
+        parts.append(sample(cells, confidence, bars=says is not None))
+    parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]
+    if unavailable is not None and not unavailable.empty:
+        parts.append(f"Cannot run here: {', '.join(unavailable['kernel'])}.")
+    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(kept["clock"].unique())]
+    invalid = int((~cells["valid"]).sum())
+    if invalid:
+        fate = "crossed out" if name == "block_figure" else "left out"
+        parts.append(f"{invalid} of {len(cells)} cells invalid ({fate}).")
+    return " ".join(parts)
+
+
+def _shown(name: str, pathology: Pathology) -> str:
+    """Say what a figure shows."""
+    known = {**_SAYS, **_SAYS_OF_TRACES}
+    if name not in known:
+        raise UserError(f"there is no figure called {name}")
+    return known[name].format(label=pathology.factors[pathology.treatment].label)
+
+
+def _drawn(name: str, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells that a figure shows."""
+    if name in _SAYS_OF_TRACES:
+        recorded = cells[cells["valid"] & cells["recorded"]]
+        if recorded.empty:
+            raise UserError("no cell was recorded")
+        return recorded
+    return cells if name == "block_figure" else comparable_cells(cells)
+
+
+def _fixed(kept: pd.DataFrame, pathology: Pathology) -> list[str]:
+    """Say which factors have one level in all cells; nothing where each varies."""
+    names = [n for n in pathology.factors if n != pathology.treatment and kept[n].nunique() == 1]
+    if not names:
+        return []
+    return [f"Fixed: {condition_text(pathology, {n: kept[n].iloc[0] for n in names})}."]
+
+
+def _ratio_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
+    table = ratio_table(cells, confidence=confidence)
+    pairs = table["pairs"]
+    method = "Values are the exp of the mean over boots of ln(treated/control) of adjacent pairs"
+    count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs)}"
+    return (
+        f"{method}{_bars(table, confidence) if bars else ''}; {count} per condition. "
+        "A/A compares the control with itself."
+    )
+
+
+def _mean_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
+    table = mean_table(cells, confidence=confidence)
+    method = f"Values are means over boots{_bars(table, confidence) if bars else ''}"
+    return f"{method}; {_cell_count(table)} per condition."
+
+
+def _cell_count(table: pd.DataFrame) -> str:
+    each = table["cells"] / table["n"]
+    return f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each)}"
+
+
+def _bars(table: pd.DataFrame, confidence: float) -> str:
+    single = ", none where there is a single boot" if (table["n"] < 2).any() else ""
+    return f"; bars are {confidence:.0%} t intervals on the boots' means{single}"
+
+
+def _kernels(kept: pd.DataFrame) -> str:
+    known = kept.drop_duplicates(["kernel", "kernel_release", "scheduler"]).set_index("kernel")
+    names = [
+        f"{kernel} ({row['kernel_release']}, {row['scheduler']})"
+        for kernel in kernels_of(kept)
+        for row in known.loc[[kernel]].to_dict("records")
+    ]
+    return f"Kernels: {', '.join(names)}."
+
+
+def _span(values: pd.Series) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.3g}" if low == high else f"{low:.3g}-{high:.3g}"
+
+
+def _plural(word: str, values: pd.Series) -> str:
+    return word if values.max() == 1 else f"{word}s"

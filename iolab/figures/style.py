@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""Sizes, style, colours and legends that the figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final, ParamSpec
+
+import matplotlib.style
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+__all__ = [
+    "COLUMN_IN",
+    "DOUBLE_IN",
+    "LINES",
+    "MARKERS",
+    "STYLE",
+    "kernel_handles",
+    "kernel_style",
+    "legend",
+    "level_styles",
+    "styled",
+]
+
+P = ParamSpec("P")
+
+# Widths of one and of two columns of a paper, in inches.
+COLUMN_IN: Final = 3.33
+DOUBLE_IN: Final = 7.0
+
+STYLE: Final[Mapping[str, Any]] = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 8,
+    "figure.dpi": 150,
+    "font.size": 8,
+    "grid.color": "0.88",
+    "grid.linewidth": 0.5,
+    "hatch.linewidth": 0.5,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 4.0,
+    "pdf.fonttype": 42,
+    "savefig.dpi": 300,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "iolab",
+    # Labels hold text of measured machines; no formula is drawn.
+    "text.parse_math": False,
+    "xtick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.labelsize": 7,
+    "ytick.major.width": 0.6,
+}
+
+MARKERS: Final = "osD^vPX*"
+LINES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Give a drawing function our style on top of matplotlib's defaults.
+
+    A figure then looks the same whatever the session has set.
+
+    Parameters
+    ----------
+    draw : callable -> Figure
+        The function to decorate.
+
+    Returns
+    -------
+    callable -> Figure
+        The same function; its figures are rendered once, so that all ticks exist.
+    """
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.style.context(["default", dict(STYLE)]):
+            figure = draw(*args, **kwargs)
+            # Ticks take their style when they are made: make them here.
+            figure.draw_without_rendering()
+        return figure
+
+    return drawn
+
+
+def legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Put a legend above the panels, unless it would have a single entry.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure, its width set.
+    handles : sequence of Artist
+        The entries, with their labels.
+    """
+    if len(handles) < 2:
+        return
+    names = [str(handle.get_label()) for handle in handles]
+    for per_row in range(min(6, len(names)), 0, -1):
+        rows = -(-len(names) // per_row)
+        columns = [names[start : start + rows] for start in range(0, len(names), rows)]
+        # A handle with its gaps takes half an inch, a letter of 7 points about 0.06.
+        if sum(0.5 + 0.06 * max(map(len, column)) for column in columns) < figure.get_figwidth():
+            break
+    figure.legend(handles, names, loc="outside upper center", ncols=len(columns))
+
+
+def kernel_style(kernel: str, kernels: Sequence[str]) -> dict[str, Any]:
+    """Return colour, marker and line style of a kernel among `kernels`."""
+    palette = sns.color_palette("colorblind")
+    index = kernels.index(kernel)
+    return {
+        "color": palette[index % len(palette)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": LINES[index % len(LINES)],
+    }
+
+
+def kernel_handles(kernels: Sequence[str]) -> list[Artist]:
+    """Return the legend's entry for each kernel, in the style of `kernel_style`."""
+    return [
+        Line2D(
+            [], [], label=f"kernel {kernel}", mec="white", mew=0.4, **kernel_style(kernel, kernels)
+        )
+        for kernel in kernels
+    ]
+
+
+def level_styles(levels: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return colours and markers of a treatment's levels.
+
+    Parameters
+    ----------
+    levels : sequence
+        Levels of the treatment.
+
+    Returns
+    -------
+    list of dict
+        Keyword arguments of ``Axes.plot``: for the control, in black, then for each level.
+    """
+    palette = sns.color_palette("colorblind")
+    return [
+        {"color": "black", "marker": "_", "ms": 7, "mew": 1.4},
+        *(
+            {"color": palette[i % len(palette)], "marker": MARKERS[i % len(MARKERS)]}
+            for i in range(len(levels))
+        ),
+    ]

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: MIT
+"""Figures of traces: who ran, who waited, who was moved.
+
+A *lane* is the tasks whose comm fits a regular expression: ``{"kworker": "kworker/.*"}`` draws all
+kworkers as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+
+from iolab import measure
+from iolab.errors import UserError
+from iolab.figures.panels import (
+    grid_of,
+    label_empty_panel,
+    outer_labels,
+)
+from iolab.figures.style import DOUBLE_IN, LINES, legend, styled
+from iolab.trace import Trace
+
+__all__ = [
+    "busiest",
+    "migration_intervals",
+    "timeline",
+    "waits_ecdf",
+    "waits_histogram",
+]
+
+_WAITS: Final = ("runnable", "preempted")
+
+
+def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
+    """Return which categorical names fit a pattern."""
+    fits = names.cat.categories.str.fullmatch(pattern).astype(bool)
+    return np.asarray(fits)[names.cat.codes.to_numpy()]
+
+
+def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
+    """Return the start of the window with the most switches into the last lane.
+
+    The window starts a twentieth of its length before its first switch.
+
+    Parameters
+    ----------
+    trace : Trace
+        A trace with sched_switch.
+    length_ns : int
+        Length of the window in ns.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane.
+
+    Returns
+    -------
+    int
+        Time of the trace in ns.
+
+    Raises
+    ------
+    UserError
+        If the trace is shorter than the window, or no task of the last lane runs in it.
+    """
+    first, last = trace.span
+    if last - first < length_ns:
+        raise UserError(f"{trace.path} is shorter than {length_ns / 1e6:g} ms")
+    switch = trace.frame("sched_switch")
+    pattern = list(lanes.values())[-1]
+    times = switch["timestamp_ns"].to_numpy()[_fits(switch["next_comm"], pattern)]
+    # Whole windows in the middle of the trace: its edges hold half-known states.
+    margin = min(length_ns, (last - first - length_ns) // 2)
+    times = times[(times >= first + margin) & (times <= last - length_ns - margin // 2)]
+    if not times.size:
+        raise UserError(f"no task called {pattern!r} runs in {trace.path}")
+    count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
+    return int(times[int(np.argmax(count))]) - length_ns // 20
+
+
+@styled
+def timeline(
+    traces: Mapping[str, Trace],
+    lanes: Mapping[str, str],
+    *,
+    length_ns: int = 1_000_000,
+    starts_ns: Mapping[str, int] | None = None,
+) -> Figure:
+    """Draw who ran, who waited and who woke whom in a window of each trace, one above the other.
+
+    A full bar is a task on a CPU, a pale one a task that waits for a CPU after a wake-up, a hatched
+    one a task that was preempted while runnable. An arrow goes from the waker to the task it wakes.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label, the control first.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane, from top to bottom.
+    length_ns : int
+        Length of the windows in ns.
+    starts_ns : mapping of str to int, optional
+        Where each window begins, in ns of its trace; by default `busiest`.
+
+    Returns
+    -------
+    Figure
+        Two columns of a paper wide.
+
+    Raises
+    ------
+    UserError
+        As `busiest`.
+    MissingEventError
+        If a trace lacks an event of the scheduler.
+    """
+    figure = Figure(figsize=(DOUBLE_IN, 0.75 + 1.05 * len(traces)), layout="constrained")
+    panels = figure.subplots(len(traces), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (label, trace) in zip(panels, traces.items(), strict=True):
+        start = busiest(trace, length_ns, lanes) if starts_ns is None else starts_ns[label]
+        window = (start, start + length_ns)
+        _draw_lanes(axes, trace, window, lanes)
+        _draw_wakeups(axes, trace, window, lanes)
+        axes.set_title(label, loc="left")
+        axes.set_yticks(range(len(lanes)), list(lanes)[::-1])
+        axes.set_ylim(-0.6, len(lanes) - 0.4)
+        axes.set_xlim(0, length_ns / 1e3)
+        axes.grid(visible=False)
+        axes.tick_params(axis="y", length=0)
+    panels[-1].set_xlabel("time in the window (µs)")
+    grey: dict[str, Any] = {"linewidth": 0.4, "edgecolor": "0.4"}
+    handles: list[Artist] = [
+        Patch(facecolor="0.45", label="on the CPU", **grey),
+        Patch(facecolor="0.85", label="woken, waits for the CPU", **grey),
+        Patch(facecolor="0.85", hatch="/////", label="preempted while runnable", **grey),
+        Line2D([], [], color="black", lw=0.8, marker="v", ms=3, label="wakes"),
+    ]
+    legend(figure, handles)
+    return figure
+
+
+def _draw_lanes(
+    axes: Axes, trace: Trace, window: tuple[int, int], lanes: Mapping[str, str]
+) -> None:
+    start, end = window
+    colours = dict(zip(lanes, sns.color_palette("colorblind"), strict=False))
+    intervals = measure.intervals(trace)
+    intervals = intervals[(intervals["end_ns"] > start) & (intervals["start_ns"] < end)]
+    for height, (lane, pattern) in enumerate(reversed(list(lanes.items()))):
+        of_lane = intervals[_fits(intervals["comm"], pattern)]
+        styles = {
+            "running": {"facecolor": colours[lane]},
+            "runnable": {"facecolor": colours[lane], "alpha": 0.3},
+            "preempted": {"facecolor": "white", "hatch": "/////", "edgecolor": colours[lane]},
+        }
+        for state, fill in styles.items():
+            bars = of_lane[of_lane["state"] == state]
+            left = bars["start_ns"].clip(lower=start).to_numpy()
+            width = bars["end_ns"].clip(upper=end).to_numpy() - left
+            spans = list(zip((left - start) / 1e3, width / 1e3, strict=True))
+            tall = 0.6 if state == "running" else 0.36
+            style: dict[str, Any] = {"linewidth": 0, **fill}
+            axes.broken_barh(spans, (height - tall / 2, tall), **style)
+
+
+def _draw_wakeups(
+    axes: Axes, trace: Trace, window: tuple[int, int], lanes: Mapping[str, str]
+) -> None:
+    start, end = window
+    waits = measure.waits(trace)
+    waits = waits[(waits["woken_ns"] >= start) & (waits["woken_ns"] < end)]
+    heights = {lane: height for height, lane in enumerate(reversed(list(lanes)))}
+    waits = waits[waits["waker_comm"].notna() & ~waits["interrupt"]]
+    for waker, by in lanes.items():
+        for wakee, of in lanes.items():
+            if waker == wakee:
+                continue
+            chosen = waits[_fits(waits["comm"], of) & _fits(waits["waker_comm"], by)]
+            sign = 1 if heights[wakee] > heights[waker] else -1
+            x = (chosen["woken_ns"].to_numpy() - start) / 1e3
+            tail = np.full(x.size, heights[waker] + 0.3 * sign)
+            reach = np.full(x.size, heights[wakee] - 0.3 * sign) - tail
+            arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1}
+            arrows |= {"headwidth": 5, "headlength": 6, "headaxislength": 5, "zorder": 4}
+            axes.quiver(x, tail, np.zeros(x.size), reach, width=0.0011, **arrows)
+
+
+def _waits_of(trace: Trace, pattern: str) -> npt.NDArray[np.int64]:
+    """Return every wait for a CPU (ns) of the tasks of a pattern, woken or preempted."""
+    intervals = measure.intervals(trace)
+    waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(_WAITS)]
+    return (waits["end_ns"] - waits["start_ns"]).to_numpy()
+
+
+def _line_styles(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    colours = sns.color_palette("viridis", max(1, len(labels) - 1))
+    styles: dict[str, dict[str, Any]] = {}
+    for index, label in enumerate(labels):
+        # The control is dark and wide: what lies exactly on it stays visible.
+        styles[label] = (
+            {"color": "0.2", "linewidth": 2.0}
+            if index == 0
+            else {"color": colours[index - 1], "linestyle": LINES[1:][(index - 1) % 5]}
+        )
+    return styles
+
+
+def _time_axis(axes: Axes) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(numticks=12))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+@styled
+def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
+    """Draw the share of waits for a CPU that were over within a time, a panel for each lane.
+
+    A wait begins with a wake-up or a preemption, and ends on a CPU.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label, the control first.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    MissingEventError
+        If a trace lacks an event of the scheduler.
+    """
+    figure, grid = grid_of(len(lanes), 1, height_in=1.8)
+    styles = _line_styles(traces)
+    for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
+        for label, trace in traces.items():
+            waits = np.sort(_waits_of(trace, pattern)) / 1e3
+            share = np.arange(1, waits.size + 1) / max(1, waits.size)
+            axes.step(waits, share, where="post", **styles[label])
+        _time_axis(axes)
+        axes.set_title(lane)
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    outer_labels(grid, "wait for the CPU (µs, log scale)", "waits that were over")
+    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
+    return figure
+
+
+@styled
+def waits_histogram(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
+    """Draw how many waits for a CPU of each power of two there were per 1000 completed I/Os.
+
+    Both axes are logarithmic; there is a panel for each lane.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label, the control first.
+    lanes : mapping of str to str
+        Patterns for the comm of tasks, by the name of their lane.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    MissingEventError
+        If a trace lacks an event of the scheduler.
+    """
+    figure, grid = grid_of(len(lanes), 1, height_in=1.8)
+    styles = _line_styles(traces)
+    edges = 2.0 ** np.arange(8, 31)
+    for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
+        for label, trace in traces.items():
+            ios = max(1, trace.events.get("block_rq_complete", 0))
+            count, _ = np.histogram(_waits_of(trace, pattern), edges)
+            axes.stairs(np.where(count, 1e3 * count / ios, np.nan), edges / 1e3, **styles[label])
+        _time_axis(axes)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.set_title(lane)
+    outer_labels(grid, "wait for the CPU (µs, bins of a power of two)", "waits per 1000 I/Os")
+    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
+    return figure
+
+
+@styled
+def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Figure:
+    """Draw how long a task stayed on a CPU before it was moved on, by what moved it.
+
+    There is a panel for each trace; a curve is the share of a cause's moves that came within a time
+    of the move before.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label.
+    task : str
+        The task's comm.
+
+    Returns
+    -------
+    Figure
+        One or two columns of a paper wide.
+
+    Raises
+    ------
+    MissingEventError
+        If a trace lacks an event of the scheduler.
+    """
+    figure, grid = grid_of(len(traces), 1, height_in=1.8)
+    colours = sns.color_palette("colorblind", len(measure.CAUSES))
+    handles: list[Artist] = []
+    for axes, (label, trace) in zip(grid.flat, traces.items(), strict=True):
+        moved = measure.migration_causes(trace)
+        moved = moved[moved["comm"] == task].dropna(subset=["interval_ns"])
+        axes.set_title(f"{label}: {len(moved)} moves")
+        if moved.empty:
+            label_empty_panel(axes, "never moved")
+        for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
+            chosen = moved.loc[moved["cause"] == cause, "interval_ns"].astype("float64")
+            times = np.sort(chosen.to_numpy()) / 1e6
+            share = np.arange(1, times.size + 1) / max(1, times.size)
+            axes.step(times, share, where="post", color=colour, linestyle=style)
+        _time_axis(axes)
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
+        handles.append(Line2D([], [], color=colour, linestyle=style, label=cause))
+    outer_labels(grid, "time since the task was moved last (ms, log scale)", "moves of that cause")
+    legend(figure, handles)
+    return figure

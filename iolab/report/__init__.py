@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Tables, captioned figures and comparisons for the page of a data set."""
+
+from __future__ import annotations
+
+from iolab.report.comparison import (
+    AGREEMENTS,
+    COMPARISON_COLUMNS,
+    compare_clocks,
+    compare_with_virtual,
+    comparison_text,
+)
+from iolab.report.pages import ComparisonSection, comparison_section, publish, recorded_traces
+from iolab.report.summary import plain, summary, write_summary
+from iolab.report.tables import (
+    aa_check,
+    control_load,
+    effect_table,
+    factors,
+    invalid_cells,
+    kernel_effects,
+    level_table,
+    machine_table,
+    main_grid,
+    mechanism_table,
+    overview,
+)
+
+__all__ = [
+    "AGREEMENTS",
+    "COMPARISON_COLUMNS",
+    "ComparisonSection",
+    "aa_check",
+    "compare_clocks",
+    "compare_with_virtual",
+    "comparison_section",
+    "comparison_text",
+    "control_load",
+    "effect_table",
+    "factors",
+    "invalid_cells",
+    "kernel_effects",
+    "level_table",
+    "machine_table",
+    "main_grid",
+    "mechanism_table",
+    "overview",
+    "plain",
+    "publish",
+    "recorded_traces",
+    "summary",
+    "write_summary",
+]

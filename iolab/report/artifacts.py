@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""The figures and numbers of the write-up, drawn from a sweep or from the reference data."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from iolab.errors import IolabError, UserError
+from iolab.figures.save import CLOCKS, save_figure
+from iolab.figures.verdicts import verdict_grid
+from iolab.files import atomic_write
+from iolab.pathology import get_pathology
+from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
+from iolab.report.results import collect, write_results
+from iolab.shown import markdown
+from iolab.stats.conditions import kernels_of
+from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
+from iolab.store.dataset import load, result_folders
+from iolab.sweep.pool import NotebookJob, make_pages
+from iolab.sweep.sweep import default_jobs, family
+
+__all__ = [
+    "CLAIMS",
+    "PAPER",
+    "README",
+    "claims",
+    "collect_results",
+    "draw",
+    "update_claims",
+    "update_readme",
+    "verdicts",
+]
+
+_ROOT = CHECKOUT or Path.cwd()
+PAPER = _ROOT / "paper"
+README = _ROOT / "README.md"
+CLAIMS = _ROOT / "docs" / "verdicts.md"
+# How the tables of README and docs name a verdict.
+_WORDS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?", "cannot run here": "-"}
+# In a folder of results or the one above it: the command that measured them, in one line.
+COMMAND = "command.txt"
+
+
+def draw(data: Path, paper: Path = PAPER) -> list[Path]:
+    """Execute the notebook of each pathology in `data`; return the folders its figures went to.
+
+    Figures go to ``figures/PATHOLOGY``, numbers to ``results/PATHOLOGY.json`` below `paper`. What
+    an earlier drawing left in a folder of figures is removed; each caption ends with the commands
+    that remake the figure.
+
+    Errors: UserError if `data` neither is nor holds a folder of results; IolabError with what broke
+    in the pages that could not be made.
+    """
+    sources = {load(source).cells["pathology"].iloc[0]: source for source in result_folders(data)}
+    work = paper / ".work"
+    errors = make_pages(
+        [_page(name, source, paper, work) for name, source in sources.items()], jobs=default_jobs()
+    )
+    if errors:
+        raise IolabError("; ".join(f"{name}: {error}" for name, error in errors.items()))
+    shutil.rmtree(work)
+    folders = [paper / "figures" / name for name in sources]
+    for folder, source in zip(folders, sources.values(), strict=True):
+        for path in sorted(folder.glob("*.txt")):
+            atomic_write(path, f"{path.read_text().strip()} {_remade(data, source)}\n")
+    return folders
+
+
+def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
+    """Return the page that draws a pathology's figures, into an empty folder."""
+    pathology = get_pathology(name)
+    folder = paper / "figures" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    return NotebookJob(
+        name=name,
+        notebook=NOTEBOOKS / pathology.notebook,
+        output=work / pathology.notebook,
+        parameters={
+            "data": str(source.resolve()),
+            "figures_folder": str(folder),
+            "results_file": str(paper / "results" / f"{name}.json"),
+            "family": family(pathology, load(source)),
+        },
+        html=False,
+    )
+
+
+def collect_results(data: Path, paper: Path = PAPER) -> Path:
+    """Write the claims of all pathologies in `data` to ``results.json`` below `paper`; return it.
+
+    The figure of all verdicts goes to ``figures/verdicts`` beside it.
+
+    Errors: UserError if `data` neither is nor holds a folder of results.
+    """
+    sources = result_folders(data)
+    measured = [load(source) for source in sources]
+    table = pd.concat([verdict_table(one) for one in measured], ignore_index=True)
+    clocks = " ".join(CLOCKS.get(clock, f"Clock: {clock}.") for clock in table["clock"].unique())
+    commands = " ".join(dict.fromkeys(_remade(data, source) for source in sources))
+    caption = (
+        "Each claim on each kernel, with its estimate and 95 % interval over boots: yes is "
+        f"reproduced, no is not reproduced, ? is inconclusive. {clocks} {commands}"
+    )
+    save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
+    path = paper / "results.json"
+    write_results(path, collect(zip(measured, map(_command, sources), strict=True)))
+    return path
+
+
+def _command(folder: Path) -> str | None:
+    """Return the command that measured a folder of results, where one is written down."""
+    for place in (folder, folder.parent):
+        if (place / COMMAND).exists():
+            return (place / COMMAND).read_text(encoding="utf-8").strip() or None
+    return None
+
+
+def _remade(data: Path, source: Path) -> str:
+    """Say which commands remake a figure and the data that it is drawn from."""
+    figures = "nox -s figures" if data == REFERENCE else f"nox -s figures -- {data}"
+    command = _command(source)
+    measured = f"; data measured by: {command}" if command else ""
+    return f"Remade by: {figures}{measured}."
+
+
+def _judged(data: Path) -> pd.DataFrame:
+    return pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
+
+
+def verdicts(data: Path) -> str:
+    """Return the verdicts on all pathologies in `data` as a Markdown table.
+
+    A row per pathology, a column per kernel; a cell gives the mechanism, then the magnitude.
+    """
+    summary = verdict_summary(_judged(data))
+    kernels = kernels_of(summary)
+    lines = [_row("pathology", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
+    for name, rows in summary.groupby("pathology", sort=False):
+        cells = {row["kernel"]: _short(row) for row in rows.to_dict("records")}
+        link = f"[{name}](notebooks/{rows['page'].iloc[0]})"
+        lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
+    return "\n".join(lines)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _short(row: Mapping[Any, Any]) -> str:
+    """Condense the verdicts of one pathology on one kernel to a few characters."""
+    kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
+    words = [_WORDS.get(kind, kind.removesuffix(" reproduced")) for kind in kinds]
+    return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
+
+
+def claims(data: Path) -> str:
+    """Return every claim in `data` as Markdown: a table per pathology, a column per kernel.
+
+    The reasons why a claim cannot be judged follow the tables, each reason once.
+    """
+    table = _judged(data)
+    parts = [
+        _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
+    ]
+    lacking = table[table["verdict"] == "cannot run here"]
+    reasons = []
+    for reason, rows in lacking.groupby("reason", sort=False):
+        where = [
+            f"{name} ({', '.join(kernels_of(group))})"
+            for name, group in rows.groupby("pathology", sort=False)
+        ]
+        reasons.append(f"* {', '.join(where)}: {str(reason).removeprefix('cannot run here: ')}")
+    if reasons:
+        parts += ["## What cannot be judged here", "\n".join(reasons)]
+    return "\n\n".join(parts)
+
+
+def _claims_table(name: str, table: pd.DataFrame) -> str:
+    kernels = kernels_of(table)
+    lines = [
+        f"## {name}\n",
+        _row("claim", "kind", "rule", *kernels),
+        "|---" * (len(kernels) + 3) + "|",
+    ]
+    for claim, rows in table.groupby("claim", sort=False):
+        first = rows.iloc[0]
+        cells = {row["kernel"]: _verdict(row) for row in rows.to_dict("records")}
+        kind = f"{first['kind']}, secondary" if first["secondary"] else first["kind"]
+        lines.append(_row(str(claim), kind, first["rule"], *(cells[kernel] for kernel in kernels)))
+    return "\n".join(lines)
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    word = _WORDS[row["verdict"]]
+    if row["verdict"] == "cannot run here":
+        return word
+    return f"{word}: {verdict_text(row)}, n = {row['n']}"
+
+
+def update_readme(data: Path, readme: Path = README) -> None:
+    """Put `verdicts` between its marks in the README.
+
+    Errors: IolabError if the marks are not there.
+    """
+    _fill(readme, "verdicts", verdicts(data))
+
+
+def update_claims(data: Path, page: Path = CLAIMS) -> None:
+    """Put `claims` between its marks in the page of all verdicts.
+
+    Errors: IolabError if the marks are not there.
+    """
+    _fill(page, "claims", claims(data))
+
+
+def _fill(path: Path, name: str, made: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise IolabError(f"{path} has no marks {begin} and {end}")
+    atomic_write(path, f"{before}{begin}\n{made}\n{end}{after}")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Draw from the folder that is named; or from the reference data, and renew the README."""
+    try:
+        if len(argv) > 1:
+            raise UserError("one folder of results at most: nox -s figures -- FOLDER")
+        data = Path(argv[0]) if argv else REFERENCE
+        for folder in draw(data):
+            print(f"figures are in {folder}")
+        print(f"claims are in {collect_results(data)}")
+        if not argv:
+            update_readme(REFERENCE)
+            update_claims(REFERENCE)
+    except IolabError as error:
+        print(f"iolab: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

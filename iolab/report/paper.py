@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""The write-up as PDF, web page and macros for LaTeX, from results.json and the figures.
+
+``python -m iolab.report.paper`` makes all three in ``paper/``. The same results give the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write
+from iolab.report.artifacts import PAPER
+from iolab.report.results import read_results
+
+__all__ = ["build", "literals", "macros"]
+
+_DIGITS: Final = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+_SOURCES: Final = ("iolab.typ", "parts.typ")
+_EXPLAINED: Final = "not_results.toml"
+
+
+def build(paper: Path = PAPER) -> list[Path]:
+    """Write iolab.pdf, iolab.html and macros.tex into `paper`, and return their paths.
+
+    Errors: UserError for results that are missing, damaged or of another version, a claim or figure
+    that the text wants and the results lack, or a number in the text that is not explained.
+    """
+    results = read_results(paper / "results.json")
+    check_sources(paper)
+    made = {
+        "macros.tex": macros(results).encode(),
+        "iolab.pdf": _compiled(paper, "pdf"),
+        "iolab.html": _compiled(paper, "html"),
+    }
+    for name, content in made.items():
+        atomic_write(paper / name, content)
+    return [paper / name for name in made]
+
+
+def check_sources(paper: Path) -> None:
+    """Raise UserError if the text of the write-up holds a number that is not explained.
+
+    ``not_results.toml`` maps each phrase with a number that may stand there to the reason. Numbers
+    in words are not seen.
+    """
+    with (paper / _EXPLAINED).open("rb") as stream:
+        explained = tomllib.load(stream)
+    texts = {name: (paper / name).read_text(encoding="utf-8") for name in _SOURCES}
+    for name, text in texts.items():
+        for line, number in literals(text, explained):
+            raise UserError(
+                f"{name}, line {line}: the number {number} is typed by hand; take it from "
+                f"results.json, or explain in {_EXPLAINED} why it is no result"
+            )
+    for phrase in explained:
+        if not any(_pattern(phrase).search(_bare(text)) for text in texts.values()):
+            raise UserError(f"{_EXPLAINED} explains {phrase!r}, which is nowhere in the text")
+
+
+def literals(text: str, explained: Mapping[str, str]) -> list[tuple[int, str]]:
+    """Return the numbers of a Typst source that no phrase in `explained` holds, with their lines.
+
+    Comments, lengths with a unit of typesetting, and colours do not count.
+    """
+    bare = _bare(text)
+    for phrase in sorted(explained, key=len, reverse=True):
+        bare = _pattern(phrase).sub(_blank, bare)
+    return [
+        (bare.count("\n", 0, found.start()) + 1, found.group())
+        for found in re.finditer(r"\d[\d.,]*", bare)
+    ]
+
+
+def _bare(text: str) -> str:
+    text = re.sub(r"(?m)^\s*//.*$", _blank, text)
+    text = re.sub(r"\b\d+(\.\d+)?(pt|cm|em|fr)\b", _blank, text)
+    return re.sub(r'rgb\("#[0-9a-f]{6}"\)', _blank, text)
+
+
+def _pattern(phrase: str) -> re.Pattern[str]:
+    words = r"\s+".join(re.escape(word) for word in phrase.split())
+    return re.compile(rf"(?<!\w)(?<!\d\.){words}(?![\w%]|\.\d)")
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return as much white space, on as many lines."""
+    return re.sub(r"[^\n]", " ", found.group())
+
+
+def macros(results: Mapping[str, Any]) -> str:
+    r"""Return LaTeX macros for each claim on each kernel: its estimate, interval and verdict.
+
+    They are named like ``\dioKworkerIopsLostSixOne``, with ``Interval`` or ``Verdict`` after it;
+    digits become words. Errors: IolabError if two claims would have the same name.
+    """
+    lines = ["% Made by nox -s paper from results.json."]
+    names: set[str] = set()
+    for row in results["claims"]:
+        name = _macro(row["pathology"], row["claim"], row["kernel"])
+        if name in names:
+            raise IolabError(f"two claims have the macro \\{name}")
+        names.add(name)
+        interval = "" if row["low"] is None else f"[{_number(row['low'])}, {_number(row['high'])}]"
+        values = {"": _number(row["estimate"]), "Interval": interval, "Verdict": row["verdict"]}
+        lines += [f"\\newcommand{{\\{name}{end}}}{{{value}}}" for end, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _macro(*parts: str) -> str:
+    words = re.sub(r"\d", lambda digit: f" {_DIGITS[int(digit.group())]} ", " ".join(parts))
+    first, *others = (found.group() for found in re.finditer(r"[A-Za-z]+", words))
+    return first + "".join(word[0].upper() + word[1:] for word in others)
+
+
+def _number(value: float | None) -> str:
+    """Return as many digits as paper/parts.typ does."""
+    if value is None:
+        return "--"
+    size = abs(value)
+    digits = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
+    return f"{value:z.{digits}f}"
+
+
+def _compiled(paper: Path, form: Literal["pdf", "html"]) -> bytes:
+    try:
+        import typst  # noqa: PLC0415 - only this session has it
+    except ImportError as error:
+        raise UserError("the write-up needs typst: nox -s paper has it") from error
+    # Fonts that come with Typst alone, and no time: the same bytes on every machine.
+    compiler = typst.Compiler(str(paper / "iolab.typ"), ignore_system_fonts=True)
+    try:
+        made, warnings = compiler.compile_with_warnings(format=form, timestamp=0)
+    except typst.TypstError as error:
+        raise UserError(f"the write-up cannot be made: {_said(error.message)}") from error
+    # A web page has no pages; Typst warns of that, and that its HTML may still change.
+    if warnings and form != "html":
+        raise IolabError(f"the write-up is not as it should be: {_said(warnings[0].message)}")
+    if not isinstance(made, bytes):
+        raise IolabError(f"Typst made no {form} of the write-up")
+    return made
+
+
+def _said(message: str) -> str:
+    return message.strip().removeprefix("assertion failed: ")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Make the write-up and say where it is."""
+    try:
+        if argv:
+            raise UserError("nox -s paper takes no arguments: nox -s figures -- FOLDER does")
+        for path in build():
+            print(f"made {path}")
+    except IolabError as error:
+        print(f"iolab: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""All claims on all kernels as one document for machines, which the write-up is made from.
+
+Its form is ``results.schema.json``, checked when it is written and when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from iolab.errors import UserError
+from iolab.files import atomic_write, digest_of
+from iolab.pathology.base import Claim, Pathology
+from iolab.report.summary import plain
+from iolab.report.tables import aa_check, overview
+from iolab.stats.conditions import pathology_of
+from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
+from iolab.stats.tables import holm
+from iolab.stats.verdicts import boot_values, cells_of, verdict_table
+from iolab.store.dataset import Dataset
+
+__all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
+
+SCHEMA: Final = Path(__file__).with_name("results.schema.json")
+FORMAT: Final = "iolab-results/2"
+
+# A data set with the command that measured it, where that is known.
+Measured = tuple[Dataset, str | None]
+
+
+def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> dict[str, Any]:
+    """Judge every claim of these data sets on every kernel, as plain JSON values.
+
+    ``cells_sha256`` is of the canonical JSON of the rows a claim rests on: its treated cells and
+    the controls of their pairs, invalid ones too, with the claim's own measure. ``p_value`` asks
+    whether there is any effect, not whether the rule holds; ``p_holm`` corrects it over the
+    conditions that the pathology declares, for one value.
+
+    Errors: UserError without data, or with two data sets of one pathology.
+    """
+    found = list(measured)
+    names = [data.cells["pathology"].iloc[0] for data, _ in found]
+    if not names:
+        raise UserError("there are no data to collect claims from")
+    if len(set(names)) < len(names):
+        raise UserError(f"two data sets of one pathology: {', '.join(sorted(names))}")
+    return {
+        "format": FORMAT,
+        "confidence": confidence,
+        "pathologies": [_pathology(data, command, confidence) for data, command in found],
+        "claims": [row for data, _ in found for row in _claims(data, confidence)],
+    }
+
+
+def _pathology(data: Dataset, command: str | None, confidence: float) -> dict[str, Any]:
+    cells = data.cells
+    pathology = pathology_of(cells)
+    columns = ["kernel", "release", "scheduler", "boots"]
+    return {
+        **{name: getattr(pathology, name) for name in ("name", "title", "source", "notebook")},
+        "treatment": pathology.treatment,
+        "clock": str(cells["clock"].iloc[0]),
+        "target": str(cells["target"].iloc[0]),
+        "kernels": plain(overview(cells)[columns]),
+        "unavailable": plain(data.unavailable),
+        "cells": {
+            "total": len(cells),
+            "valid": int(cells["valid"].sum()),
+            "recorded": int(cells["recorded"].sum()),
+        },
+        "aa": _aa(cells, confidence),
+        "command": command,
+        "data_sha256": _digest(cells, data.mechanism),
+    }
+
+
+def _aa(cells: pd.DataFrame, confidence: float) -> dict[str, int]:
+    if not (cells["valid"] & cells["aa"] & ~cells["recorded"]).any():
+        return {"tested": 0, "hold": 0}
+    holds = aa_check(cells, confidence=confidence)["holds"].dropna()
+    return {"tested": len(holds), "hold": int(holds.sum())}
+
+
+def _claims(data: Dataset, confidence: float) -> list[dict[str, Any]]:
+    pathology = pathology_of(data.cells)
+    claims = {claim.name: claim for claim in pathology.claims}
+    known = data.cells.drop_duplicates("kernel").set_index("kernel")
+    rows = []
+    for row in verdict_table(data, confidence=confidence).to_dict("records"):
+        claim, kernel = claims[row["claim"]], row["kernel"]
+        boots = _boots(data, claim, kernel) if row["n"] else np.array([])
+        basis = cells_of(data, claim, kernel, data.cells)
+        if claim.requires:
+            basis = basis[:0]
+        told = data.mechanism[data.mechanism["cell"].isin(basis["cell"])]
+        told = told[told["measure"] == claim.value]
+        missing = what_is_missing(boots) if row["n"] else _missing(claim, row["reason"], basis)
+        here = known.loc[kernel] if kernel in known.index else None
+        rows.append(
+            {
+                **{name: row[name] for name in ("pathology", "claim", "kernel", "clock")},
+                "release": None if here is None else str(here["kernel_release"]),
+                "scheduler": None if here is None else str(here["scheduler"]),
+                **{name: row[name] for name in ("kind", "statement", "rule", "verdict", "reason")},
+                "condition": dict(claim.condition),
+                "value": claim.value,
+                "contrast": claim.contrast,
+                "published": _finite(row["published"]),
+                "estimate": _finite(row["estimate"]),
+                # Boots that agree to the last digit have no spread to make an interval of.
+                "low": None if missing else _finite(row["low"]),
+                "high": None if missing else _finite(row["high"]),
+                "n": int(row["n"]),
+                "missing": missing,
+                "p_value": _finite(sign_flip(boots)) if claim.contrast != "treated" else None,
+                "cells": len(basis),
+                "cells_sha256": _digest(basis, told) if len(basis) else None,
+            }
+        )
+    return _corrected(pathology, rows)
+
+
+def _boots(data: Dataset, claim: Claim, kernel: str) -> Any:
+    return boot_values(data, claim, kernel).to_numpy(dtype=np.float64)
+
+
+def _missing(claim: Claim, reason: str, basis: pd.DataFrame) -> str:
+    """Say why a claim has no estimate."""
+    valid = basis[basis["valid"]]
+    treated, control = ((valid["role"] == role).any() for role in ("treatment", "control"))
+    if claim.contrast != "treated" and treated and not control:
+        return "no valid control beside its treated cells"
+    return reason
+
+
+def _corrected(pathology: Pathology, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add what was declared before measuring: one family of tests for each value."""
+    size = len(pathology.preregistered)
+    for row in rows:
+        condition = {**row["condition"], "kernel": row["kernel"]}
+        row["preregistered"] = row["contrast"] != "treated" and any(
+            member.items() <= condition.items() for member in pathology.preregistered
+        )
+        row["family_size"] = size if row["preregistered"] else 0
+        row["p_holm"] = None
+    for value in dict.fromkeys(row["value"] for row in rows):
+        members = [row for row in rows if row["preregistered"] and row["value"] == value]
+        if not members:
+            continue
+        p_values = [math.nan if row["p_value"] is None else row["p_value"] for row in members]
+        corrected = holm(p_values, unmeasured=size - len(members))
+        for row, p_holm in zip(members, corrected, strict=True):
+            row["p_holm"] = _finite(float(p_holm))
+    return list(rows)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _digest(cells: pd.DataFrame, mechanism: pd.DataFrame) -> str:
+    """Return the SHA-256 of rows of cells and of their measures, whatever their order."""
+    return digest_of(
+        {
+            "cells": plain(cells.sort_values("cell")),
+            "mechanism": plain(mechanism.sort_values(["cell", "measure"])),
+        }
+    )
+
+
+def check(document: Any, name: str = "these results") -> None:
+    """Raise UserError, in one sentence, unless a document is of the schema; `name` is what it is.
+
+    A document of another version is told apart from one that is damaged.
+    """
+    found = document.get("format") if isinstance(document, Mapping) else None
+    if found != FORMAT:
+        raise UserError(f"{name}: format {found!r}, where this iolab knows {FORMAT!r}")
+    validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    error = best_match(validator.iter_errors(document))
+    if error is not None:
+        raise UserError(f"{name}: {_place(document, error.absolute_path)}{error.message}")
+
+
+def _place(document: Any, path: Iterable[str | int]) -> str:
+    """Say where in a document something is, claims by their names."""
+    steps = list(path)
+    said = "".join(f"{step}: " for step in steps)
+    if len(steps) > 1 and steps[0] == "claims":
+        row = document["claims"][steps[1]]
+        if isinstance(row, Mapping):
+            who = " ".join(str(row.get(key, "?")) for key in ("pathology", "claim", "kernel"))
+            said = f"claim {who}: " + "".join(f"{step}: " for step in steps[2:])
+    return said
+
+
+def write_results(path: Path, document: Mapping[str, Any]) -> None:
+    """Write results as JSON, the same text for the same results; whole or not at all.
+
+    Errors: UserError if they are not of the schema.
+    """
+    check(document, str(path))
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    atomic_write(path, text + "\n")
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Read results. Errors: UserError if they are missing, damaged, or of another version."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file: nox -s figures makes it") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
+    check(document, str(path))
+    return dict(document)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""All results of one data set as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from iolab.files import atomic_write
+from iolab.report.tables import (
+    aa_check,
+    invalid_cells,
+    kernel_effects,
+    overview,
+    traced_measures,
+)
+from iolab.stats.conditions import comparable_cells
+from iolab.stats.drift import order_table
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.tables import mean_table, ratio_table, recording_cost
+from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import Dataset, with_measure
+
+__all__ = ["plain", "summary", "write_summary"]
+
+_MEANS: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle")
+_RATIOS: Final = ("iops", "latency_p50_ns", "latency_p99_ns")
+
+
+def summary(
+    data: Dataset,
+    *,
+    published: Mapping[str, Any] | None = None,
+    family: Sequence[Mapping[str, object]] | None = None,
+    more: Mapping[str, pd.DataFrame] | None = None,
+    confidence: float = CONFIDENCE,
+) -> dict[str, Any]:
+    """Return all results of a data set as plain JSON values.
+
+    Parameters
+    ----------
+    data : Dataset
+        Measured data.
+    published : mapping, optional
+        What was published, stored as it is.
+    family : sequence of mapping, optional
+        Conditions that p-values are corrected for, as `iolab.stats.tables.ratio_table` takes them.
+    more : mapping of str to DataFrame, optional
+        Further tables, by the key they get.
+    confidence : float
+        Level of the intervals, 0 to 1.
+
+    Returns
+    -------
+    dict
+        Keys: pathology, target, clock, confidence, kernels, unavailable, published, cells,
+        verdicts, ratios (by value: rows of `ratio_table`), means (by value: rows of `mean_table`),
+        measures (the same of the pathology's own), aa, order, kernel_effects, mechanism (what the
+        traces say), recording (what tracing cost), and those of `more`. Units are in the names;
+        what is missing is None.
+
+    Raises
+    ------
+    UserError
+        As the tables'.
+    """
+    cells = comparable_cells(data.cells)
+    context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
+    ratios = {
+        value: ratio_table(cells, value, family=family, confidence=confidence)
+        for value in _RATIOS
+        if cells[value].notna().all()
+    }
+    counted = data.mechanism.loc[data.mechanism["cell"].isin(cells["cell"]), "measure"].unique()
+    own = {name: comparable_cells(with_measure(data, name)) for name in counted}
+    results: dict[str, Any] = plain(
+        {
+            **context,
+            "confidence": confidence,
+            "kernels": overview(data.cells),
+            "unavailable": data.unavailable,
+            "published": None if published is None else dict(published),
+            "cells": {
+                "total": len(data.cells),
+                "valid": len(cells),
+                "invalid": invalid_cells(data.cells),
+            },
+            "verdicts": verdict_table(data, confidence=confidence),
+            "ratios": ratios,
+            "means": {value: mean_table(cells, value, confidence=confidence) for value in _MEANS},
+            "measures": {
+                name: mean_table(c, name, confidence=confidence) for name, c in own.items()
+            },
+            "aa": aa_check(cells, confidence=confidence),
+            "order": order_table(cells, confidence=confidence),
+            "kernel_effects": kernel_effects(cells, confidence=confidence),
+            "mechanism": traced_measures(data),
+            "recording": recording_cost(data.cells, confidence=confidence),
+            **(more or {}),
+        }
+    )
+    return results
+
+
+def write_summary(path: Path | str, results: Mapping[str, Any]) -> None:
+    """Write a summary as JSON, the same text for the same results; whole or not at all.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+    results : mapping
+        A summary of `summary`.
+
+    Raises
+    ------
+    IolabError
+        If the file cannot be written.
+    """
+    text = json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    atomic_write(Path(path), text + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON.
+
+    Parameters
+    ----------
+    value : Any
+        A DataFrame, a number or text, or mappings and lists of these.
+
+    Returns
+    -------
+    Any
+        Tables as lists of rows; what is missing or not finite as None.
+    """
+    if isinstance(value, pd.DataFrame):
+        return [plain(row) for row in value.to_dict(orient="records")]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""The measured data as tables: what a folder of results holds, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+import pyarrow as pa
+
+from iolab import foreign
+from iolab.errors import UserError
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology.base import IntegerFactor
+
+__all__ = [
+    "CELL_COLUMNS",
+    "LATENCY_COLUMNS",
+    "MECHANISM_COLUMNS",
+    "UNAVAILABLE_COLUMNS",
+    "Dataset",
+    "column_types",
+    "load",
+    "result_folders",
+    "with_measure",
+]
+
+# What every pathology's cells have; the levels of its factors come to them.
+CELL_COLUMNS: Final = {
+    "cell": "str",
+    "block": "str",
+    "pathology": "str",
+    "kernel": "str",
+    "kernel_release": "str",
+    "scheduler": "str",
+    "target": "str",
+    "clock": "str",
+    "boot": "int64",
+    "position": "int64",
+    "pair": "int64",
+    "role": "str",
+    "aa": "bool",
+    "recorded": "bool",
+    "twin": "str",
+    "iops": "float64",
+    "steady_iops": "float64",
+    "seconds_per_io": "float64",
+    "latency_mean_ns": "float64",
+    "latency_p50_ns": "float64",
+    "latency_p95_ns": "float64",
+    "latency_p99_ns": "float64",
+    "latency_p999_ns": "float64",
+    "fio_cpu": "float64",
+    "kworker_cpu": "float64",
+    "idle": "float64",
+    "switches_per_io": "float64",
+    "fio_voluntary_per_io": "float64",
+    "fio_involuntary_per_io": "float64",
+    "ios": "int64",
+    "runtime_s": "float64",
+    "valid": "bool",
+    "gate": "str",
+}
+
+
+def column_types(pathology: str) -> dict[str, str]:
+    """Return the columns of a pathology's cells with their types: `CELL_COLUMNS`, its factors.
+
+    Errors: UserError for an unknown pathology.
+    """
+    found = get_pathology(pathology)
+    columns = dict(CELL_COLUMNS)
+    for name, factor in found.factors.items():
+        number = "Int64" if name == found.treatment else "int64"
+        columns[name] = number if isinstance(factor, IntegerFactor) else "str"
+    return columns
+
+
+# The most characters of what is drawn or stands in a caption; of other texts, a line's.
+_MOST: Final = {
+    "kernel": foreign.NAME,
+    "kernel_release": foreign.NAME,
+    "scheduler": foreign.SCHEDULER,
+}
+LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
+MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
+UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The tidy tables of one folder of results.
+
+    ``cells`` has one row per cell (columns of `column_types`; units in the names, CPU shares of the
+    measured core 0..1), ``latency`` the completion latency histograms in long form, ``unavailable``
+    the kernels that were asked for and cannot run here, with the reason, ``mechanism`` the
+    pathology's own measures, from the agent's counters and from the traces of recorded cells (in
+    long form, units in their names), ``traces`` the trace.dat of a cell, for those that are kept
+    there.
+    """
+
+    cells: pd.DataFrame
+    latency: pd.DataFrame
+    unavailable: pd.DataFrame
+    mechanism: pd.DataFrame
+    traces: Mapping[str, Path]
+
+
+def result_folders(folder: Path | str) -> list[Path]:
+    """Return the folders of results that a folder is or holds, in the order of the pathologies.
+
+    Errors: UserError if there is none.
+    """
+    root = Path(folder)
+    if (root / "cells.parquet").exists():
+        return [root]
+    found = [root / name for name in PATHOLOGIES if (root / name / "cells.parquet").exists()]
+    if not found:
+        raise UserError(f"{root} neither is nor holds a folder of results (cells.parquet)")
+    return found
+
+
+def with_measure(data: Dataset, name: str) -> pd.DataFrame:
+    """Return the cells with a measure of the pathology as a column, those that have it.
+
+    Errors: UserError for a measure that no cell has.
+    """
+    if name in data.cells.columns:
+        return data.cells
+    rows = data.mechanism[data.mechanism["measure"] == name]
+    if rows.empty:
+        known = ", ".join(sorted(data.mechanism["measure"].unique()))
+        raise UserError(f"no cell has the measure {name} (there are: {known or 'none'})")
+    values = rows[["cell", "value"]].rename(columns={"value": name})
+    return data.cells.merge(values, on="cell", validate="one_to_one")
+
+
+def load(folder: Path | str) -> Dataset:
+    """Read the tables of a folder of results, such as ``REFERENCE / "dio_kworker"``.
+
+    Errors: UserError if a file is missing, unreadable, or not a table of ours.
+    """
+    root = Path(folder)
+    names = ("cells.parquet", "latency.parquet", "unavailable.json", "mechanism.parquet")
+    paths = [root / name for name in names]
+    cells = _cells(_parquet(paths[0]), paths[0])
+    latency = _conform(_parquet(paths[1]), LATENCY_COLUMNS, paths[1])
+    unavailable = _conform(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
+    if cells["cell"].duplicated().any():
+        raise UserError(f"{paths[0]}: one cell stands there twice")
+    mechanism = _conform(_parquet(paths[3]), MECHANISM_COLUMNS, paths[3])
+    for path, table in ((paths[1], latency), (paths[3], mechanism)):
+        if not table["cell"].isin(cells["cell"]).all():
+            raise UserError(f"{path}: holds cells that cells.parquet does not have")
+    traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
+    return Dataset(cells, latency, unavailable, mechanism, traces)
+
+
+def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    found = _conform(table, CELL_COLUMNS, path)
+    names = found["pathology"].unique()
+    if len(names) > 1:
+        raise UserError(f"{path}: holds {len(names)} pathologies, not one")
+    return _conform(table, column_types(names[0]), path) if len(names) else found
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of results?") from error
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: not a whole Parquet file") from error
+
+
+def _unavailable(path: Path) -> pd.DataFrame:
+    try:
+        rows = foreign.document(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of results?") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path}: is no list of kernels and reasons")
+    return pd.DataFrame(rows, columns=None if rows else pd.Index(UNAVAILABLE_COLUMNS))
+
+
+def _lines(texts: pd.Series, most: int) -> pd.Series:
+    """Return texts as lines of printable characters; those that are such lines are not copied."""
+    lines = {said: foreign.line(said, most) for said in texts.dropna().unique()}
+    if all(said == line for said, line in lines.items()):
+        return texts
+    return texts.map(lines).astype("str")
+
+
+def _conform(table: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.DataFrame:
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise UserError(f"{path}: has no column {', '.join(missing)}")
+    try:
+        found = table[list(columns)].astype(columns)
+        # Whoever wrote the table may have been told its texts by anybody.
+        texts = [name for name, kind in columns.items() if kind == "str"]
+        return found.assign(
+            **{name: _lines(found[name], _MOST.get(name, foreign.LINE)) for name in texts}
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: a column holds something else than expected ({error})") from error

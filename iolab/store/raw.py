@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""The raw results: one immutable folder for each block, named by all that made it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from iolab import foreign
+from iolab.blocks import Block
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
+
+__all__ = ["RawStore", "block_key"]
+
+
+def block_key(block: Block, target: Mapping[str, Any]) -> str:
+    """Return the key (hex) of a block on a target: parameters, kernel, image, QEMU, tools, agent.
+
+    The whole block is in it: what ran before a cell is part of what made the cell's result.
+    """
+    return digest_of({"block": block.document(), "target": dict(target)})
+
+
+class RawStore:
+    """Blocks below ``root/raw``, each written once, whole, and read-only from then on.
+
+    A block's folder holds ``block.json`` (the plan), ``target.json`` (what it ran on),
+    ``facts.json`` (what the kernel said), ``run.json`` (when and how long; the only file that
+    differs between two runs in virtual time), ``console.txt``, and ``cells/ID.json.gz``: the
+    agent's result with its condition and provenance. ``traces/ID.dat`` is what was recorded of it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._raw = root / "raw"
+
+    def has(self, key: str) -> bool:
+        """Tell whether a block's results are there, whole."""
+        return (self._raw / key).is_dir()
+
+    def folder(self, key: str) -> Path:
+        """Return the folder of a block's results. Errors: IolabError if it is not there."""
+        if not self.has(key):
+            raise IolabError(f"the store {self._raw} has no block {key}")
+        return self._raw / key
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """Give a folder on the store's file system that is removed afterwards."""
+        with scratch_dir(self._raw) as work:
+            yield work
+
+    def put(
+        self,
+        key: str,
+        *,
+        block: Block,
+        target: Mapping[str, Any],
+        results: Path,
+        run: Mapping[str, Any],
+    ) -> None:
+        """Take the agent's `results` folder in under `key`.
+
+        Errors: IolabError if the results are damaged or of another block, or the disk is full;
+        then nothing is left.
+        """
+        found, digests = _status(results)
+        if found != block.plan.block:
+            other = foreign.line(found, 80)
+            raise IolabError(f"the results are of block {other!r}, not of this one")
+        facts = foreign.facts(_checked_bytes(results, "facts.json", digests))
+        document = block.document()
+        with self.workspace() as work:
+            made = work / key
+            for name, value in (
+                ("block.json", document),
+                ("target.json", target),
+                ("facts.json", facts),
+                ("run.json", run),
+            ):
+                atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
+            for cell in document["cells"]:
+                result = _checked(results, f"cells/{cell['id']}.json", digests)
+                stored = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
+                data = gzip.compress(canonical_json(stored).encode(), mtime=0)
+                atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
+                trace = f"traces/{cell['id']}.dat"
+                if trace in digests:
+                    whole = _checked_bytes(results, trace, digests)
+                    atomic_write(made / trace, whole, mode=0o444)
+            console = results / "console.txt"
+            if console.exists():
+                atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
+            try:
+                made.rename(self._raw / key)
+            except OSError:
+                # It is there already: what was stored first stays.
+                if not self.has(key):
+                    raise
+
+    def read(self, key: str, name: str) -> dict[str, Any]:
+        """Return one of a block's JSON files. Errors: IolabError if it is missing or damaged."""
+        path = self.folder(key) / name
+        try:
+            found: dict[str, Any] = foreign.document(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise IolabError(f"{path} is missing or damaged: remove its folder") from error
+        return found
+
+    def block(self, key: str) -> Block:
+        """Return the block that was measured.
+
+        Raises
+        ------
+        IolabError
+            If the block is not there, is damaged, or is of another format.
+        """
+        try:
+            return Block.parse(self.read(key, "block.json"))
+        except UserError as error:
+            path = self.folder(key) / "block.json"
+            raise IolabError(f"{path}: {error}; measure the block again") from error
+
+    def cells(self, key: str) -> Iterator[dict[str, Any]]:
+        """Yield the documents of a block's cells in the order in which they were measured.
+
+        Errors: IolabError if a file is missing or damaged.
+        """
+        for cell in self.block(key).cells:
+            path = self.folder(key) / "cells" / f"{cell.id}.json.gz"
+            try:
+                yield foreign.document(gzip.decompress(path.read_bytes()))
+            except (OSError, EOFError, ValueError, zlib.error) as error:
+                raise IolabError(f"{path} is missing or damaged: remove its folder") from error
+
+    def trace(self, key: str, cell: str) -> Path:
+        """Return where the trace.dat of a recorded cell of a block is."""
+        return self.folder(key) / "traces" / f"{cell}.dat"
+
+
+def _status(results: Path) -> tuple[str, dict[str, str]]:
+    """Return the name of the block that the agent finished, and the digests of its files."""
+    try:
+        status = foreign.document((results / "status.json").read_bytes())
+        return str(status["block"]), dict(status["sha256"])
+    except OSError as error:
+        raise IolabError("the results lack status.json: the block was not finished") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise IolabError("the results hold a damaged status.json") from error
+
+
+def _checked_bytes(results: Path, name: str, digests: Mapping[str, str]) -> bytes:
+    try:
+        data = (results / name).read_bytes()
+    except OSError as error:
+        raise IolabError(f"the results lack {name}") from error
+    if hashlib.sha256(data).hexdigest() != digests.get(name):
+        raise IolabError(f"the results hold a damaged {name}")
+    return data
+
+
+def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return dict(foreign.document(_checked_bytes(results, name, digests)))
+    except (ValueError, TypeError) as error:
+        raise IolabError(f"the results hold a damaged {name}: {error}") from error

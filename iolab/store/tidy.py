@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""From raw results to tables, and the canonical text of what was measured."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from iolab import foreign, trace
+from iolab.errors import IolabError
+from iolab.files import atomic_write, canonical_json
+from iolab.pathology import get_pathology
+from iolab.store.counters import histogram, measures
+from iolab.store.dataset import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    Dataset,
+    column_types,
+)
+from iolab.store.findings import machine_gates
+from iolab.store.raw import RawStore
+
+__all__ = ["block_tables", "canonical_lines", "write_tables"]
+
+
+def _rows(
+    store: RawStore, key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
+    """Yield the tidy row of each cell of a block, the document it is from, and its mechanism."""
+    block = store.block(key)
+    for document in store.cells(key):
+        cell, facts, target = document["cell"], document["facts"], document["target"]
+        found = measures(document["result"], cpu=block.plan.cpu)
+        if gates := machine_gates(facts):
+            gates = [found["gate"], *gates] if found["gate"] else gates
+            found.update(valid=False, gate="; ".join(gates))
+        pathology = get_pathology(block.pathology)
+        mechanism: dict[str, float] = {}
+        if found["valid"]:
+            mechanism = pathology.from_counters(document["result"])
+        if cell["recorded"] and found["valid"]:
+            try:
+                recorded = trace.read(store.trace(key, cell["id"]))
+                mechanism |= pathology.from_trace(recorded)
+            except IolabError as error:
+                found.update(valid=False, gate=f"its trace tells nothing: {error}")
+        row = {
+            "cell": f"{key[:16]}-{cell['id']}",
+            "block": key[:16],
+            "pathology": block.pathology,
+            "kernel": block.kernel,
+            "kernel_release": foreign.line(facts["kernel_release"], foreign.NAME),
+            "scheduler": foreign.line(facts["scheduler"] or "unknown", foreign.SCHEDULER),
+            "target": target["target"],
+            "clock": block.clock,
+            "boot": block.boot,
+            **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
+            "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
+            **cell["condition"],
+            **found,
+            "gate": foreign.line(found["gate"]),
+        }
+        yield row, document, mechanism
+
+
+def _frame(rows: Sequence[Any], columns: Mapping[str, str]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
+
+
+def block_tables(
+    store: RawStore, keys: Iterable[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the tables ``cells``, ``latency`` and ``mechanism`` (see `iolab.store.dataset`)."""
+    rows: list[dict[str, Any]] = []
+    bins: list[tuple[str, float, int]] = []
+    told: list[tuple[str, str, float]] = []
+    for key in keys:
+        for row, document, mechanism in _rows(store, key):
+            rows.append(row)
+            bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
+            told += [(row["cell"], *entry) for entry in mechanism.items()]
+    names = {row["pathology"] for row in rows}
+    columns = column_types(names.pop()) if len(names) == 1 else CELL_COLUMNS
+    return (
+        _frame(rows, columns),
+        _frame(bins, LATENCY_COLUMNS),
+        _frame(told, MECHANISM_COLUMNS),
+    )
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file of the store a second name; a copy where the file system has no links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        atomic_write(target, source.read_bytes())
+
+
+def write_tables(
+    store: RawStore, keys: Sequence[str], unavailable: Mapping[str, str], folder: Path
+) -> Dataset:
+    """Write the tables of some blocks into `folder`, each whole or not at all, and return them.
+
+    `unavailable` maps a kernel that cannot run here to the reason. The traces of recorded cells are
+    linked into the folder.
+
+    Errors: IolabError if the folder cannot be written.
+    """
+    cells, latency, mechanism = block_tables(store, keys)
+    for name, table in (("cells", cells), ("latency", latency), ("mechanism", mechanism)):
+        stream = io.BytesIO()
+        table.to_parquet(stream, index=False)
+        atomic_write(folder / f"{name}.parquet", stream.getvalue())
+    blocks = {key[:16]: key for key in keys}
+    traces: dict[str, Path] = {}
+    for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
+        block, _, name = cell.rpartition("-")
+        traces[cell] = folder / "traces" / f"{cell}.dat"
+        _link(store.trace(blocks[block], name), traces[cell])
+    missing = [{"kernel": k, "reason": r} for k, r in unavailable.items()]
+    atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
+    atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
+    away = pd.DataFrame(missing, columns=["kernel", "reason"])
+    return Dataset(cells, latency, away, mechanism, traces)
+
+
+def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
+    """Yield what was measured, a line of canonical JSON for each cell of a sweep's folder.
+
+    In virtual time the lines are the same bytes on every machine with the same kernels, image and
+    QEMU. Each has the condition, the measures, and the SHA-256 of everything the agent recorded.
+
+    Errors: IolabError if `folder` holds no finished sweep.
+    """
+    try:
+        keys = json.loads((folder / "blocks.json").read_text())
+    except (OSError, ValueError) as error:
+        raise IolabError(f"{folder} holds no finished sweep") from error
+    for key in keys:
+        for row, document, mechanism in _rows(store, key):
+            plain = {
+                name: None if isinstance(value, float) and math.isnan(value) else value
+                for name, value in (*row.items(), *mechanism.items())
+            }
+            recorded = canonical_json(document["result"]).encode()
+            plain["recorded_sha256"] = hashlib.sha256(recorded).hexdigest()
+            yield canonical_json(plain)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""The machine that we run on as the target, with its own kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from iolab.agent.detached import state_of
+from iolab.agent.facts import survey
+from iolab.agent.trusted import private_folder
+from iolab.errors import UserError, error_of
+from iolab.files import atomic_write
+from iolab.process import CommandError, run
+from iolab.targets.real import RealTarget, agent_words, checked_survey
+from iolab.targets.system_shown import system_shown
+
+__all__ = ["LocalTarget"]
+
+_POLL_S = 0.5
+_AGENT_S = 600.0
+
+
+class LocalTarget(RealTarget):
+    """The machine that we run on.
+
+    Its agent is a process of its own: killing the caller does not end a run.
+    """
+
+    kind = "local"
+    where = "this machine"
+
+    def __init__(self) -> None:
+        """Ask this machine what it is.
+
+        Errors: UserError without root, or if another user can write what the agent leaves.
+        """
+        if os.geteuid() != 0:
+            raise UserError(
+                "--target local needs root, to change settings and make devices: run it with sudo"
+            )
+        self.facts = checked_survey(survey())
+
+    def system_shown(self) -> str:
+        """Return what pyperf says of this machine."""
+        return system_shown()
+
+    def look(self, folder: str, offset: int) -> tuple[str, bytes]:
+        """Return a run's state and more of what it said."""
+        state = state_of(Path(folder))
+        try:
+            with (Path(folder) / "console.txt").open("rb") as stream:
+                stream.seek(offset)
+                return state, stream.read()
+        except FileNotFoundError:
+            return state, b""
+
+    def rest(self) -> None:
+        """Wait a while before the next look, which costs reading two files."""
+        time.sleep(_POLL_S)
+
+    def send(self, folder: str, name: str, data: bytes) -> None:
+        """Put a file into a run's folder, whole."""
+        path = Path(folder)
+        # Nobody else may put something in between, whatever the umask.
+        for private in (path.parent.parent, path.parent, path):
+            with private_folder(private, make=True):
+                pass
+        atomic_write(Path(folder) / name, data)
+
+    def agent(self, folder: str, *words: str) -> str:
+        """Run the folder's agent to its end and return what it says."""
+        argv = [sys.executable, "-S", f"{folder}/agent.pyz", *words]
+        try:
+            return run(argv, timeout_s=_AGENT_S).stdout
+        except CommandError as error:
+            said = agent_words(error.output, error.reason)
+            code = error.reason.removeprefix("exit ")
+            raise error_of(int(code) if code.isdigit() else 1)(said) from error
+
+    def fetch(self, folder: str, names: set[str], into: Path) -> None:
+        """Copy those files of a run that are there into a folder."""
+        for name in sorted(names):
+            source = Path(folder) / name
+            if source.is_file():
+                (into / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, into / name)
+
+    def remove(self, path: str) -> None:
+        """Remove a run's folder, or a file in it."""
+        if Path(path).is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            Path(path).unlink(missing_ok=True)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""Real machines by the names that users give them."""
+
+from __future__ import annotations
+
+from iolab.errors import UserError
+from iolab.targets.local import LocalTarget
+from iolab.targets.real import RealTarget
+from iolab.targets.ssh import SshTarget
+
+__all__ = ["real_target"]
+
+
+def real_target(name: str) -> RealTarget:
+    """Return the machine that is named: "local", or one behind ``ssh://user@host[:port]``.
+
+    Errors: UserError for another name, or without the right to use it; those of `SshTarget`.
+    """
+    if name == "local":
+        return LocalTarget()
+    if name.startswith("ssh://"):
+        return SshTarget(name)
+    raise UserError(f"unknown target {name!r} (known: local, ssh://user@host[:port], vm)")

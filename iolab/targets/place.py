@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""What is measured on: the devices of a plan, or a folder, a disk or another made device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from iolab.agent.plan import Cell, Device, FileSystem, Plan
+from iolab.errors import CannotRunError
+
+__all__ = ["MADE", "Place"]
+
+MADE = ("zram", "brd", "loop")
+
+# What a file system keeps for itself.
+_SPARE_MIB = 64
+# A small disk is as large as fio and mkfs want at the least.
+_LEAST_MIB = 512
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder on a mounted file system, or a disk to be overwritten, or a plan's own devices.
+
+    ``serial`` is the disk's serial number if the user typed it. ``make`` is the kind of device that
+    is made for each cell instead (one of `MADE`): zram and brd in memory, loop on a file in the
+    folder.
+    """
+
+    directory: str | None = None
+    disk: str | None = None
+    serial: str | None = None
+    make: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return a word that tells results of such a place from others."""
+        return self.make or ("directory" if self.directory else "disk" if self.disk else "")
+
+    @property
+    def named(self) -> bool:
+        """Whether it is, or is in, something that is there already."""
+        return bool(self.directory or self.disk)
+
+    def put(self, plan: Plan) -> Plan:
+        """Return a plan whose cells do their work here.
+
+        Raises
+        ------
+        CannotRunError
+            If a cell's work cannot be done in such a place.
+        """
+        if not self.label:
+            return plan
+        cells = [self._cell(cell) for cell in plan.cells]
+        # Timers and modules are of the devices that are not made, but for the I/O scheduler.
+        modules = [m for m in plan.modules if m == "bfq"]
+        # brd's is loaded for each cell: that is how its disk is made.
+        modules += [self.make] if self.make in ("zram", "loop") else []
+        return replace(plan, cells=cells, modules=modules, coalesced_timers=False)
+
+    def _cell(self, cell: Cell) -> Cell:
+        filesystem = cell.filesystem
+        if filesystem is None:
+            name = cell.devices[-1].name
+        else:
+            name = filesystem.realtime_device or filesystem.device
+        data = next(d for d in cell.devices if d.name == name)
+        if data.integrity:
+            raise CannotRunError("it needs a disk with protection information, which is made")
+        device = self._device(data, _size_mib(cell), on_files=filesystem is not None)
+        on_it = None if filesystem is None else FileSystem(filesystem.kind, name)
+        if device.kind == "directory":
+            on_it = None
+        return replace(cell, devices=[device], filesystem=on_it)
+
+    def _device(self, data: Device, size_mib: int, *, on_files: bool) -> Device:
+        """Return the device that takes the place of a plan's device `data`."""
+        plain = Device(
+            data.name, "", size_mib, scheduler=data.scheduler, tunables=dict(data.tunables)
+        )
+        if self.make == "loop":
+            path = self.directory or ""
+            return replace(plain, kind="loop", path=path, rotational=data.rotational)
+        if self.make:
+            if data.scheduler != "none":
+                raise CannotRunError(
+                    f"it needs the I/O scheduler {data.scheduler}: {self.make} has none"
+                )
+            return replace(plain, kind=self.make)
+        if self.directory:
+            if not on_files:
+                raise CannotRunError("it reads or writes a device itself: name one (--destroy)")
+            return replace(plain, kind="directory", path=self.directory)
+        return replace(plain, kind="named", path=self.disk or "", serial=self.serial)
+
+
+def _size_mib(cell: Cell) -> int:
+    """Return the room that a cell's work needs, in MiB."""
+    data = 0
+    if cell.copies is not None:
+        data = cell.copies.block_size * cell.copies.writes * cell.copies.processes >> 20
+    elif cell.job is not None:
+        data = cell.job.size_mib * cell.job.numjobs
+    return max(_LEAST_MIB, data + data // 10 + _SPARE_MIB)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: MIT
+"""What all real machines have in common: a detached run there, followed and fetched from here."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from iolab import foreign
+from iolab.agent.plan import Plan
+from iolab.blocks import encode_plan
+from iolab.errors import IolabError, error_of
+from iolab.files import digest_of, scratch_dir
+from iolab.targets.place import MADE
+from iolab.targets.shipping import agent_archive, agent_digest
+
+__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "result_names"]
+
+RUNS = "/run/iolab/runs"
+# What a result does not depend on.
+_NO_IDENTITY = ("kinds", "lacks", "uid")
+
+
+def result_names(plan: Plan) -> set[str]:
+    """Return every file that a run of a plan may leave, relative to its folder."""
+    ids = [cell.id for cell in plan.cells]
+    names = {"agent.json", "console.txt", "results/facts.json", "results/status.json"}
+    names |= {f"results/cells/{i}.json" for i in ids}
+    return names | {f"results/traces/{i}.dat" for i in ids}
+
+
+class RealTarget(ABC):
+    """A real machine, which is not booted for a measurement and has to be left as it was.
+
+    ``where`` is how it is named in sentences, ``facts`` what its survey said (see
+    `iolab.agent.facts.survey`).
+    """
+
+    kind: str
+    where: str
+    facts: dict[str, Any]
+
+    @property
+    def kernel(self) -> str:
+        """The first two numbers of the running kernel's release, as kernels are named in cells."""
+        release = str(self.facts["kernel_release"])
+        found = re.match(r"\d{1,4}\.\d{1,4}", release)
+        if found is None:
+            raise IolabError(f"{self.where} runs a kernel of an unknown kind: {release!r}")
+        return found[0]
+
+    @property
+    def origin(self) -> str:
+        """Where the kernel comes from, for people."""
+        return f"{self.facts['kernel_release']}, as {self.where} runs it"
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything of this target that a result depends on."""
+        machine = {k: v for k, v in self.facts.items() if k not in _NO_IDENTITY}
+        return {"target": self.kind, "machine": machine, "agent": agent_digest()}
+
+    def lacks(self, plan: Plan) -> str:
+        """Return why a plan cannot run there, as far as the survey tells, or ""."""
+        if self.facts["lacks"]:
+            return str(self.facts["lacks"])
+        kinds = {device.kind for cell in plan.cells for device in cell.devices}
+        made = kinds - {"directory", "named"}
+        missing = sorted(made - set(self.facts["kinds"]))
+        instead = "name a folder (--directory) or a disk (--destroy) to measure on"
+        if can := [kind for kind in MADE if kind in self.facts["kinds"]]:
+            instead += f", or --make {' or '.join(can)}"
+        if missing:
+            return f"{self.where} cannot make devices of the kind {', '.join(missing)}: {instead}"
+        coalesced = plan.coalesced_timers
+        if "null_blk" in kinds and self.facts["high_resolution_timers"] is coalesced:
+            want = "off" if coalesced else "on"
+            return f"the plan needs a kernel that was booted with highres={want}: {instead}"
+        return ""
+
+    def system_shown(self) -> str:
+        """Return what pyperf says of the machine, or why it says nothing."""
+        return f"pyperf is not part of the agent, and nothing is installed on {self.where}"
+
+    def run(
+        self,
+        plan: Plan,
+        into: Path,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> dict[str, Any]:
+        """Run `plan` detached, and leave the agent's results folder at `into`.
+
+        A run of the same plan that is there already, begun by a caller that died, is followed; one
+        that was killed goes on behind the cells that it had done. Returns what the machine said of
+        itself.
+
+        Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
+        """
+        document = encode_plan(plan)
+        name = digest_of({"plan": document, "agent": agent_digest()})[:16]
+        folder = f"{RUNS}/{name}"
+        with scratch_dir(into.parent) as work:
+            state, _ = self.look(folder, 0)
+            if state == "gone":
+                self.send(folder, "agent.pyz", agent_archive())
+                self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
+                self.agent(folder, "begin", folder)
+            self._follow(folder, progress)
+            self.fetch(folder, result_names(plan), work)
+            results = work / "results"
+            try:
+                self._check_ending(work)
+            except IolabError:
+                # The next run goes on behind what was done, if anything was.
+                done = results.glob("cells/*.json")
+                self.remove(f"{folder}/agent.json" if any(done) else folder)
+                raise
+            self.remove(folder)
+            (work / "console.txt").rename(results / "console.txt")
+            facts = foreign.facts((results / "facts.json").read_bytes())
+            results.rename(into)
+        return facts
+
+    def _follow(self, folder: str, progress: Callable[[str], None]) -> None:
+        """Wait for the end of a run, and pass on each line that it says."""
+        offset, rest = 0, b""
+        while True:
+            state, more = self.look(folder, offset)
+            offset += len(more)
+            *lines, rest = (rest + more).split(b"\n")
+            for line in lines:
+                progress(foreign.line(line.decode(errors="replace")))
+            if state == "ended" and not more:
+                return
+            if state == "gone":
+                raise IolabError(
+                    f"the run was killed, or {self.where} was rebooted; the next one puts back "
+                    "what it left, as iolab restore does, and goes on behind the cells it had done"
+                )
+            if state == "alive":
+                self.rest()
+
+    def _check_ending(self, work: Path) -> None:
+        try:
+            ending = foreign.document((work / "agent.json").read_bytes())
+            code, words = int(ending["exit"]), str(ending["stderr"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IolabError(f"{self.where} did not say how the run ended") from error
+        if code == 0:
+            return
+        last = agent_words(words, f"exit {code}")
+        message = f"the agent gave up on {self.where}: {last}"
+        raise error_of(code)(message)
+
+    def check(self, plan: Plan) -> None:
+        """Check that the disks and folders that a plan names may be used, and write nothing.
+
+        Errors: UserError naming what is refused and why.
+        """
+        folder = f"{RUNS}/check-{secrets.token_hex(8)}"
+        try:
+            self.send(folder, "agent.pyz", agent_archive())
+            self.send(folder, "plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode())
+            self.agent(folder, "check", f"{folder}/plan.json")
+        finally:
+            self.remove(folder)
+
+    def restore(self, *, show: bool) -> list[str]:
+        """Put back what an earlier run left there, unless `show`; return what, a line each.
+
+        Errors: IolabError if a run is at work there, or something cannot be put back.
+        """
+        folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
+        try:
+            self.send(folder, "agent.pyz", agent_archive())
+            lines = list(map(foreign.line, self.agent(folder, "restore", "--show").splitlines()))
+            if not show:
+                self.agent(folder, "restore")
+        finally:
+            self.remove(folder)
+        return lines
+
+    @abstractmethod
+    def look(self, folder: str, offset: int) -> tuple[str, bytes]:
+        """Return a run's state (see `iolab.agent.detached`) and more of what it said."""
+
+    @abstractmethod
+    def rest(self) -> None:
+        """Wait a while before the next look."""
+
+    @abstractmethod
+    def send(self, folder: str, name: str, data: bytes) -> None:
+        """Put a file into a run's folder, whole."""
+
+    @abstractmethod
+    def agent(self, folder: str, *words: str) -> str:
+        """Run the folder's agent to its end and return what it says. Errors: its own words."""
+
+    @abstractmethod
+    def fetch(self, folder: str, names: set[str], into: Path) -> None:
+        """Copy those files of a run that are there, and nothing else, into a folder here."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove a run's folder, or a file in it."""
+
+
+def agent_words(stderr: str, reason: str) -> str:
+    """Return the sentence in what an agent said on standard error."""
+    lines = stderr.strip().splitlines()
+    return foreign.line(lines[-1].removeprefix("iolab-agent: ")) if lines else reason
+
+
+# The names and types of what a survey says; each text but the release is a line.
+_SURVEY: dict[str, type | tuple[type, ...]] = {
+    "kernel_release": str,
+    "kernel_version": str,
+    "cpu_model": (str, type(None)),
+    "cpus": int,
+    "fio_version": (str, type(None)),
+    "machine": (str, type(None)),
+    "high_resolution_timers": (bool, type(None)),
+    "uid": int,
+    "kinds": list,
+    "lacks": str,
+}
+
+
+def checked_survey(raw: Any) -> dict[str, Any]:
+    """Return a survey if it has the agent's form, its texts as lines. Errors: IolabError."""
+    if not isinstance(raw, dict) or set(raw) != set(_SURVEY):
+        raise IolabError("the survey of the machine has not the agent's form")
+    for name, kind in _SURVEY.items():
+        if not isinstance(raw[name], kind):
+            raise IolabError(f"the survey of the machine has no {name} of the agent's form")
+    lines = {k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()}
+    return {
+        **lines,
+        "kernel_release": foreign.name(raw["kernel_release"], "kernel_release"),
+        "kinds": [foreign.name(kind, "kind of device") for kind in raw["kinds"]],
+    }

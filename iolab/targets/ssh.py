@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: MIT
+"""A machine that the system's OpenSSH client reaches, with the user's own configuration.
+
+One connection carries all. It is made by a client that dies with us (``ssh -M -N``), behind a
+socket in a folder that nobody else can enter. Command lines there are made of constants and of
+paths of our own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from iolab import foreign
+from iolab.errors import CannotRunError, IolabError, UserError, error_of
+from iolab.files import digest_of
+from iolab.process import kill_group, start
+from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
+from iolab.targets.shipping import agent_archive
+from iolab.targets.unpack import MOST_BYTES, unpack
+
+__all__ = ["HostKeyError", "LostError", "SshTarget"]
+
+_ADDRESS = re.compile(
+    r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?"
+    r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
+    r"(?::(?P<port>[0-9]{1,5}))?/?"
+)
+# What a user's configuration may hold, but no command of ours wants. The measured machine may be
+# hostile. Whoever is root there could log in elsewhere with the user's agent (ForwardAgent), read
+# the keyboard and the screen (ForwardX11, ForwardX11Trusted), act with the user's Kerberos ticket
+# (GSSAPIDelegateCredentials), reach into the user's network (the port forwardings, which
+# ClearAllForwardings drops, and Tunnel), and add keys to known_hosts (UpdateHostKeys). How to get
+# there is the user's word: ProxyJump and ProxyCommand, keys, host keys, SendEnv.
+_OPTIONS = (
+    "BatchMode=yes",
+    "ClearAllForwardings=yes",
+    "ConnectTimeout=15",
+    "ControlPersist=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ForwardX11Trusted=no",
+    "GSSAPIDelegateCredentials=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "ServerAliveCountMax=3",
+    "ServerAliveInterval=5",
+    "Tunnel=no",
+    "UpdateHostKeys=no",
+)
+_CONNECT_S = 60.0
+_POLL_S = 5.0
+_SILENT_S = 120.0
+# Each twice as long as the one before: about a quarter of an hour, time for a reboot.
+_BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 120.0, 240.0, 300.0)
+# ssh's own, for a connection that broke or never came.
+_BROKEN = 255
+# The shell's own, for a program that is not there.
+_NO_PROGRAM = 127
+_MOST_WORDS = 1 << 22
+_MOST_REASON = 300
+# A look at a run costs the measured machine a shell and three small programs.
+_LOOK = (
+    "cd {folder} 2>/dev/null || {{ echo gone; exit 0; }}; "
+    "if ! test -e alive; then echo gone; "
+    "elif ! flock -n -s alive true; then echo alive; "
+    "elif test -e agent.json; then echo ended; else echo gone; fi; "
+    "test ! -e console.txt || tail -c +{start} console.txt | head -c 1048576"
+)
+# What root runs there must not be another user's to replace.
+_ROOTS_ALONE = (
+    f'{{ test -z "$(find /run/iolab {RUNS} -maxdepth 0 \\( ! -type d -o ! -user 0 '
+    f'-o -perm /022 \\))" || {{ echo {RUNS} can be written by other users >&2; exit 1; }}; }}'
+)
+
+
+class LostError(IolabError):
+    """The connection broke, or cannot be made."""
+
+
+class HostKeyError(IolabError):
+    """The machine is not the one that the user's known_hosts names."""
+
+
+def _reason(stderr: str, where: str) -> IolabError:
+    """Return the error that ssh's own words stand for."""
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in stderr:
+        return HostKeyError(
+            f"the host key of {where} has changed, so nothing was sent there; find out why before "
+            "you remove the old key (ssh-keygen -R)"
+        )
+    if "Host key verification failed" in stderr:
+        return HostKeyError(
+            f"the host key of {where} is not known, so nothing was sent there; connect once by "
+            "hand and compare it"
+        )
+    if "Permission denied" in stderr:
+        return UserError(f"{where} does not let us in: a key is needed, as nothing is asked for")
+    lines = stderr.strip().splitlines()
+    last = foreign.line(lines[-1], _MOST_REASON) if lines else "no word of ssh"
+    return LostError(f"no connection to {where}: {last}")
+
+
+class SshTarget(RealTarget):
+    """A machine behind ssh, logged in to as root or as one who may use sudo without a password."""
+
+    kind = "ssh"
+
+    def __init__(
+        self, address: str, *, config: Path | None = None, log: Callable[[str], None] = print
+    ) -> None:
+        """Connect and ask the machine what it is.
+
+        `config` is another file for ssh's own ``-F``; `log` hears of a connection that broke.
+
+        Errors: UserError for an address that is none or a login that is refused; HostKeyError,
+        LostError; CannotRunError if the machine lacks Python, root or sudo.
+        """
+        match = _ADDRESS.fullmatch(address)
+        if match is None or int(match["port"] or 22) not in range(1, 65536):
+            raise UserError(f"a target is ssh://user@host or ssh://user@host:port, not {address!r}")
+        self.where = address.removeprefix("ssh://").rstrip("/")
+        self._say = log
+        self._folder = Path(tempfile.mkdtemp(prefix="iolab-"))
+        self._socket = self._folder / "s"
+        self._argv = ["ssh", *(word for o in _OPTIONS for word in ("-o", o))]
+        self._argv += ["-F", str(config)] if config else []
+        self._argv += ["-p", match["port"]] if match["port"] else []
+        self._argv += ["-l", match["user"]] if match["user"] else []
+        self._host = match["host"].strip("[]")
+        self._master: subprocess.Popen[bytes] | None = None
+        self._close = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._prefix = ""
+        try:
+            self._connect()
+            self._prefix = self._privilege()
+            self.facts = self._survey()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; a run goes on without it."""
+        self._hang_up()
+        self._close()
+
+    def _connect(self) -> None:
+        """Make the connection that all others go through."""
+        self._socket.unlink(missing_ok=True)
+        argv = [*self._argv, "-M", "-N", "-S", str(self._socket), "--", self._host]
+        words = self._folder / "words"
+        with words.open("wb") as stream:
+            self._master = start(argv, stderr=stream)
+        until = time.monotonic() + _CONNECT_S
+        while not self._socket.exists():
+            ended = self._master.poll() is not None
+            if ended or time.monotonic() > until:
+                self._hang_up()
+                raise _reason(words.read_text(errors="replace"), self.where)
+            time.sleep(0.02)
+
+    def _try(self, script: str, data: bytes = b"", into: Path | None = None) -> tuple[int, bytes]:
+        """Run a shell script there once; return its exit code and output (or write that `into`).
+
+        Errors: LostError if the connection broke or nothing came for long; IolabError for too much.
+        """
+        if self._master is None or self._master.poll() is not None:
+            raise LostError(f"the connection to {self.where} is lost")
+        command = f"{self._prefix}sh -c {shlex.quote(script)}"
+        # No second connection in place of one that is lost: that is for `_connect` to make.
+        argv = [*self._argv, "-S", str(self._socket), "-o", "ControlMaster=no"]
+        argv += ["-o", "ProxyCommand=false", "--", self._host, command]
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+            given.write(data)
+            given.seek(0)
+            process = start(argv, stdin=given, stdout=subprocess.PIPE, stderr=said)
+            try:
+                out = self._read(process, into)
+                code = process.wait(_SILENT_S)
+            except subprocess.TimeoutExpired as error:
+                raise LostError(f"{self.where} is silent") from error
+            finally:
+                kill_group(process)
+                if process.stdout is not None:
+                    process.stdout.close()
+            said.seek(0)
+            stderr = said.read(_MOST_WORDS)
+        if code == _BROKEN:
+            raise _reason(stderr.decode(errors="replace"), self.where)
+        return code, out if code == 0 else stderr
+
+    def _read(self, process: subprocess.Popen[bytes], into: Path | None) -> bytes:
+        """Return what a command says, or write it to a file; no more than is believable."""
+        assert process.stdout is not None  # noqa: S101 - it was started with a pipe
+        handle, room, found = process.stdout.fileno(), MOST_BYTES if into else _MOST_WORDS, b""
+        with (into or Path(os.devnull)).open("wb") as stream:
+            while True:
+                ready, _, _ = select.select([handle], [], [], _SILENT_S)
+                if not ready:
+                    raise LostError(f"{self.where} is silent")
+                data = os.read(handle, 1 << 20)
+                if not data:
+                    return found
+                room -= len(data)
+                if room < 0:
+                    raise IolabError(f"{self.where} says more than an agent does")
+                stream.write(data)
+                if into is None:
+                    found += data
+
+    def _do(self, script: str, data: bytes = b"", into: Path | None = None) -> tuple[int, bytes]:
+        """Run a shell script there, that may be run twice, whatever becomes of the connection."""
+        for wait_s in (*_BACKOFF_S, None):
+            try:
+                if self._master is None:
+                    self._connect()
+                return self._try(script, data, into)
+            except LostError as error:
+                if wait_s is None:
+                    raise
+                self._say(f"{error}; trying again in {wait_s:.0f} s")
+                self._hang_up()
+                time.sleep(wait_s)
+        raise AssertionError
+
+    def _hang_up(self) -> None:
+        if self._master is not None:
+            kill_group(self._master)
+            self._master = None
+
+    def _privilege(self) -> str:
+        """Return what makes a command there root's."""
+        code, said = self._try("id -u")
+        if code == 0 and said.strip() == b"0":
+            return ""
+        self._prefix = "sudo -n "
+        code, said = self._try("id -u")
+        if code == 0 and said.strip() == b"0":
+            return self._prefix
+        raise CannotRunError(f"{self.where} needs root, or sudo without a password")
+
+    def _survey(self) -> dict[str, Any]:
+        folder = f"/run/iolab/runs/survey-{digest_of([os.getpid(), time.time_ns()])[:16]}"
+        try:
+            self.send(folder, "agent.pyz", agent_archive())
+            said = self.agent(folder, "survey")
+        finally:
+            with suppress(IolabError):
+                self.remove(folder)
+        try:
+            return checked_survey(foreign.document(said))
+        except ValueError as error:
+            raise IolabError(f"{self.where} did not say what it is") from error
+
+    def look(self, folder: str, offset: int) -> tuple[str, bytes]:
+        """Return a run's state and more of what it said."""
+        script = _LOOK.format(folder=shlex.quote(folder), start=offset + 1)
+        code, said = self._do(script)
+        state, _, more = said.partition(b"\n")
+        if code or state not in (b"alive", b"ended", b"gone"):
+            raise IolabError(f"{self.where} does not tell how the run is")
+        return state.decode(), more
+
+    def rest(self) -> None:
+        """Wait a while before the next look."""
+        time.sleep(_POLL_S)
+
+    def send(self, folder: str, name: str, data: bytes) -> None:
+        """Put a file into a run's folder, whole."""
+        place = shlex.quote(folder)
+        script = f"umask 077 && mkdir -p {place} && {_ROOTS_ALONE} && cat > {place}/.{name} && "
+        script += f"mv {place}/.{name} {place}/{name}"
+        code, said = self._do(script, data)
+        if code:
+            raise IolabError(f"cannot put {name} on {self.where}: {_last(said)}")
+
+    def agent(self, folder: str, *words: str) -> str:
+        """Run the folder's agent to its end and return what it says."""
+        script = shlex.join(["python3", "-S", f"{folder}/agent.pyz", *words])
+        code, said = self._do(script)
+        text = said.decode(errors="replace")
+        if code:
+            kind = CannotRunError if code == _NO_PROGRAM else error_of(code)
+            sentence = agent_words(_last(said), f"exit {code}")
+            raise kind(f"{self.where}: {sentence}")
+        return text
+
+    def fetch(self, folder: str, names: set[str], into: Path) -> None:
+        """Copy those files of a run that are there, and nothing else, into a folder here."""
+        archive = into / "results.tar"
+        there = shlex.join(sorted(names))
+        script = f"cd {shlex.quote(folder)} && for f in {there}; do "
+        script += 'test ! -f "$f" || printf "%s\\n" "$f"; done | tar -cf - -T -'
+        code, said = self._do(script, into=archive)
+        if code:
+            raise IolabError(f"cannot fetch the results from {self.where}: {_last(said)}")
+        unpack(archive, names, into)
+        archive.unlink()
+
+    def remove(self, path: str) -> None:
+        """Remove a run's folder, or a file in it."""
+        self._do(f"rm -rf {shlex.quote(path)}")
+
+
+def _last(said: bytes) -> str:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return foreign.line(lines[-1], _MOST_REASON) if lines else ""

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: MIT
+"""The default target: a stock kernel in a virtual machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from iolab import foreign
+from iolab.agent.plan import Cell, Plan
+from iolab.blocks import encode_plan
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
+from iolab.targets.real import agent_words
+from iolab.targets.shipping import agent_archive, agent_digest
+from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
+from iolab.vm.cpio import Entry, write_cpio
+from iolab.vm.image import Image, ensure_image, modules_archive
+from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
+from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, last_words
+from iolab.vm.toolbox import Toolbox, ensure_toolbox
+
+__all__ = ["VmTarget", "check_clock", "kvm_boots", "prepare"]
+
+
+_GUEST_INIT = Path(__file__).resolve().parent.parent / "vm" / "guest_init.py"
+# Python's hash seed comes from the kernel's random pool, which is still empty at this point.
+_INIT = b"""#!/bin/busybox sh
+export PYTHONHASHSEED=0
+exec /usr/bin/python3 -S /iolab/guest_init.py
+"""
+_PROBE_INIT = b"""#!/bin/busybox sh
+/bin/busybox poweroff -f
+"""
+_PROBE_S = 30.0
+# A scheduler that idles three times for each write, 8 ms each.
+_WRITE_S = 0.025
+
+
+@dataclass(frozen=True)
+class VmTarget:
+    """A virtual machine with one kernel, ready to run plans.
+
+    ``machine`` says how its time passes; see `iolab.vm.qemu.Machine`.
+    """
+
+    kernel: Kernel
+    image: Image
+    toolbox: Toolbox
+    machine: Machine
+
+    @property
+    def origin(self) -> str:
+        """Where the kernel comes from, for people."""
+        return self.kernel.source
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything of this target that a result depends on."""
+        return {
+            "target": "vm",
+            "accelerator": self.machine.accelerator,
+            "cpus": self.machine.cpus,
+            "memory_mib": self.machine.memory_mib,
+            "kernel": self.kernel.identity,
+            "kernel_source": self.kernel.source,
+            "image": self.image.digest,
+            "guest_init": digest_file(_GUEST_INIT),
+            "qemu": self.toolbox.identity(),
+            "agent": agent_digest(),
+        }
+
+    def run(
+        self,
+        plan: Plan,
+        into: Path,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> dict[str, Any]:
+        """Boot, run `plan`, and leave the agent's results folder at `into`.
+
+        Returns what the booted kernel said of itself.
+
+        Errors: GuestError if the guest did not come to its end; ChannelError if its results are
+        not whole; IolabError with the agent's own words if the agent gave up.
+        """
+        machine = self.machine
+        if plan.coalesced_timers:
+            machine = replace(machine, kernel_options=(*machine.kernel_options, "highres=off"))
+        longest_s = max(_work_s(cell) for cell in plan.cells)
+        with scratch_dir(into.parent) as work:
+            channel = work / "channel"
+            make_channel(channel)
+            console = boot(
+                machine,
+                qemu=self.toolbox.qemu_argv(),
+                kernel=self.kernel.vmlinuz,
+                initrd=self._initrd(work, plan),
+                channel=(channel, CHANNEL_BYTES),
+                folder=work,
+                # A loaded machine runs a guest's second in half a minute.
+                stall_s=240 + 30 * longest_s,
+                progress=progress,
+            )
+            results = work / "results"
+            try:
+                unpack_channel(channel, results)
+            except ChannelError as error:
+                raise GuestError(f"{error}; its last lines:\n{last_words(console)}") from error
+            _check_ending(results, console)
+            shutil.copyfile(console, results / "console.txt")
+            facts = foreign.facts((results / "facts.json").read_bytes())
+            results.rename(into)
+        remember_kernel_facts(self.kernel, facts)
+        return facts
+
+    def _initrd(self, work: Path, plan: Plan) -> Path:
+        job = work / "job.cpio"
+        entries = [
+            Entry.file("init", _INIT, executable=True),
+            Entry.file("iolab/guest_init.py", _GUEST_INIT),
+            Entry.file("iolab/agent.pyz", agent_archive()),
+            Entry.file("iolab/plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode()),
+        ]
+        entries += [
+            Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
+            for name in ("losetup", "mount", "umount")
+        ]
+        write_cpio(job, entries)
+        return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
+
+
+def _work_s(cell: Cell) -> float:
+    """Return how long a cell's work may take in the guest, in seconds."""
+    if cell.copies is not None:
+        return cell.copies.writes * cell.copies.processes * _WRITE_S
+    return 0.0 if cell.job is None else (cell.job.ramp_ms + cell.job.runtime_ms) / 1e3
+
+
+def _joined(path: Path, *parts: Path) -> Path:
+    with path.open("wb") as whole:
+        for part in parts:
+            with part.open("rb") as stream:
+                shutil.copyfileobj(stream, whole)
+    return path
+
+
+def _check_ending(results: Path, console: Path) -> None:
+    try:
+        ending = foreign.document((results / "agent.json").read_bytes())
+        code, said = int(ending["exit"]), str(ending["stderr"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IolabError("the guest did not say how the run ended") from error
+    if code == 0 and (results / "status.json").exists():
+        return
+    message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
+    if code == CannotRunError.exit_code:
+        raise CannotRunError(message)
+    raise IolabError(f"{message}; the guest's last lines:\n{last_words(console)}")
+
+
+def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
+    """Return "" if a virtual machine really boots under KVM here, else why it does not.
+
+    A device node that opens is not enough: some hosts' KVM hangs a stock kernel. The answer is
+    kept until the host reboots.
+    """
+    if not Path("/dev/kvm").exists():
+        return "there is no /dev/kvm"
+    host = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    memory = cache_dir() / "kvm.json"
+    try:
+        known = json.loads(memory.read_text())
+        if known["host"] == host:
+            return str(known["reason"])
+    except (OSError, ValueError, KeyError):
+        pass
+    with scratch_dir(cache_dir()) as work:
+        job = work / "job.cpio"
+        write_cpio(job, [Entry.file("init", _PROBE_INIT, executable=True)])
+        channel = work / "channel"
+        make_channel(channel)
+        try:
+            boot(
+                Machine(accelerator="kvm", memory_mib=512),
+                qemu=toolbox.qemu_argv(),
+                kernel=kernel.vmlinuz,
+                initrd=_joined(work / "initrd", image.path, job),
+                channel=(channel, CHANNEL_BYTES),
+                folder=work,
+                stall_s=_PROBE_S,
+            )
+            reason = "" if (work / "console.txt").stat().st_size else "the guest said nothing"
+        except GuestError as error:
+            # Without the console: the reason is one line.
+            reason = str(error).splitlines()[0].removesuffix("; its last lines:")
+    atomic_write(memory, json.dumps({"host": host, "reason": reason}))
+    return reason
+
+
+def check_clock(clock: str) -> None:
+    """Refuse a clock that there is not. Errors: UserError that names the two."""
+    if clock not in ("virtual", "host"):
+        raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
+
+
+def prepare(
+    kernel: str,
+    clock: str,
+    progress: Callable[[str], None] = lambda line: None,
+    *,
+    cpus: int,
+    memory_mib: int,
+) -> VmTarget:
+    """Return a target for a kernel of the catalogue, after fetching what is missing.
+
+    Errors: CannotRunError if something cannot be fetched here; UserError for an unknown kernel or
+    clock.
+    """
+    check_clock(clock)
+    check_name(kernel)
+    toolbox = ensure_toolbox(progress)
+    toolbox.qemu_version()
+    found = get_kernel(kernel, progress)
+    image = ensure_image(toolbox, progress)
+    accelerator: Accelerator = "icount"
+    if clock == "host":
+        accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
+    shape = Machine(accelerator, cpus, memory_mib)
+    return VmTarget(found, image, toolbox, shape)

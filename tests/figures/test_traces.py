@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""The figures that are drawn from traces, on the reference's own traces and on small stories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.quiver import Quiver
+
+from iolab import figures, report
+from iolab.errors import UserError
+from iolab.paths import REFERENCE
+from iolab.store.dataset import Dataset, load
+from iolab.trace import Trace
+from tests.measure.story import PREEMPTED, Line, story, switch, waking
+
+FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
+LANES = {"fio": "fio", "kworker": "kworker/.*"}
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load(REFERENCE / "dio_kworker")
+
+
+@pytest.fixture(scope="module")
+def traces(data: Dataset) -> dict[str, Trace]:
+    return report.recorded_traces(data, "6.1")
+
+
+def turns(count: int) -> list[Line]:
+    """Return `count` turns of 100 ns: the worker runs 40, wakes fio at 10, is put off for 60."""
+    lines: list[Line] = []
+    for t in range(0, 100 * count, 100):
+        lines.append(switch(1000 + t, 0, FIO, 1, WORKER))
+        lines.append(waking(1010 + t, 0, 20, FIO))
+        lines.append(switch(1040 + t, 0, WORKER, PREEMPTED, FIO))
+    return lines
+
+
+def _spans(figure: Figure) -> list[list[tuple[float, float]]]:
+    """Return the bars of every lane and state as (from, to) in ns."""
+    found = []
+    for bars in figure.axes[0].collections:
+        if isinstance(bars, PolyCollection) and not isinstance(bars, Quiver):
+            boxes = [path.get_extents() for path in bars.get_paths()]
+            found.append([(round(1e3 * b.x0), round(1e3 * b.x1)) for b in boxes])
+    return found
+
+
+def test_the_timeline_shows_what_happened(tmp_path: Path) -> None:
+    figure = figures.timeline(
+        {"made up": story(tmp_path, turns(9))}, LANES, length_ns=200, starts_ns={"made up": 1300}
+    )
+    kworker, fio = [(0, 40), (100, 140)], [(0, 0), (40, 100), (140, 200)]
+    running, woken, preempted, fio_running, fio_woken, fio_preempted = _spans(figure)
+    assert running == kworker
+    assert woken == []
+    assert [s for s in preempted if s[0] < s[1]] == [(40, 100), (140, 200)]
+    assert [s for s in fio_running if s[0] < s[1]] == fio[1:]
+    assert fio_woken == [(10, 40), (110, 140)]
+    assert fio_preempted == []
+    (arrows,) = (c for c in figure.axes[0].collections if isinstance(c, Quiver) and c.N)
+    assert np.allclose(np.asarray(arrows.XY)[:, 0], [0.01, 0.11])
+    assert (np.asarray(arrows.V) > 0).all()
+
+
+def test_the_window_is_where_the_worker_is_switched_in_most(tmp_path: Path) -> None:
+    lines = turns(5) + [
+        (t + 2000, c, p, e, f) for t, c, p, e, f in turns(40) if t % 200 < 100 or t > 3000
+    ]
+    trace = story(tmp_path, lines)
+    start = figures.busiest(trace, 500, LANES)
+    assert 4000 < start < 6500
+    with pytest.raises(UserError, match="shorter than"):
+        figures.busiest(trace, 10**9, LANES)
+    with pytest.raises(UserError, match="no task called 'jbd2"):
+        figures.busiest(trace, 500, {"jbd2": "jbd2.*"})
+
+
+def test_treated_there_are_turns_and_in_the_control_none(traces: dict[str, Trace]) -> None:
+    assert list(traces) == ["outside", "cpu.weight 1000"]
+    shown = dict(list(traces.items())[:2])
+    figure = figures.timeline(shown, LANES)
+    arrows = [sum(c.N for c in axes.collections if isinstance(c, Quiver)) for axes in figure.axes]
+    assert arrows[0] <= 2
+    assert arrows[1] > 30
+
+
+def test_figures_of_waits_have_a_line_for_every_trace(traces: dict[str, Trace]) -> None:
+    for draw in (figures.waits_ecdf, figures.waits_histogram):
+        figure = draw(traces, LANES)
+        assert [axes.get_title() for axes in figure.axes] == ["fio", "kworker"]
+        assert all(len(axes.lines) + len(axes.patches) == 2 for axes in figure.axes)
+        assert "µs" in figure.get_supxlabel()
+
+
+def test_the_path_adds_up(data: Dataset) -> None:
+    figure = figures.path_breakdown(data.cells, data.mechanism)
+    table = report.mechanism_table(data)
+    parts = [name for name in table.columns if name.startswith("path_")]
+    # 7.2 completes these writes without a worker: it has no path to draw.
+    for axes, kernel in zip(figure.axes, ("5.10", "6.1", "6.12"), strict=False):
+        rows = table[table["kernel"] == kernel]
+        bars = [p for p in axes.patches if isinstance(p, Rectangle)]
+        top = {round(p.get_x(), 3): p.get_y() + p.get_height() for p in bars}
+        expected = rows[parts].sum(axis=1).to_numpy() / 1e6
+        assert np.allclose(sorted(top.values()), sorted(expected))
+    with pytest.raises(UserError, match="no cell was recorded"):
+        figures.path_breakdown(data.cells, data.mechanism[:0])
+
+
+def test_captions_say_how_many_and_which_clock(data: Dataset) -> None:
+    for name in ("timeline", "waits_ecdf", "waits_histogram", "path_breakdown"):
+        text = report.publish(name, Figure(), data)
+        recorded = data.cells[data.cells["valid"] & data.cells["recorded"]]
+        count, boots = len(recorded), recorded["block"].nunique()
+        assert f"{count} recorded cells of {boots} boots" in text
+        assert "Virtual time" in text
+
+
+def test_a_kernel_without_traces_is_one_sentence(data: Dataset) -> None:
+    with pytest.raises(UserError, match=r"no trace is kept of kernel 7.2 \(there are: 6.1, 6.12\)"):
+        report.recorded_traces(data, "7.2")

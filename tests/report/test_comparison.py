@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: MIT
+"""Hardware beside virtual time: reference data with a host's clock and known changes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as sp
+
+from iolab.errors import UserError
+from iolab.figures.comparison import comparison_figure, publish_comparison
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.paths import REFERENCE
+from iolab.report.comparison import (
+    COMPARISON_COLUMNS,
+    compare_clocks,
+    compare_with_virtual,
+    comparison_text,
+)
+from iolab.store.dataset import Dataset, load
+from tests import reports, synthetic
+
+# What "hardware" does to the IOPS inside the cgroup.
+_FACTOR = 0.9
+
+
+def hardware(data: Dataset, source: str = "6.1", **columns: Any) -> Dataset:
+    """Return a kernel's cells as if a host's own clock had measured them."""
+    cells = data.cells[data.cells["kernel"] == source]
+    cells = cells.assign(clock="host", target="local", **columns)
+    mechanism = data.mechanism[data.mechanism["cell"].isin(cells["cell"])]
+    latency = data.latency[data.latency["cell"].isin(cells["cell"])]
+    return Dataset(cells, latency, data.unavailable[:0], mechanism, traces={})
+
+
+@pytest.fixture(scope="module")
+def virtual() -> Dataset:
+    return load(REFERENCE / "dio_kworker")
+
+
+@pytest.fixture(scope="module")
+def here(virtual: Dataset) -> Dataset:
+    """6.1 with less IOPS at each weight, and with the cells that wait for a batch gated."""
+    made = hardware(virtual)
+    cells = made.cells.copy()
+    cells.loc[cells["weight"].notna(), "iops"] *= _FACTOR
+    waits = cells["batch_min"] == 128
+    cells.loc[waits, "valid"] = False
+    cells.loc[waits, "gate"] = "cannot run here: this kernel ignores min_nr"
+    return replace(made, cells=cells)
+
+
+@pytest.fixture(scope="module")
+def table(here: Dataset, virtual: Dataset) -> pd.DataFrame:
+    return compare_clocks(here, virtual)
+
+
+def row_of(table: pd.DataFrame, claim: str, virtual_kernel: str = "6.1") -> dict[Any, Any]:
+    rows = table[(table["claim"] == claim) & (table["virtual_kernel"] == virtual_kernel)]
+    (row,) = rows.to_dict("records")
+    return row
+
+
+def test_each_claim_of_the_same_kernel_is_compared_once(table: pd.DataFrame) -> None:
+    claims = [claim.name for claim in get_pathology("dio_kworker").claims]
+    assert table["claim"].tolist() == claims
+    assert set(table["kernel"]) == set(table["virtual_kernel"]) == {"6.1"}
+    assert table["same_scheduler"].all()
+    assert dict(zip(table["claim"], table["agreement"], strict=True)) == {
+        "two switches per I/O": "agrees",
+        "core used up": "agrees",
+        "two switches per I/O on a large node": "agrees",
+        # 0.72 and 0.65: another size, and both below the rule's 0.88 and 0.75.
+        "IOPS lost": "agrees",
+        "IOPS lost on a large node": "agrees",
+        # 1.00 in virtual time, 0.90 here: the rule lies between them.
+        "reniced workers": "does not agree",
+        "woken too early": "cannot be compared",
+    }
+
+
+def test_the_change_of_a_ratio_is_a_ratio_by_welch(
+    table: pd.DataFrame, here: Dataset, virtual: Dataset
+) -> None:
+    row = row_of(table, "IOPS lost")
+    assert row["change_of"] == "ratio"
+    assert row["change"] == pytest.approx(_FACTOR)
+    assert row["estimate"] == pytest.approx(_FACTOR * row["virtual_estimate"])
+    logs = []
+    for data in (here, virtual):
+        cells = data.cells[(data.cells["kernel"] == "6.1") & ~data.cells["recorded"]]
+        boots = []
+        for _, boot in cells.groupby("block"):
+            treated = boot[(boot["weight"] == 1000) & boot["valid"]]
+            pairs = boot[boot["pair"].isin(treated["pair"]) & (boot["role"] == "control")]
+            boots.append(math.log(float(treated["iops"].item() / pairs["iops"].item())))
+        logs.append(boots)
+    wanted = sp.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    assert row["change_low"] == pytest.approx(math.exp(wanted.low))
+    assert row["change_high"] == pytest.approx(math.exp(wanted.high))
+
+
+def test_the_change_of_a_difference_is_in_its_own_unit(virtual: Dataset) -> None:
+    made = hardware(virtual)
+    cells = made.cells.copy()
+    cells.loc[cells["weight"] == 1000, "switches_per_io"] -= 1.5
+    row = row_of(compare_clocks(replace(made, cells=cells), virtual), "two switches per I/O")
+    assert row["change_of"] == "difference"
+    assert row["change"] == pytest.approx(-1.5)
+    assert row["change_low"] < -1.5 < row["change_high"]
+    assert (row["verdict"], row["virtual_verdict"]) == ("not reproduced", "reproduced")
+    assert row["agreement"] == "does not agree"
+
+
+def test_what_was_not_measured_or_decided_cannot_be_compared(
+    table: pd.DataFrame, here: Dataset, virtual: Dataset
+) -> None:
+    gated = row_of(table, "woken too early")
+    assert gated["reason"] == "here: this kernel ignores min_nr"
+    assert math.isnan(gated["change"])
+    turned = compare_clocks(
+        hardware(virtual), replace(here, cells=here.cells.assign(clock="virtual"))
+    )
+    assert row_of(turned, "woken too early")["reason"].startswith("in virtual time: this kernel")
+    first = here.cells[here.cells["boot"] == 0]
+    single = row_of(compare_clocks(replace(here, cells=first), virtual), "IOPS lost")
+    assert single["reason"] == "here: inconclusive, one boot"
+    assert single["agreement"] == "cannot be compared"
+    assert single["change"] == pytest.approx(_FACTOR, rel=0.01)
+    assert math.isnan(single["change_low"])
+
+
+def test_no_kernel_is_taken_for_the_nearest(virtual: Dataset) -> None:
+    # 6.8 was asked for in the reference and could not be fetched: it has no results.
+    assert "6.8" in set(virtual.unavailable["kernel"])
+    table = compare_clocks(hardware(virtual, "6.12", kernel="6.8"), virtual)
+    rows = table[table["claim"] == "IOPS lost"]
+    assert rows["virtual_kernel"].tolist() == ["5.10", "6.1", "6.12", "7.2"]
+    assert rows["same_scheduler"].tolist() == [False, False, True, True]
+    assert set(table["agreement"]) == {"cannot be compared"}
+    assert set(rows["reason"]) == {"another kernel"}
+    assert table["change"].isna().all()
+    assert rows["virtual_estimate"].notna().all()
+
+
+def test_a_kernel_of_the_same_name_has_to_have_the_same_scheduler(virtual: Dataset) -> None:
+    other = compare_clocks(hardware(virtual, scheduler="EEVDF"), virtual)
+    assert set(other["reason"]) == {"another scheduler"}
+    # A locked-down kernel does not show it.
+    unknown = compare_clocks(hardware(virtual, scheduler="unknown"), virtual)
+    assert unknown["same_scheduler"].isna().all()
+    assert set(unknown["agreement"]) == {"agrees"}
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_every_pathology_agrees_with_itself(name: str) -> None:
+    data = reports.report(name)
+    table = compare_clocks(replace(data, cells=data.cells.assign(clock="host")), data)
+    claims = {claim.name: claim for claim in get_pathology(name).claims}
+    assert len(table) == 2 * len(claims)
+    for row in table.to_dict("records"):
+        judged = row["verdict"] in ("reproduced", "not reproduced")
+        assert row["agreement"] == ("agrees" if judged else "cannot be compared")
+        assert (row["reason"] == "") == judged
+        assert row["reason"] == (claims[row["claim"]].requires or row["reason"])
+        if row["n"] and claims[row["claim"]].contrast == "ratio":
+            assert row["change"] == 1.0
+
+
+def test_only_data_of_one_pathology_and_of_virtual_time_stand_beside(
+    here: Dataset, virtual: Dataset
+) -> None:
+    with pytest.raises(UserError, match="results of bfq_idling cannot stand beside those of dio"):
+        compare_clocks(here, reports.report("bfq_idling"))
+    with pytest.raises(UserError, match="of the host clock, not of virtual time"):
+        compare_clocks(here, here)
+    assert compare_with_virtual(virtual).empty
+    assert list(compare_with_virtual(virtual).columns) == list(COMPARISON_COLUMNS)
+
+
+def test_the_reference_stands_beside_unless_a_folder_is_named(
+    here: Dataset, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    pd.testing.assert_frame_equal(compare_with_virtual(here), table)
+    own = synthetic.write(reports.report("dio_kworker"), tmp_path / "own")
+    assert set(compare_with_virtual(here, own)["virtual_release"]) == {"6.1-made-up"}
+    with pytest.raises(UserError, match="no such file"):
+        compare_with_virtual(here, tmp_path)
+
+
+def test_a_reader_is_told_in_words(table: pd.DataFrame, virtual: Dataset) -> None:
+    page = comparison_text(table).to_html()
+    assert "agrees: 5, does not agree: 1, cannot be compared: 1." in page
+    assert "6.1 (6.1.0-50-amd64, CFS)" in page
+    assert "ratio 0.9 [" in page
+    assert "here: this kernel ignores min_nr" in page
+    assert "nan" not in page.lower()
+    unknown = comparison_text(
+        compare_clocks(hardware(virtual, scheduler="unknown"), virtual)
+    ).to_html()
+    assert unknown.count("not known") == len(table)
+
+
+def test_the_figure_has_a_panel_for_each_measured_claim(
+    table: pd.DataFrame, virtual: Dataset, tmp_path: Path
+) -> None:
+    figure, text = publish_comparison(table, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"comparison.{suffix}" for suffix in ("png", "svg", "pdf", "txt")
+    }
+    assert "fixed before measuring" in text
+    assert len(figure.axes) == 7
+    labels = [label.get_text() for label in figure.axes[5].get_yticklabels()]
+    assert figure.axes[5].get_title() == "reniced workers"
+    assert labels == ["6.1 (CFS)", "6.1: does not agree"]
+    several = comparison_figure(compare_clocks(hardware(virtual, "6.12", kernel="6.8"), virtual))
+    labels = [label.get_text() for label in several.axes[0].get_yticklabels()]
+    assert labels == ["6.8 (EEVDF)", "5.10 (CFS)", "6.1 (CFS)", "6.12 (EEVDF)", "7.2 (EEVDF)"]
+
+
+def test_a_figure_without_a_claim_says_so(table: pd.DataFrame) -> None:
+    nothing = table.assign(estimate=np.nan, virtual_estimate=np.nan)
+    (axes,) = comparison_figure(nothing).axes
+    assert [text.get_text() for text in axes.texts] == ["no claim was measured"]

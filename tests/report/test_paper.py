@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from iolab.errors import IolabError, UserError
+from iolab.figures.save import save_figure
+from iolab.report.artifacts import PAPER
+from iolab.report.paper import build, check_sources, literals, macros
+from iolab.report.results import collect, write_results
+from tests.reports import COMMAND, every_report
+
+SOURCES = ("iolab.typ", "parts.typ", "published.toml", "not_results.toml", "page.css")
+CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMMAND}."
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return collect((data, COMMAND) for data in every_report().values())
+
+
+def document() -> dict[str, Any]:
+    return deepcopy(_document())
+
+
+def folder(path: Path, results: dict[str, Any], *, drawn: bool = True) -> Path:
+    """Return a copy of the paper's sources with results, and a plain figure for each it shows."""
+    path.mkdir(parents=True)
+    for name in SOURCES:
+        shutil.copy(PAPER / name, path / name)
+    write_results(path / "results.json", results)
+    for place, name in re.findall(r'#shown\("(.*?)", "(.*?)"\)', (PAPER / "iolab.typ").read_text()):
+        if drawn:
+            save_figure(Figure(figsize=(1, 1)), path / "figures" / place, name, caption=CAPTION)
+    return path
+
+
+def built(path: Path) -> dict[str, bytes]:
+    pytest.importorskip("typst")
+    return {made.name: made.read_bytes() for made in build(path)}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("IOPS fall by 42 %.", [(1, "42")]),
+        ("Half is left,\nor 0.579 of it", [(2, "0.579")]),
+        ('#let x = "0.579"', [(1, "0.579")]),
+        ("`0.579`", [(1, "0.579")]),
+        ("// 42 of a comment\n#box(width: 3.5cm)[two]", []),
+        ("an iodepth of\n128, then 1280 and 128.5", [(2, "1280"), (2, "128.5")]),
+        ("ext4 and 128 %", [(1, "128")]),
+        ('#rect(fill: rgb("#001122"))', []),
+    ],
+)
+def test_a_number_typed_by_hand_is_found(text: str, found: list[tuple[int, str]]) -> None:
+    explained = {"ext4": "a file system", "iodepth of 128": "set-up"}
+    assert literals(text, explained) == found
+
+
+def test_the_paper_holds_no_number_that_is_not_explained() -> None:
+    check_sources(PAPER)
+
+
+def test_a_literal_result_stops_the_build(tmp_path: Path) -> None:
+    made = folder(tmp_path / "paper", document(), drawn=False)
+    text = (made / "iolab.typ").read_text()
+    (made / "iolab.typ").write_text(f"{text}\nInside, 71.9 % of the IOPS are left.\n")
+    line = text.count("\n") + 2
+    with pytest.raises(UserError, match=rf"iolab\.typ, line {line}: the number 71\.9 is typed"):
+        build(made)
+
+
+def test_an_explanation_that_nothing_needs_is_refused(tmp_path: Path) -> None:
+    made = folder(tmp_path / "paper", document(), drawn=False)
+    with (made / "not_results.toml").open("a") as stream:
+        stream.write('"0.579" = "published"\n')
+    with pytest.raises(UserError, match=r"explains '0\.579', which is nowhere"):
+        build(made)
+
+
+def test_macros_say_what_the_results_say() -> None:
+    results = document()
+    lines = macros(results).splitlines()
+    row = next(r for r in results["claims"] if (r["claim"], r["kernel"]) == ("IOPS lost", "6.12"))
+    name = r"\dioKworkerIOPSLostSixOneTwo"
+    assert rf"\newcommand{{{name}}}{{{row['estimate']:.3f}}}" in lines
+    assert rf"\newcommand{{{name}Interval}}{{[{row['low']:.3f}, {row['high']:.3f}]}}" in lines
+    assert rf"\newcommand{{{name}Verdict}}{{reproduced}}" in lines
+    assert all(re.fullmatch(r"\\newcommand\{\\[A-Za-z]+\}\{[^{}]*\}", line) for line in lines[1:])
+    assert len(lines) == 1 + 3 * len(results["claims"])
+
+
+def test_macros_of_one_name_are_refused() -> None:
+    results = document()
+    results["claims"][1]["claim"] = "Two switches per I-O"
+    results["claims"][0]["claim"] = "Two switches per I/O"
+    with pytest.raises(IolabError, match=r"two claims have the macro \\dioKworker"):
+        macros(results)
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
+    first = built(folder(tmp_path / "a", document()))
+    assert set(first) == {"macros.tex", "iolab.pdf", "iolab.html"}
+    assert first == built(folder(tmp_path / "b", document()))
+
+
+def test_a_changed_estimate_reaches_every_output(tmp_path: Path) -> None:
+    results = document()
+    before = built(folder(tmp_path / "a", results))
+    row = next(r for r in results["claims"] if (r["claim"], r["kernel"]) == ("IOPS lost", "6.1"))
+    row["estimate"] = 0.4321
+    after = built(folder(tmp_path / "b", results))
+    assert all(before[name] != after[name] for name in before)
+    assert b"0.432" in after["iolab.html"]
+    assert b"0.432" not in before["iolab.html"]
+
+
+def test_the_page_names_the_command_of_every_figure_and_table(tmp_path: Path) -> None:
+    page = built(folder(tmp_path / "paper", document()))["iolab.html"].decode()
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page, flags=re.DOTALL)
+    assert len(captions) > len(document()["pathologies"])
+    assert all("nox -s figures" in caption for caption in captions)
+
+
+def _without_claim(results: dict[str, Any]) -> None:
+    results["claims"] = [r for r in results["claims"] if r["claim"] != "IOPS lost"]
+
+
+def _without_kernel(results: dict[str, Any]) -> None:
+    wanted = ("IOPS lost", "6.1")
+    results["claims"] = [r for r in results["claims"] if (r["claim"], r["kernel"]) != wanted]
+
+
+def _without_report(results: dict[str, Any]) -> None:
+    results["pathologies"] = [p for p in results["pathologies"] if p["name"] != "bfq_idling"]
+
+
+def _without_command(results: dict[str, Any]) -> None:
+    results["pathologies"][0]["command"] = None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_without_claim, 'results.json has no claim "IOPS lost" of dio_kworker'),
+        (_without_kernel, 'results.json has no claim "IOPS lost" of dio_kworker on kernel 6.1'),
+        (_without_report, "results.json has no pathology bfq_idling"),
+        (_without_command, "results.json does not say which command measured dio_kworker"),
+    ],
+)
+def test_what_the_results_lack_is_named(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], says: str
+) -> None:
+    results = document()
+    change(results)
+    with pytest.raises(UserError) as found:
+        built(folder(tmp_path / "paper", results))
+    assert str(found.value) == f"the write-up cannot be made: {says}"
+    assert not (tmp_path / "paper" / "iolab.pdf").exists()
+
+
+def test_a_missing_figure_is_named(tmp_path: Path) -> None:
+    made = folder(tmp_path / "paper", document())
+    (made / "figures" / "dio_kworker" / "timeline.txt").unlink()
+    with pytest.raises(UserError, match=r"figures/dio_kworker/timeline\.txt"):
+        built(made)
+
+
+def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
+    made = folder(tmp_path / "paper", document(), drawn=False)
+    old = {**document(), "format": "iolab-results/0"}
+    (made / "results.json").write_text(json.dumps(old))
+    with pytest.raises(UserError, match="iolab-results/0"):
+        build(made)

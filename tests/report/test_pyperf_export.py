@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Archives of pyperf from the reference data, read back by its API and by its own commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyperf import BenchmarkSuite
+
+from iolab.errors import UserError
+from iolab.pathology import PATHOLOGIES
+from iolab.paths import REFERENCE
+from iolab.report.pyperf_export import write_archives
+from iolab.store.dataset import Dataset, load
+from tests import synthetic
+
+_CONTROL = (
+    "weight=control iodepth=272 numjobs=1 extents=overwrite clumping=tick engine=libaio "
+    "workers=default tuning=default batch_min=1"
+)
+_TREATED = _CONTROL.replace("weight=control", "weight=1000")
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load(REFERENCE / "dio_kworker")
+
+
+@pytest.fixture(scope="module")
+def archives(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    paths = write_archives(data, tmp_path_factory.mktemp("archives") / "new")
+    return {path.stem: path for path in paths}
+
+
+def pyperf(*arguments: object) -> str:
+    """Return what a command of pyperf says."""
+    argv = [sys.executable, "-m", "pyperf", *map(str, arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def expected(cells: pd.DataFrame, weight: int | None) -> dict[str, list[float]]:
+    """Return 1/IOPS of each boot's cells of the main condition on 6.1, straight from the table."""
+    here = cells[(cells["kernel"] == "6.1") & (cells["engine"] == "libaio")]
+    here = here[(here["workers"] == "default") & (here["batch_min"] == 1)]
+    here = here[here["valid"] & ~here["recorded"]]
+    here = here[here["weight"].isna() if weight is None else here["weight"] == weight]
+    return {
+        str(block): sorted(1 / group["iops"]) for block, group in here.groupby("block", sort=False)
+    }
+
+
+@pytest.mark.parametrize(("name", "weight"), [(_CONTROL, None), (_TREATED, 1000)])
+def test_a_run_is_a_boot_with_the_seconds_of_its_cells(
+    data: Dataset, archives: dict[str, Path], name: str, weight: int | None
+) -> None:
+    benchmark = BenchmarkSuite.load(str(archives["6.1"])).get_benchmark(name)
+    found = {run.get_metadata()["block"]: sorted(run.values) for run in benchmark.get_runs()}
+    wanted = expected(data.cells, weight)
+    assert found.keys() == wanted.keys()
+    assert len(wanted) == 6
+    for block, values in wanted.items():
+        assert found[block] == pytest.approx(values, rel=1e-12)
+    boots = [run.get_metadata()["boot"] for run in benchmark.get_runs()]
+    assert boots == sorted(boots)
+
+
+def test_metadata_say_what_was_measured_and_nothing_of_the_machine_that_writes(
+    archives: dict[str, Path],
+) -> None:
+    suite = BenchmarkSuite.load(str(archives["6.12"]))
+    common = suite.get_metadata()
+    assert common["kernel"] == "6.12"
+    assert common["kernel_release"] == "6.12.95+deb12-amd64"
+    assert (common["scheduler"], common["clock"], common["target"]) == ("EEVDF", "virtual", "vm")
+    assert (common["pathology"], common["unit"]) == ("dio_kworker", "second")
+    assert not {"hostname", "python_version", "cpu_model_name", "date"} & common.keys()
+    treated = suite.get_benchmark(_TREATED)
+    assert treated.get_metadata()["weight"] == 1000
+    # A value is the mean of the I/Os of half a second.
+    assert treated.get_loops() * treated.mean() == pytest.approx(0.5, rel=0.02)
+
+
+def test_conditions_have_the_same_names_on_every_kernel(archives: dict[str, Path]) -> None:
+    names = [BenchmarkSuite.load(str(path)).get_benchmark_names() for path in archives.values()]
+    assert list(archives) == ["5.10", "6.1", "6.12", "7.2"]
+    assert len(names[0]) == len(set(names[0])) == 10
+    assert all(found == names[0] for found in names)
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_every_reference_is_exported_whole(name: str, tmp_path: Path) -> None:
+    data = load(REFERENCE / name)
+    kept = data.cells[data.cells["valid"] & ~data.cells["recorded"]]
+    for path in write_archives(data, tmp_path):
+        suite = BenchmarkSuite.load(str(path))
+        values = sum(benchmark.get_nvalue() for benchmark in suite)
+        assert values == (kept["kernel"] == path.stem).sum()
+
+
+def test_invalid_and_traced_cells_are_left_out(tmp_path: Path) -> None:
+    data = synthetic.dataset(kernels=["6.1", "6.12"], iodepths=[192], boots=2)
+    cells = data.cells.copy()
+    cells.loc[cells["kernel"] == "6.12", "valid"] = False
+    traced = cells.index[cells["valid"]][0]
+    cells.loc[traced, "recorded"] = True
+    (path,) = write_archives(replace(data, cells=cells), tmp_path)
+    values = [v for b in BenchmarkSuite.load(str(path)) for v in b.get_values()]
+    left = cells[cells["valid"] & ~cells["recorded"]]
+    assert sorted(values) == pytest.approx(sorted(1 / left["iops"]))
+    assert len(values) == 20 - 2
+
+
+def test_the_same_data_give_the_same_bytes(data: Dataset, archives: dict[str, Path]) -> None:
+    for cells in synthetic.shuffled(data.cells, seeds=[5]):
+        folder = archives["6.1"].parent.parent / "shuffled"
+        for path in write_archives(replace(data, cells=cells), folder):
+            assert path.read_bytes() == archives[path.stem].read_bytes()
+
+
+def test_what_has_no_time_per_io_is_a_users_mistake(data: Dataset, tmp_path: Path) -> None:
+    nothing = replace(data, cells=data.cells.assign(valid=False, gate="no I/O was done"))
+    with pytest.raises(UserError, match="there is no valid cell: no I/O was done"):
+        write_archives(nothing, tmp_path)
+    for wrong in (0.0, float("inf")):
+        with pytest.raises(UserError, match=r"the valid cell .* has no seconds per I/O above 0"):
+            write_archives(replace(data, cells=data.cells.assign(seconds_per_io=wrong)), tmp_path)
+    elsewhere = replace(data, cells=data.cells.assign(kernel="../6.1"))
+    with pytest.raises(UserError, match=r"more than one|several values"):
+        write_archives(elsewhere, tmp_path)
+    one = data.cells[data.cells["kernel"] == "6.1"].assign(kernel="../6.1")
+    with pytest.raises(UserError, match=r"cannot be named '../6.1'"):
+        write_archives(replace(data, cells=one), tmp_path / "inner")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_pyperf_itself_shows_and_compares_them(archives: dict[str, Path]) -> None:
+    told = pyperf("stats", "-b", _TREATED, archives["6.1"])
+    assert "Number of run with values: 6" in told
+    assert "20.9 us" in told
+    assert "WARNING" not in told
+    told = pyperf("hist", "-b", _CONTROL, archives["6.1"])
+    assert "15.0 us" in told
+    assert "###" in told
+    told = pyperf("compare_to", archives["6.1"], archives["6.12"], "--table")
+    (row,) = [line for line in told.splitlines() if line.startswith(f"| {_TREATED}")]
+    assert "20.9 us" in row
+    assert "18.5 us: 1.13x faster" in row

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from iolab.stats.drift import order_effect, order_table
+from tests import synthetic
+
+
+def test_a_drift_within_the_block_is_found() -> None:
+    def measured(drift: float) -> pd.Series:
+        rng = np.random.default_rng(3)
+        rows = [
+            row
+            for boot in range(6)
+            for row in synthetic.block_cells(
+                block=f"b{boot}", boot=boot, drift=drift, noise_sd=0.005, pairs=4, rng=rng
+            )
+        ]
+        return order_table(synthetic.frame(rows)).iloc[0]
+
+    falling = measured(-0.03)
+    assert falling["slope"] == pytest.approx(-0.03, abs=0.003)
+    assert falling["high"] < 0
+    assert falling["lag1"] > 0.3
+    still = measured(0.0)
+    assert still["low"] <= 0 <= still["high"]
+    assert still["n"] == 6
+
+
+def test_a_block_without_repeats_or_spread_shows_no_order() -> None:
+    lonely = synthetic.frame(synthetic.block_cells(conditions=[(128, 1000)]))
+    assert np.isnan(order_effect(lonely).iloc[0]["slope"])
+    assert order_table(lonely).empty
+    flat = order_effect(synthetic.frame(synthetic.block_cells(pairs=3))).iloc[0]
+    assert flat["slope"] == 0
+    assert np.isnan(flat["lag1"])

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import strategies as st
+from scipy import stats as sp
+from statsmodels.stats.multitest import multipletests
+
+from iolab import stats
+from iolab.errors import UserError
+from tests import synthetic
+
+LOGS = st.floats(-1, 1).map(lambda x: round(x, 6))
+
+
+def plain(boots: int = 6, *, seed: int = 0, pairs: int = 2, kernel: str = "6.1") -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return synthetic.frame(
+        [
+            row
+            for boot in range(boots)
+            for row in synthetic.block_cells(
+                kernel=kernel,
+                block=f"{kernel}-{boot}",
+                boot=boot,
+                boot_sd=0.04,
+                boot_effect_sd=0.03,
+                noise_sd=0.01,
+                pairs=pairs,
+                rng=rng,
+            )
+        ]
+    )
+
+
+def treated(table: pd.DataFrame) -> pd.Series:
+    return table[~table["aa"]].iloc[0]
+
+
+@pytest.mark.parametrize(("boots", "pairs"), [(3, 4), (6, 2), (10, 1)])
+def test_interval_covers_the_truth_as_often_as_it_says(boots: int, pairs: int) -> None:
+    cells = synthetic.noisy_cells(repetitions=400, boots=boots, pairs=pairs, ratio=0.8, seed=11)
+    boot_means = stats.pair_ratios(cells)
+    for aa, truth in ((False, 0.8), (True, 1.0)):
+        estimates = [
+            stats.estimate(group["y"])
+            for _, group in boot_means[boot_means["aa"] == aa].groupby("kernel")
+        ]
+        assert len(estimates) == 400
+        covered = np.mean([e.low <= truth <= e.high for e in estimates])
+        assert 0.92 <= covered <= 0.98
+        assert np.exp(np.mean([np.log(e.ratio) for e in estimates])) == pytest.approx(
+            truth, rel=0.005
+        )
+
+
+def test_sign_flip_holds_its_level_when_nothing_happens() -> None:
+    cells = synthetic.noisy_cells(repetitions=200, boots=6, pairs=1, ratio=1.0, seed=5)
+    table = stats.ratio_table(cells)
+    for aa in (True, False):
+        assert (table.loc[table["aa"] == aa, "p_value"] <= 0.05).mean() <= 0.08
+
+
+def test_agrees_with_scipys_one_sample_t() -> None:
+    cells = plain()
+    boots = stats.pair_ratios(cells)
+    y = boots.loc[~boots["aa"], "y"]
+    expected = sp.ttest_1samp(y, 0.0).confidence_interval(0.95)
+    row = treated(stats.ratio_table(cells))
+    assert row["ratio"] == pytest.approx(math.exp(y.mean()))
+    assert row["low"] == pytest.approx(math.exp(expected.low))
+    assert row["high"] == pytest.approx(math.exp(expected.high))
+    assert (row["n"], row["pairs"], row["confidence"]) == (6, 2, 0.95)
+
+
+def test_pairs_are_averaged_in_their_boot_before_anything_else() -> None:
+    cells = plain(boots=3)
+    wide = cells[~cells["aa"]].pivot(index=["block", "pair"], columns="role", values="iops")
+    by_hand = (wide["treatment"] / wide["control"]).map(math.log).groupby("block").mean()
+    boots = stats.pair_ratios(cells)
+    found = boots[~boots["aa"]].set_index("block")["y"]
+    assert found.to_dict() == pytest.approx(by_hand.to_dict())
+
+
+def test_one_boot_has_a_ratio_and_no_interval() -> None:
+    row = treated(stats.ratio_table(plain(boots=1)))
+    assert row["n"] == 1
+    assert row["ratio"] > 0
+    assert row[["low", "high", "p_value", "p_holm"]].isna().all()
+
+
+def test_boots_that_agree_exactly_collapse_the_interval() -> None:
+    rows = [row for boot in range(6) for row in synthetic.block_cells(block=f"b{boot}", boot=boot)]
+    table = stats.ratio_table(synthetic.frame(rows))
+    row = treated(table)
+    assert row["ratio"] == pytest.approx(0.92)
+    assert row["missing"] == "the 6 boots do not differ"
+    assert row[["low", "high"]].isna().all()
+    assert row["p_value"] == 0.03125
+    aa = table[table["aa"]].iloc[0]
+    assert (aa["ratio"], aa["p_value"]) == (1.0, 1.0)
+    assert aa[["low", "high", "p_holm"]].isna().all()
+
+
+def test_a_condition_without_a_valid_pair_stands_there_with_the_reason() -> None:
+    cells = synthetic.dataset(kernels=("6.1",), iodepths=(64,), boots=6, invalid=False).cells
+    gated = cells["weight"] == 3000
+    cells.loc[gated, "valid"] = False
+    cells.loc[gated, "gate"] = "fio reported an error"
+    table = stats.ratio_table(cells)
+    lost = table[table["n"] == 0]
+    assert lost["weight"].tolist() == [3000]
+    assert lost[["ratio", "low", "high", "p_value", "p_holm"]].isna().all(axis=None)
+    assert lost["missing"].tolist() == ["no pair with two valid cells: fio reported an error"]
+    assert (table.loc[table["n"] > 0, "missing"] == "").all()
+    assert table["weight"].tolist() == [100, 1000, 3000, 10000, pd.NA]
+    # It was declared, so it keeps its place in the family.
+    strong = table[table["weight"] == 10000].iloc[0]
+    assert strong["p_holm"] == pytest.approx(4 * strong["p_value"])
+
+
+def test_controls_that_are_all_gated_are_said() -> None:
+    cells = synthetic.dataset(kernels=("6.1",), iodepths=(64, 192), boots=2, invalid=False).cells
+    controls = (cells["role"] == "control") & (cells["iodepth"] == 64)
+    cells.loc[controls, "valid"] = False
+    cells.loc[controls, "gate"] = "background load"
+    table = stats.ratio_table(cells)
+    lost = table[table["iodepth"] == 64]
+    assert len(lost) == 5
+    assert lost["aa"].sum() == 1
+    assert lost["missing"].str.contains("background load").all()
+    assert (table.loc[table["iodepth"] == 192, "n"] == 2).all()
+    with pytest.raises(UserError, match="no valid cell: background load"):
+        stats.ratio_table(cells.assign(valid=False, gate="background load"))
+
+
+def test_discoveries_are_benjamini_and_hochbergs() -> None:
+    cells = synthetic.dataset(boots=8, invalid=False).cells
+    table = stats.ratio_table(cells)
+    grid = table[~table["aa"]]
+    reject, q_values, *_ = multipletests(grid["p_value"], alpha=0.05, method="fdr_bh")
+    found = stats.discoveries(table)
+    assert 0 < len(found) == reject.sum() < len(grid)
+    assert found["q_value"].tolist() == pytest.approx(sorted(q_values[reject]))
+    assert not found["aa"].any()
+    assert len(stats.discoveries(table, rate=0.999)) > len(found)
+    assert stats.discoveries(stats.ratio_table(plain(1))).empty
+    with pytest.raises(UserError, match="rate of false"):
+        stats.discoveries(table, rate=5)
+
+
+def test_an_invalid_cell_takes_its_pair_along_and_nothing_else() -> None:
+    cells = plain()
+    bad = cells.index[(cells["block"] == "6.1-0") & (~cells["aa"]) & (cells["role"] == "control")]
+    spoiled = cells.copy()
+    spoiled.loc[bad[0], "iops"] = 1.0
+    spoiled.loc[bad[0], "valid"] = False
+    boots = stats.pair_ratios(spoiled)
+    expected = stats.pair_ratios(cells)
+    kept = boots[boots["block"] == "6.1-0"].set_index("aa")["pairs"]
+    assert kept.to_dict() == {True: 2, False: 1}
+    others = boots["block"] != "6.1-0"
+    assert boots[others]["y"].tolist() == expected[others]["y"].tolist()
+    whole = stats.ratio_table(spoiled)
+    assert treated(whole)["n"] == 6
+    spoiled.loc[bad, "valid"] = False
+    assert treated(stats.ratio_table(spoiled))["n"] == 5
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    cells = synthetic.dataset(boots=3).cells
+    expected = stats.ratio_table(cells)
+    means = stats.mean_table(cells, "idle")
+    orders = stats.order_table(cells)
+    for other in synthetic.shuffled(cells):
+        pd.testing.assert_frame_equal(stats.ratio_table(other), expected, check_exact=True)
+        pd.testing.assert_frame_equal(stats.mean_table(other, "idle"), means, check_exact=True)
+        pd.testing.assert_frame_equal(stats.order_table(other), orders, check_exact=True)
+
+
+def test_holm_counts_the_declared_family_only() -> None:
+    cells = synthetic.dataset(boots=6, invalid=False).cells
+    everything = stats.ratio_table(cells)
+    assert everything.loc[everything["aa"], "p_holm"].isna().all()
+    tested = everything[~everything["aa"]]
+    assert (tested["p_holm"] >= tested["p_value"]).all()
+    claim = {"kernel": "6.1", "iodepth": 192, "weight": 10000}
+    alone = stats.ratio_table(cells, family=[claim])
+    assert alone["p_holm"].notna().sum() == 1
+    row = alone[alone["p_holm"].notna()].iloc[0]
+    assert row["p_holm"] == row["p_value"] == 0.03125
+    # A declared condition on a kernel that could not run keeps its place in the family.
+    declared = stats.ratio_table(cells, family=[claim, claim | {"kernel": "6.8"}])
+    assert declared["p_holm"].dropna().tolist() == [0.0625]
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [({"kernel": "6.1"}, "picks 10 conditions"), ({"color": 1}, "does not have")],
+)
+def test_a_vague_family_is_refused(member: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        stats.ratio_table(synthetic.dataset(boots=2).cells, family=[member])
+
+
+def test_kernels_are_compared_as_welch_does() -> None:
+    cells = pd.concat([plain(5, seed=1), plain(7, seed=2, kernel="6.12")], ignore_index=True)
+    table = stats.kernel_ratio(cells, base="6.1", other="6.12", effect=True)
+    boots = stats.pair_ratios(cells)
+    y = {kernel: group["y"] for kernel, group in boots[~boots["aa"]].groupby("kernel")}
+    expected = sp.ttest_ind(y["6.12"], y["6.1"], equal_var=False)
+    row = table[~table["aa"]].iloc[0]
+    assert row["ratio"] == pytest.approx(math.exp(y["6.12"].mean() - y["6.1"].mean()))
+    assert row["p_value"] == pytest.approx(expected.pvalue)
+    interval = expected.confidence_interval(0.95)
+    assert (row["low"], row["high"]) == pytest.approx(
+        (math.exp(interval.low), math.exp(interval.high))
+    )
+    assert (row["n_base"], row["n_other"]) == (5, 7)
+    values = stats.kernel_ratio(cells, base="6.1", other="6.12")
+    assert set(values["weight"].fillna(0)) == {0, 1000}
+    controls = cells[cells["weight"].isna()].set_index(["kernel", "block"])["iops"]
+    means = controls.map(math.log).groupby(["kernel", "block"]).mean()
+    control = values[values["weight"].isna()].iloc[0]
+    assert control["ratio"] == pytest.approx(math.exp(means["6.12"].mean() - means["6.1"].mean()))
+
+
+def test_kernels_without_spread_or_boots_claim_no_p_value() -> None:
+    rows = [
+        row
+        for kernel in ("6.1", "6.12")
+        for boot in range(3)
+        for row in synthetic.block_cells(kernel=kernel, block=f"{kernel}-{boot}", boot=boot)
+    ]
+    cells = synthetic.frame(rows)
+    table = stats.kernel_ratio(cells, base="6.1", other="6.12", effect=True)
+    assert table[["low", "high", "p_value"]].isna().all(axis=None)
+    assert set(table["missing"]) == {"the boots of a kernel do not differ"}
+    single = stats.kernel_ratio(cells[cells["boot"] == 0], base="6.1", other="6.12")
+    assert single[["low", "high", "p_value"]].isna().all(axis=None)
+    with pytest.raises(UserError, match="not in these data"):
+        stats.kernel_ratio(cells, base="6.1", other="7.2")
+    apart = cells.assign(iodepth=cells["iodepth"] + (cells["kernel"] == "6.1"))
+    for effect in (True, False):
+        none = stats.kernel_ratio(apart, base="6.1", other="6.12", effect=effect)
+        assert none.empty
+        assert list(none.columns[-8:-6]) == ["ratio", "low"]
+
+
+def test_means_are_of_boots_not_of_cells() -> None:
+    cells = plain(4)
+    lopsided = cells.drop(cells.index[(cells["boot"] == 0) & cells["weight"].notna()][:1])
+    table = stats.mean_table(lopsided, "iops")
+    chosen = lopsided[lopsided["weight"].notna()]
+    boots = chosen.groupby("block")["iops"].mean()
+    row = table[table["weight"].notna()].iloc[0]
+    assert row["mean"] == pytest.approx(boots.mean())
+    interval = sp.ttest_1samp(boots, 0.0).confidence_interval(0.95)
+    assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+    assert (row["n"], row["cells"]) == (4, 7)
+
+
+@pytest.mark.parametrize("column", ["clock", "target", "pathology", "kernel_release", "iodepth"])
+def test_conditions_are_never_pooled_by_accident(column: str) -> None:
+    one, two = plain(2), plain(2, kernel="6.1").assign(block=lambda c: c["block"] + "'")
+    two[column] = 64 if column == "iodepth" else "other"
+    cells = pd.concat([one, two], ignore_index=True)
+    by = [name for name in stats.pair_columns(cells) if name != column]
+    with pytest.raises(UserError, match=column):
+        stats.ratio_table(cells, by=by)
+    with pytest.raises(UserError, match=column):
+        stats.mean_table(cells, by=[name for name in stats.cell_columns(cells) if name != column])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"iops": 0.0}, "not above 0"),
+        ({"iops": math.nan}, "has no iops"),
+        ({"iodepth": 7}, "differs in iodepth"),
+        ({"position": 99}, "not measured together"),
+        ({"role": "treatment"}, "more than one"),
+        ({"valid": False}, "no pair with two valid cells"),
+    ],
+)
+def test_what_is_no_pair_is_said(change: dict[str, Any], message: str) -> None:
+    cells = synthetic.frame(synthetic.block_cells(conditions=[(128, 1000)]))
+    index = cells.index[cells["role"] == "control"][0]
+    for name, value in change.items():
+        cells[name] = cells[name].where(cells.index != index, value)
+    with pytest.raises(UserError, match=message):
+        stats.ratio_table(cells)
+
+
+def test_other_bad_requests_are_said() -> None:
+    cells = plain(2)
+    with pytest.raises(UserError, match="no column speed"):
+        stats.ratio_table(cells, "speed")
+    with pytest.raises(UserError, match="cannot group by colour"):
+        stats.ratio_table(cells, by=["colour"])
+    with pytest.raises(UserError, match="cannot group by nothing"):
+        stats.ratio_table(cells, by=[])
+    with pytest.raises(UserError, match="confidence level"):
+        stats.ratio_table(cells, confidence=95)
+    with pytest.raises(UserError, match="no valid cell"):
+        stats.mean_table(cells[:0])
+    with pytest.raises(UserError, match="no boot"):
+        stats.estimate([])
+
+
+def test_outliers_are_marked_and_kept() -> None:
+    cells = plain(6)
+    cells.loc[5, "iops"] = 10_000.0
+    marks = stats.mark_outliers(cells)
+    assert marks[5]
+    assert marks.index.equals(cells.index)
+    assert marks.sum() <= 2
+    assert stats.pair_ratios(cells)["pairs"].sum() == len(cells) // 2
+    cells.loc[5, "valid"] = False
+    assert not stats.mark_outliers(cells)[5]
+
+
+def test_kernels_stand_in_the_order_of_their_versions() -> None:
+    names = ["6.12", "mine", "5.10", "6.8", "7.2", "6.1", "6.1-rt"]
+    ordered = ["5.10", "6.1", "6.1-rt", "6.8", "6.12", "7.2", "mine"]
+    assert sorted(names, key=stats.kernel_order) == ordered
+    table = stats.mean_table(synthetic.dataset(kernels=("6.12", "5.10"), boots=2).cells)
+    assert table["kernel"].unique().tolist() == ["5.10", "6.12"]

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from iolab.errors import IolabError
+from iolab.store.counters import histogram, measures
+from tests.results import copied, result
+
+
+def test_measures_are_what_a_pencil_finds() -> None:
+    found = measures(result(), cpu=0)
+    wanted = {
+        "iops": 1500 / 0.5,
+        "steady_iops": 2000.0,
+        "seconds_per_io": 0.5 / 1500,
+        "latency_mean_ns": 4000.0,
+        "latency_p50_ns": 3000,
+        "latency_p95_ns": 8000,
+        "latency_p99_ns": 9000,
+        "ios": 1500,
+        "runtime_s": 0.5,
+        "fio_cpu": 0.2,
+        "kworker_cpu": 0.1,
+        "idle": 0.6,
+        "switches_per_io": 2.5,
+        "fio_voluntary_per_io": 0.5,
+        "fio_involuntary_per_io": 0.25,
+        "valid": True,
+        "gate": "",
+    }
+    assert math.isnan(found.pop("latency_p999_ns"))
+    assert found == pytest.approx(wanted)
+
+
+def test_copies_are_measured_by_what_dd_says() -> None:
+    found = measures(copied(), cpu=0)
+    assert found.keys() == measures(result(), cpu=0).keys()
+    nothing = {
+        name for name, value in found.items() if isinstance(value, float) and math.isnan(value)
+    }
+    assert nothing == {name for name in found if name.startswith("latency_")}
+    # The device's own I/Os are more than dd's writes: 2000 of them in the second that was sampled.
+    wanted = {
+        "iops": 40 / 0.05,
+        "seconds_per_io": 0.05 / 40,
+        "ios": 40,
+        "runtime_s": 0.05,
+        "steady_iops": 2000.0,
+        "fio_cpu": 0.1,
+        "kworker_cpu": 0.1,
+        "idle": 0.6,
+        "switches_per_io": 2.5,
+        "fio_voluntary_per_io": 0.04,
+        "fio_involuntary_per_io": 0.01,
+    }
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+    assert (found["valid"], found["gate"], histogram(copied())) == (True, "", [])
+
+
+def test_only_the_measured_cores_kworkers_count() -> None:
+    # On core 10 it is the other one that is found, on core 1 none.
+    assert measures(result(), cpu=10)["kworker_cpu"] == pytest.approx(0.9)
+    assert measures(result(), cpu=1)["kworker_cpu"] == 0
+
+
+def test_reading_jobs_are_read_from_their_side() -> None:
+    made = result()
+    job = made["fio"]["jobs"][0]
+    job["read"], job["write"] = job["write"], job["read"]
+    assert measures(made, cpu=0)["iops"] == 3000
+    assert len(histogram(made)) == 2
+
+
+def test_the_histogram_is_sorted_by_latency() -> None:
+    assert histogram(result()) == [(3008.0, 1000), (8192.0, 500)]
+    assert histogram({"state": "failed"}) == []
+
+
+def _nothing_done(made: dict[str, Any]) -> None:
+    made["last"]["ios"] = made["first"]["ios"]
+
+
+def _no_report_of_io(made: dict[str, Any]) -> None:
+    made["fio"]["jobs"][0]["write"]["total_ios"] = 0
+
+
+def _no_time(made: dict[str, Any]) -> None:
+    made["fio"]["jobs"][0]["write"]["runtime"] = 0
+
+
+@pytest.mark.parametrize("spoil", [_nothing_done, _no_report_of_io, _no_time])
+def test_without_io_there_is_no_number(spoil: Any) -> None:
+    made = result()
+    made["gates"] = ["fio reports error 5"]
+    spoil(made)
+    found = measures(made, cpu=0)
+    assert (found["valid"], found["gate"]) == (False, "fio reports error 5; no I/O was done")
+    assert math.isnan(found["iops"])
+
+
+def test_copies_without_time_are_no_measurement() -> None:
+    made = copied()
+    for process in made["copies"]:
+        process["seconds"] = 0.0
+    assert measures(made, cpu=0)["gate"] == "no I/O was done"
+    assert measures({**copied(), "copies": []}, cpu=0)["gate"] == "no I/O was done"
+
+
+@pytest.mark.parametrize("state", ["failed", "cannot run here"])
+def test_a_cell_that_did_not_run_has_no_numbers_and_says_why(state: str) -> None:
+    found = measures({"id": "c0", "state": state, "reason": "no room"}, cpu=0)
+    assert (found["valid"], found["gate"]) == (False, f"{state}: no room")
+    numbers = {k: v for k, v in found.items() if isinstance(v, float) and k != "runtime_s"}
+    assert len(numbers) == 14
+    assert all(math.isnan(value) for value in numbers.values())
+    assert found.keys() == measures(result(), cpu=0).keys()
+
+
+def test_a_core_whose_time_nobody_counts_is_not_idle_nor_busy() -> None:
+    made = result()
+    made["first"]["cpu"] = made["last"]["cpu"] = {"lacks": "no /proc/schedstat"}
+    found = measures(made, cpu=0)
+    assert math.isnan(found["idle"])
+    assert found["valid"]
+    assert found["fio_cpu"] == pytest.approx(0.2)
+
+
+def test_gates_keep_the_numbers_but_not_the_validity() -> None:
+    found = measures({**result(), "gates": ["a", "b"]}, cpu=0)
+    assert (found["valid"], found["gate"], found["iops"]) == (False, "a; b", 3000)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {},
+        {"state": "failed"},
+        {"state": "done"},
+        {"state": "done", "first": 5, "last": 5},
+        {**result(), "fio": {"jobs": []}},
+        {**result(), "last": {"ios": 99}},
+        {**copied(), "copies": [{"writes": 5}]},
+    ],
+)
+def test_what_is_not_the_agents_is_one_sentence(made: dict[str, Any]) -> None:
+    with pytest.raises(IolabError, match="a cell's result is not the agent's"):
+        measures(made, cpu=0)

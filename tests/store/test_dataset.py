@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from iolab.errors import UserError
+from iolab.store.dataset import load
+from tests import synthetic
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return synthetic.write(synthetic.dataset(kernels=["6.1"], boots=2), tmp_path / "data")
+
+
+def test_what_was_written_is_read(folder: Path) -> None:
+    data, made = load(folder), synthetic.dataset(kernels=["6.1"], boots=2)
+    pd.testing.assert_frame_equal(data.cells, made.cells)
+    pd.testing.assert_frame_equal(data.latency, made.latency)
+    pd.testing.assert_frame_equal(data.unavailable, made.unavailable)
+
+
+def test_no_absent_kernel_is_an_empty_table(folder: Path) -> None:
+    (folder / "unavailable.json").write_text("[]")
+    assert list(load(str(folder)).unavailable.columns) == ["kernel", "reason"]
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _drop_column(path: Path) -> None:
+    pd.read_parquet(path).drop(columns=["iops"]).to_parquet(path)
+
+
+def _spoil_column(path: Path) -> None:
+    pd.read_parquet(path).assign(iops="fast").to_parquet(path)
+
+
+def _double(path: Path) -> None:
+    table = pd.read_parquet(path)
+    pd.concat([table, table]).to_parquet(path)
+
+
+def _foreign_cell(path: Path) -> None:
+    pd.read_parquet(path).assign(cell="elsewhere").to_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "message"),
+    [
+        ("cells.parquet", Path.unlink, "no such file"),
+        ("cells.parquet", _truncate, "not a whole Parquet file"),
+        ("cells.parquet", _drop_column, "has no column iops"),
+        ("cells.parquet", _spoil_column, "something else than expected"),
+        ("cells.parquet", _double, "stands there twice"),
+        ("latency.parquet", Path.unlink, "no such file"),
+        ("latency.parquet", _foreign_cell, "cells.parquet does not have"),
+        ("unavailable.json", Path.unlink, "no such file"),
+        ("unavailable.json", lambda path: path.write_text("[{"), "not a whole JSON file"),
+        ("unavailable.json", lambda path: path.write_text("{}"), "no list of kernels"),
+        ("unavailable.json", lambda path: path.write_text(json.dumps([{"a": 1}])), "has no column"),
+    ],
+)
+def test_a_spoiled_folder_is_named_in_one_sentence(
+    folder: Path, name: str, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(folder / name)
+    with pytest.raises(UserError, match=message) as caught:
+        load(folder)
+    assert str(folder / name) in str(caught.value)
+    assert "\n" not in str(caught.value)

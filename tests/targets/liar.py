@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""An agent that lies: what a hostile machine answers instead of measuring.
+
+It stands in for Python on the target: ``CATALOGUE -S FOLDER/agent.pyz survey|begin|restore ...``.
+The catalogue is a JSON file with what it says; see `catalogue`. The folders of runs that it was
+told to begin are in the file ``begun`` beside it: a run that fails may be left for the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.plan import parse_plan
+from tests.payloads import with_text
+from tests.results import result, write_results
+
+__all__ = ["catalogue", "main"]
+
+_SURVEY = {
+    "kernel_release": "6.1.0-made-up",
+    "kernel_version": "#1 SMP",
+    "cpu_model": "a processor",
+    "cpus": 2,
+    "fio_version": "fio-3.33",
+    "machine": "0123456789abcdef",
+    "high_resolution_timers": True,
+    "uid": 0,
+    "kinds": ["null_blk", "scsi_debug", "loop", "zram", "brd"],
+    "lacks": "",
+}
+_FACTS = {
+    "kernel_release": "6.1.0-made-up",
+    "kernel_version": "#1 SMP",
+    "command_line": "quiet",
+    "scheduler": "CFS",
+    "scheduler_tunables": {"features": "START_DEBIT"},
+    "clocksource": "tsc",
+    "cpu_model": "a processor",
+    "fio_version": "fio-3.33",
+    "cpus": 2,
+    "preflight": [
+        {"what": "turbo", "found": "on", "good": False, "needed": False},
+        {"what": "load", "found": "low", "good": True, "needed": True},
+    ],
+}
+_NAMES = ("kernel_release", "scheduler")
+
+
+def catalogue(text: str) -> dict[str, Any]:
+    """Return what a liar says that measures, with `text` in each string but the kernel's names."""
+    survey = {**_SURVEY, **{k: with_text(_SURVEY[k], text) for k in ("kernel_version",)}}
+    survey |= {k: with_text(_SURVEY[k], text) for k in ("cpu_model", "fio_version", "machine")}
+    facts = {k: v if k in _NAMES else with_text(v, text) for k, v in _FACTS.items()}
+    facts["preflight"] = [
+        {k: with_text(v, text) for k, v in entry.items()}
+        for entry in _FACTS["preflight"]  # type: ignore[attr-defined]
+    ]
+    return {
+        "survey": survey,
+        "facts": facts,
+        "gate": f"a gate {text}",
+        "reason": f"a reason {text}",
+        "fio_said": f"fio {text}",
+        "comm": f"comm {text}",
+        "console": f"iolab: cell 1/9 {text}\n{text}\n",
+        "ending": {"exit": 0, "stderr": ""},
+        "restore": "",
+        "stderr": "",
+    }
+
+
+def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, Any]:
+    name = cell["id"]
+    if number == 0:
+        return {"id": name, "state": "failed", "reason": said["reason"], "gates": []}
+    made = result(name)
+    made["fio_said"] = said["fio_said"]
+    for look in (made["first"], made["last"]):
+        for task in look["tasks"].values():
+            task["comm"] += said["comm"] if not task["comm"].startswith("kworker") else ""
+    if number == 1:
+        made["gates"] = [said["gate"]]
+    return made
+
+
+def _begin(folder: Path, said: dict[str, Any]) -> None:
+    document = json.loads((folder / "plan.json").read_text())
+    # What is recorded has no trace: it is not valid anyway, and the others are to be drawn.
+    cells = sorted(document["cells"], key=lambda cell: cell.get("recording") is None)
+    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(cells)}
+    write_results(folder / "results", parse_plan(document), None, said["facts"], **lies)
+    (folder / "console.txt").write_bytes(said["console"].encode(errors="surrogatepass"))
+    (folder / "alive").touch()
+    (folder / "agent.json").write_text(json.dumps(said["ending"]))
+
+
+def main(argv: list[str]) -> int:
+    """Lie as the catalogue says."""
+    path, _, archive, command, *_ = argv
+    said = json.loads(Path(path).read_text())
+    if said["stderr"]:
+        os.write(2, said["stderr"].encode(errors="surrogatepass"))
+        return 1
+    if command == "survey":
+        print(json.dumps(said["survey"]))
+    elif command == "begin":
+        with Path(path).with_name("begun").open("a") as begun:
+            begun.write(f"{Path(archive).parent}\n")
+        _begin(Path(archive).parent, said)
+    else:
+        os.write(1, said["restore"].encode(errors="surrogatepass"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Watches, counted calls and kernel settings in a virtual machine, against known work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.pathology import get_pathology
+from iolab.targets import vm
+from iolab.targets.vm import VmTarget
+from tests.plans import job, plan
+from tests.targets.guest import archive_with, cell_of
+
+pytestmark = pytest.mark.vm
+
+_PROGRAM = Path(__file__).with_name("conditions_in_guest.py")
+_DEVICE = {"name": "data", "kind": "null_blk", "size_mib": 512, "memory_backed": False}
+
+
+def _reads(name: str, **different: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "devices": [_DEVICE],
+        "filesystem": None,
+        "count": ["dget_parent"],
+        "job": job(rw="randread", batch=1),
+        **different,
+    }
+
+
+@pytest.fixture(scope="module")
+def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a block under several conditions, and of what `_PROGRAM` does after it."""
+    watch = {"on": "directory", "event": "close_write"}
+    cells = [
+        _reads("plain"),
+        _reads("watched", watch=watch),
+        _reads("unknown", count=["no_such_function"]),
+        _reads("unset", settings={"no_such_setting": 1}),
+    ]
+    folder = tmp_path_factory.mktemp("conditions") / "results"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        target.run(plan(*cells, coalesced_timers=False), folder)
+    return folder
+
+
+def test_a_read_of_a_device_whose_directory_is_watched_takes_a_reference(results: Path) -> None:
+    measures = get_pathology("fsnotify_contention").from_counters
+    cells = {name: cell_of(results, name) for name in ("plain", "watched")}
+    for cell in cells.values():
+        assert (cell["state"], cell["gates"]) == ("done", [])
+        for look in ("first", "last"):
+            cell[look]["calls"]["__fsnotify_parent"] = 0
+    assert measures(cells["plain"])["dget_parent_per_io"] < 0.01
+    # A window has edges: an I/O that is counted by one counter and not yet by the other.
+    assert measures(cells["watched"])["dget_parent_per_io"] == pytest.approx(1, abs=0.02)
+
+
+def test_what_a_kernel_has_not_is_a_reason(results: Path) -> None:
+    for name, reason in (
+        ("unknown", "cannot count calls of no_such_function"),
+        ("unset", "no setting 'no_such_setting'"),
+    ):
+        cell = cell_of(results, name)
+        assert cell["state"] == "cannot run here"
+        assert reason in cell["reason"]
+
+
+def test_every_call_is_counted(seen: dict[str, Any]) -> None:
+    assert seen["counted"]["calls"] == seen["counted"]["made"]
+    assert seen["counted"]["failures"] == []
+
+
+def test_a_watch_is_on_what_it_says(seen: dict[str, Any]) -> None:
+    node, directory = seen["watched"]["inodes"]
+    assert seen["watched"]["node"] == [node]
+    assert seen["watched"]["directory"] == [directory]
+    (other,) = seen["watched"]["other"]
+    assert other not in (node, directory)
+    assert seen["watched"]["left"] == []
+
+
+def test_settings_are_changed_and_put_back(seen: dict[str, Any]) -> None:
+    found = seen["changed"]["found"]
+    assert found["dirty_bytes"] == str(64 << 20)
+    assert found["min_granularity_ns"] == "7000000"
+    assert "no setting 'no_such'" in seen["changed"]["errors"][0]
+    # The kernel refuses fewer bytes than two pages.
+    assert "dirty_bytes" in seen["changed"]["errors"][1]
+    assert seen["changed"]["errors"][2] == "this kernel has no module no_such_module"
+    assert seen["changed"]["failures"] == []
+
+
+def test_conditions_are_undone_after_a_kill_too(seen: dict[str, Any]) -> None:
+    assert seen["killed"]["changed by the kill"] == [
+        "dirty_bytes",
+        "dirty_ratio",
+        "instances",
+        "probes",
+    ]
+    assert seen["killed"]["failures"] == []
+    assert seen["left"] == {}

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: MIT
+"""A real machine behind ssh, for real: a booted Debian with systemd, sshd and two disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.agent.plan import Device, Plan, Recording, parse_plan
+from iolab.errors import CannotRunError, IolabError
+from iolab.targets import ssh
+from iolab.targets.ssh import SshTarget
+from iolab.trace import read
+from tests.plans import job, null_blk_cell, plan
+from tests.targets.faults import every_change, kill_runs, wrongs
+from tests.targets.server import SERIAL, SPARE_DISK, Server
+
+_HERE = Path(__file__).parent
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.skipif(os.geteuid() != 0, reason="Debian's packages are set up as root"),
+    pytest.mark.skipif(
+        not shutil.which("ssh"), reason="no ssh here: apt-get install openssh-client"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    try:
+        found = Server(tmp_path_factory.mktemp("server"))
+    except CannotRunError as error:
+        pytest.skip(f"no server here: {error}")
+    try:
+        found.ssh("mkdir /srv/data")
+        found.send("/root/machine_state.py", (_HERE / "machine_state.py").read_bytes())
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarget]:
+    monkeypatch.setattr(ssh, "_POLL_S", 1.0)
+    found = SshTarget(server.address, config=server.config)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def state(server: Server, *disks: str) -> dict[str, Any]:
+    """Return what a run could have left changed there."""
+    told = server.ssh(f"python3 /root/machine_state.py {' '.join(disks)}")
+    assert told.returncode == 0, told.stderr
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def states(results: Path) -> dict[str, str]:
+    """Return how each cell ended, with its reason."""
+    cells = [json.loads(p.read_text()) for p in (results / "cells").iterdir()]
+    return {cell["id"]: cell.get("reason", cell["state"]) for cell in cells}
+
+
+def test_every_kind_of_cell_is_measured_and_all_is_as_before(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    before = state(server, SPARE_DISK)
+    target.run(parse_plan(every_change("/srv/data", SPARE_DISK)), tmp_path / "results")
+    assert set(states(tmp_path / "results").values()) == {"done"}
+    after = state(server)
+    assert {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v} == {}
+    assert before.keys() - after.keys() == {f"start of {SPARE_DISK}"}
+
+
+def folder_plan(folder: str = "/srv/data", **different: Any) -> Plan:
+    """Return a plan of three cells on files in a folder there."""
+    cells = []
+    for number in range(3):
+        device = {"name": "data", "kind": "directory", "path": folder, "size_mib": 64}
+        cell = null_blk_cell(f"cell{number}", 1000, devices=[device], filesystem=None)
+        cells.append({**cell, "job": job(**different)})
+    return plan(*cells, modules=[], coalesced_timers=False)
+
+
+def test_a_run_goes_on_without_its_connection(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    target._say = told.append
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        if line.endswith("cell0 done"):
+            server.break_connections()
+
+    target.run(folder_plan(), tmp_path / "results", on_line)
+    assert any("the connection to root@127.0.0.1" in line for line in told)
+    assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
+    assert [line.split()[-2] for line in lines[1:]] == ["cell0", "cell1", "cell2"]
+
+
+def test_a_killed_run_goes_on_behind_its_done_cells(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    made = folder_plan()
+    recording = Recording(["sched:sched_switch"], window_ms=100, buffer_kib=16384)
+    made = replace(made, cells=[*made.cells[:2], replace(made.cells[2], recording=recording)])
+
+    def kill(line: str) -> None:
+        if line.endswith("cell1 done"):
+            # While trace-cmd records: its readers' files stay.
+            reader = "/run/iolab/runs/*/results/traces/.cell2.dat*cpu0"
+            server.ssh(f"until ls {reader}; do :; done; kill -KILL $(cat /run/iolab/journal.lock)")
+
+    before = state(server)
+    with pytest.raises(IolabError, match=r"was killed, or root@127.0.0.1:.* was rebooted"):
+        target.run(made, tmp_path / "results", kill)
+    kept = server.ssh("sha256sum /run/iolab/runs/*/results/cells/*.json").stdout.split()[::2]
+    assert len(kept) == 2
+    lines: list[str] = []
+    target.run(made, tmp_path / "results", lines.append)
+    assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
+    assert [line.split()[-2:] for line in lines if "cell " in line][-3:] == [
+        ["was", "done"],
+        ["was", "done"],
+        ["cell2", "done"],
+    ]
+    status = json.loads((tmp_path / "results/status.json").read_text())
+    cells = {k: v for k, v in status["sha256"].items() if k.startswith("cells/")}
+    assert list(cells) == [f"cells/cell{n}.json" for n in range(3)]
+    assert kept == list(cells.values())[:2]
+    assert target.restore(show=False) == []
+    assert state(server) == before
+
+
+def test_sigterm_puts_all_back_and_loses_no_done_cell(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    def end(line: str) -> None:
+        if line.endswith("cell0 done"):
+            server.ssh("kill -TERM $(cat /run/iolab/journal.lock)")
+
+    before = state(server)
+    with pytest.raises(IolabError, match=r"gave up on root@.*: it was asked to end"):
+        target.run(folder_plan(runtime_ms=3000), tmp_path / "results", end)
+    assert state(server) == before
+    lines: list[str] = []
+    target.run(folder_plan(runtime_ms=3000), tmp_path / "results", lines.append)
+    assert any(line.endswith("cell0 was done") for line in lines)
+
+
+def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    before = state(server)
+
+    def cut(line: str) -> None:
+        if line.endswith("cell0 done"):
+            # What is on the disk counts, and the folder of the next cell is.
+            server.ssh("until grep -q tree /var/lib/iolab/files.journal; do :; done; sync")
+            server.cut_power()
+
+    with pytest.raises(IolabError, match=r"was killed, or root@127.0.0.1:.* was rebooted"):
+        target.run(folder_plan(), tmp_path / "results", cut)
+    assert server.ssh("ls /srv/data").stdout.startswith("iolab-")
+    (line,) = target.restore(show=True)
+    assert line.startswith("tree /srv/data/iolab-")
+    target.run(folder_plan(), tmp_path / "results")
+    assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
+    assert state(server) == before
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_stays(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    before = state(server)
+    fill = "dd if=/dev/zero of={} bs=1M 2>/dev/null; sync"
+    server.ssh(fill.format("/fill"))
+    try:
+        target.run(folder_plan(), tmp_path / "root")
+        reason = "/srv/data has room for 0 MiB, a cell needs 64"
+        assert set(states(tmp_path / "root").values()) == {reason}
+    finally:
+        server.ssh("rm /fill")
+    assert state(server) == before
+    server.ssh(fill.format("/run/fill"))
+    try:
+        with pytest.raises(IolabError, match=r"cannot put agent.pyz on .*No space left"):
+            target.run(folder_plan(size_mib=8), tmp_path / "run")
+    finally:
+        server.ssh("rm /run/fill; rm -rf /run/iolab/runs")
+    assert not (tmp_path / "run").exists()
+    assert state(server) == before
+
+
+def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -> None:
+    def refused(setup: str, undo: str, user: str = "root") -> str:
+        address = server.address.replace("root@", f"{user}@")
+        server.ssh(setup)
+        try:
+            found = SshTarget(address, config=server.config)
+            said = found.lacks(folder_plan())
+            found.close()
+        except IolabError as error:
+            said = str(error)
+        finally:
+            server.ssh(undo)
+        assert "\n" not in said
+        return said.replace(address.removeprefix("ssh://"), "SERVER")
+
+    assert refused("mv /usr/bin/fio /usr/bin/no-fio", "mv /usr/bin/no-fio /usr/bin/fio") == (
+        "there is no fio"
+    )
+    old = (
+        "#!/bin/sh\\nexec /usr/bin/python3 -S -c 'import sys; sys.version_info = (3, 8, 10)\\n"
+        'import runpy; sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name="__main__")'
+        '\' "$@"\\n'
+    )
+    where = "/usr/local/bin/python3"
+    assert refused(
+        f"printf '%b' {shlex.quote(old)} > {where}; chmod +x {where}", f"rm {where}"
+    ) == ("SERVER: Python 3.9 is needed, this is 3.8")
+    assert refused("", "", user="stranger") == "SERVER needs root, or sudo without a password"
+    assert "does not let us in" in refused("", "", user="nobody")
+
+
+def test_one_who_may_use_sudo_measures_too(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "_POLL_S", 1.0)
+    address = server.address.replace("root@", "trusted@")
+    found = SshTarget(address, config=server.config)
+    try:
+        found.run(folder_plan(), tmp_path / "results")
+        assert found.restore(show=False) == []
+    finally:
+        found.close()
+    assert set(states(tmp_path / "results").values()) == {"done"}
+
+
+def test_a_disk_that_holds_something_is_not_overwritten(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    def attempt(disk: str, serial: str | None = None) -> str:
+        made = folder_plan()
+        device = Device("data", "named", 64, path=disk, serial=serial)
+        made = replace(made, cells=[replace(made.cells[0], devices=[device])])
+        try:
+            target.run(made, tmp_path / f"results-{len(list(tmp_path.iterdir()))}")
+        except IolabError as error:
+            return str(error).partition(": ")[2]
+        return "overwritten"
+
+    server.ssh(f"mkfs.ext4 -q {SPARE_DISK}")
+    assert attempt("/dev/vda").startswith("/dev/vda is in use (mounted, swap or claimed")
+    assert attempt("/dev/vda", "SYSTEM").startswith("/dev/vda is in use (mounted, swap or claimed")
+    assert attempt(SPARE_DISK) == (
+        f"{SPARE_DISK} holds a signature (ext4); wipe it yourself, or type its serial number "
+        "(--serial)"
+    )
+    assert attempt(SPARE_DISK, "other") == f"'other' is not the serial number of {SPARE_DISK}"
+    assert server.ssh(f"blkid -o value -s TYPE {SPARE_DISK}").stdout == "ext4\n"
+    server.ssh(f"mount {SPARE_DISK} /mnt")
+    try:
+        assert "is in use" in attempt(SPARE_DISK, SERIAL)
+    finally:
+        server.ssh("umount /mnt")
+    assert attempt(SPARE_DISK, SERIAL) == "overwritten"
+    assert attempt(SPARE_DISK) == "overwritten"
+
+
+def test_of_other_disks_nothing_is_recorded(
+    server: Server, target: SshTarget, tmp_path: Path
+) -> None:
+    device = {"name": "data", "kind": "named", "path": SPARE_DISK, "size_mib": 64}
+    events = ["block:block_rq_issue", "block:block_rq_complete"]
+    cell = null_blk_cell("cell", devices=[{**device, "serial": SERIAL}], filesystem=None)
+    recording = {"events": events, "window_ms": 1000, "buffer_kib": 16384}
+    # Beside the noise fio takes a while to begin.
+    cell |= {"job": job(ramp_ms=2000, runtime_ms=4000), "recording": recording}
+    noise = "while :; do dd if=/dev/vda of=/dev/null bs=64k iflag=direct; done"
+    server.ssh(f"nohup sh -c '{noise}' >/dev/null 2>&1 </dev/null & echo $! > /root/noise.pid")
+    try:
+        target.run(
+            plan(cell, modules=[], coalesced_timers=False, hardware=True), tmp_path / "results"
+        )
+    finally:
+        server.ssh("kill $(cat /root/noise.pid); pkill dd; rm /root/noise.pid")
+    assert states(tmp_path / "results") == {"cell": "done"}
+    number = int(server.ssh(f"stat -c %t {SPARE_DISK}").stdout, 16)
+    minor = int(server.ssh(f"stat -c %T {SPARE_DISK}").stdout, 16)
+    seen = read(tmp_path / "results/traces/cell.dat").frame("block_rq_complete")
+    assert len(seen) > 20
+    assert set(seen["dev"]) == {number << 20 | minor}
+
+
+def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
+    runs = kill_runs(server, 6, 1)
+    assert sum("killed" in run for run in runs) == 6
+    assert [wrongs(run) for run in runs if wrongs(run)] == []
