@@ -93,9 +93,9 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def lab(session: nox.Session) -> None:
-    """Open JupyterLab on the notebooks."""
+    """Open JupyterLab on the notebooks: nox -s lab [-- --no-browser --port 9999]."""
     install(session)
-    session.run("jupyter", "lab", "--notebook-dir=.", "notebooks/00_start_here.ipynb")
+    session.run("iolab", "lab", *session.posargs)
 
 
 @nox.session

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Where notebooks, reference data and results are, in a clone and in an installed wheel."""
+"""Folders of the notebooks, the reference data and the results, in a clone and in a wheel."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CHECKOUT", "NOTEBOOKS", "REFERENCE", "runs_dir"]
+__all__ = ["CHECKOUT", "NOTEBOOKS", "REFERENCE", "RUNS_VARIABLE", "runs_dir"]
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 
@@ -22,8 +23,15 @@ CHECKOUT: Final = _checkout()
 _SHARED: Final = CHECKOUT or _PACKAGE / "shared"
 NOTEBOOKS: Final = _SHARED / "notebooks"
 REFERENCE: Final = _SHARED / "data" / "reference"
+RUNS_VARIABLE: Final = "IOLAB_RUNS"
 
 
 def runs_dir() -> Path:
-    """Return the default folder of results: ``data/runs`` of the clone or the current folder."""
+    """Return the default folder of results.
+
+    It is ``$IOLAB_RUNS`` where that is set, else ``data/runs`` of the clone or, for an installed
+    wheel, of the current folder.
+    """
+    if folder := os.environ.get(RUNS_VARIABLE):
+        return Path(folder)
     return (CHECKOUT or Path.cwd()) / "data" / "runs"

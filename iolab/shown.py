@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from iolab import foreign
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pandas.io.formats.style import Styler
 
 __all__ = ["Paragraph", "markdown", "terminal", "text_table"]

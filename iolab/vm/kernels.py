@@ -35,6 +35,7 @@ __all__ = [
     "Kernel",
     "KernelStatus",
     "add_kernel",
+    "cached_kernel",
     "check_name",
     "get_kernel",
     "list_kernels",
@@ -91,8 +92,8 @@ def _contents(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _cached(name: str) -> Kernel | None:
-    """Return a kernel of the cache if its files are still what was put there."""
+def cached_kernel(name: str) -> Kernel | None:
+    """Return a kernel of the cache if its files are still what was put there, else None."""
     folder = _folder(name)
     try:
         made = json.loads((folder / "kernel.json").read_text())
@@ -192,7 +193,7 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
     Errors: UserError for an unknown name; CannotRunError if its archive cannot be reached.
     """
     check_name(name)
-    if (kernel := _cached(name)) is not None:
+    if (kernel := cached_kernel(name)) is not None:
         return kernel
     if name not in CATALOGUE:
         raise UserError(f"kernel {name} is damaged in the cache: add it again")
@@ -210,8 +211,8 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
             source = f"{package.name} {package.version}"
             _install_unpacked(folder, work / "root", source, toolbox)
 
-    make_folder(_folder(name), make, good=lambda _: _cached(name) is not None)
-    kernel = _cached(name)
+    make_folder(_folder(name), make, good=lambda _: cached_kernel(name) is not None)
+    kernel = cached_kernel(name)
     if kernel is None:
         raise IolabError(f"kernel {name} vanished from the cache: try again")
     return kernel
@@ -267,7 +268,7 @@ def add_kernel(
             _install_unpacked(folder, work, _GIVEN, toolbox)
 
     make_folder(_folder(name), make, good=lambda _: False)
-    kernel = _cached(name)
+    kernel = cached_kernel(name)
     if kernel is None:
         raise IolabError(f"kernel {name} vanished from the cache: try again")
     return kernel
@@ -279,7 +280,7 @@ def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[Kerne
 
 
 def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
-    if (kernel := _cached(name)) is not None:
+    if (kernel := cached_kernel(name)) is not None:
         return KernelStatus(
             name, "cached", source=kernel.source, release=kernel.release, facts=_facts(kernel)
         )

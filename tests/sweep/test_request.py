@@ -9,11 +9,12 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
-from iolab.sweep.sweep import Request, _chosen, _label, start_page
+from iolab.sweep.request import Request, chosen_pathologies, sweep_label
+from iolab.sweep.sweep import start_page
 
 
 def names(**asked: object) -> list[str]:
-    return [p.name for p in _chosen(Request(**{"profile": "quick", **asked}))]  # type: ignore[arg-type]
+    return [p.name for p in chosen_pathologies(Request(**{"profile": "quick", **asked}))]  # type: ignore[arg-type]
 
 
 def test_all_are_measured_unless_some_are_named() -> None:
@@ -44,7 +45,7 @@ def test_what_no_pathology_has_is_a_users_mistake(asked: dict[str, object], sent
 
 def test_a_sweep_with_its_own_levels_has_its_own_folder() -> None:
     request = Request(profile="quick", settings=["weight=1,2"], kernels=["6.1"], clock="host")
-    assert _label(request) == "quick-weight1+2-6.1-host"
+    assert sweep_label(request) == "quick-weight1+2-6.1-host"
 
 
 def test_nothing_measured_has_no_page_to_start_from(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""The command line. Its errors are one sentence each; exit code 2 is the user's mistake.
+
+Commands import what they run when they run: ``iolab --help`` loads nothing but click.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import click
+
+from iolab import __version__
+from iolab.cli.lab import lab
+from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.measuring import plan, sweep
+from iolab.cli.results import export, trace, verdicts
+from iolab.cli.terminal import plain
+from iolab.errors import IolabError, UserError
+
+__all__ = ["main"]
+
+_COMMANDS = (doctor, export, kernels, lab, plan, restore, sweep, trace, verdicts)
+
+
+@click.group(
+    help="A laboratory for Linux I/O that is slow because of the scheduler.",
+    commands={str(command.name): command for command in _COMMANDS},
+)
+@click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
+def app() -> None:
+    """Hold the commands."""
+
+
+def _fail(message: str, code: int) -> int:
+    print(plain(f"iolab: {message}"), file=sys.stderr)
+    return code
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = app.main(prog_name="iolab", standalone_mode=False) or 0
+    except IolabError as error:
+        code = _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(plain(error.format_message()), file=sys.stderr)
+        code = error.exit_code
+    except click.UsageError as error:
+        code = _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted; what was measured is kept, and the next sweep goes on", 130)
+    except OSError as error:
+        code = _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
+    sys.exit(code)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""Commands that measure, and the one that shows what would be measured: sweep, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.terminal import echo
+from iolab.errors import IolabError, UserError
+from iolab.paths import runs_dir
+from iolab.targets.place import MADE, Place
+
+if TYPE_CHECKING:
+    from iolab.sweep.preview import PathologyPreview
+    from iolab.sweep.sweep import Outcome
+
+__all__ = ["plan", "sweep"]
+
+_FOLDER = click.Path(path_type=Path)
+_TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
+_LEVELS = "FACTOR=LEVEL[,LEVEL...]"
+
+
+def _selection(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say what is measured."""
+    options = (
+        click.option("--profile", default="quick", show_default=True, help="smoke, quick or full."),
+        click.option(
+            "--kernel", multiple=True, help="Kernel instead of the profile's (repeatable)."
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar=_LEVELS,
+            help="Levels instead of the profile's (repeatable).",
+        ),
+        click.option(
+            "--record",
+            multiple=True,
+            metavar=_LEVELS,
+            help="Trace these conditions, too (repeatable).",
+        ),
+        click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_selection
+@click.option("--pathology", multiple=True, help="Pathology to measure (repeatable); all if none.")
+@click.option("--target", default="vm", show_default=True, help=_TARGETS)
+@click.option("--directory", help="Real machines: measure on files made in this folder.")
+@click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
+@click.option("--serial", help="The disk's serial number: what is on it may be lost.")
+@click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
+@click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
+@click.option("--jobs", type=int, help="Virtual machines side by side.")
+def sweep(**options: Any) -> None:
+    """Measure, and write up.
+
+    Blocks in the store are kept, the others are measured. Then tables, pages and figures are made.
+    """
+    from iolab.cli.progress import SweepProgress
+    from iolab.sweep.request import Request
+    from iolab.sweep.sweep import default_jobs, run_sweep, start_page
+
+    virtual = options["target"] == "vm"
+    most = default_jobs() if virtual else 1
+    request = Request(
+        profile=options["profile"],
+        pathologies=options["pathology"],
+        kernels=options["kernel"],
+        settings=options["settings"],
+        recorded=options["record"],
+        clock=options["clock"] or ("virtual" if virtual else "host"),
+        jobs=most if options["jobs"] is None else options["jobs"],
+        root=options["root"].resolve(),
+        target=options["target"],
+        place=_place(options),
+    )
+    with SweepProgress() as progress:
+        outcomes = run_sweep(request, progress.log, progress.update)
+        first = start_page(request, outcomes)
+    for outcome in outcomes:
+        _show_outcome(outcome)
+    if first:
+        echo(f"\nopen {first}")
+    if any(outcome.failed for outcome in outcomes):
+        raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
+
+
+def _place(options: dict[str, Any]) -> Place:
+    if options["directory"] and options["destroy"]:
+        raise UserError("--directory and --destroy are two places to measure on: name one")
+    if options["serial"] is not None and not options["destroy"]:
+        raise UserError("--serial is of the disk that --destroy names")
+    made = options["make"]
+    if made and options["destroy"]:
+        raise UserError("--make makes what is measured on, --destroy names it: choose one")
+    if made == "loop" and not options["directory"]:
+        raise UserError("--make loop needs --directory: the folder of the file behind the device")
+    if made in ("zram", "brd") and options["directory"]:
+        raise UserError(f"--make {made} is in memory: leave --directory away")
+    directory = options["directory"]
+    if directory and options["target"] == "local":
+        directory = str(Path(directory).resolve())
+    if directory and not directory.startswith("/"):
+        raise UserError(f"--directory on another machine is a whole path, not {directory!r}")
+    return Place(directory, options["destroy"], options["serial"], made)
+
+
+def _show_outcome(outcome: Outcome) -> None:
+    plan = outcome.plan
+    echo()
+    echo(plan.pathology.name, bold=True)
+    kernels = ", ".join(f"{name} ({source})" for name, source in plan.kernels.items())
+    echo(f"  measured on     {kernels}")
+    for name, reason in plan.unavailable.items():
+        echo(f"  cannot run here {name}: {reason}")
+    done = outcome.measured + outcome.kept
+    echo(f"  blocks          {done} of {len(plan.blocks)} ({outcome.kept} were in the store)")
+    echo(f"  cells           {outcome.cells}, of which {outcome.invalid} are not valid")
+    for name, error in outcome.failed.items():
+        echo(f"  failed          {name}: {error}")
+    if outcome.page:
+        echo(f"  page            {outcome.page}")
+    if outcome.cells:
+        echo(f"  figures         {plan.folder / 'figures'}")
+        echo(f"  tables          {plan.folder / 'cells.parquet'}")
+    for row in outcome.verdicts:
+        echo(f"  {row['kernel']:16}mechanism {row['mechanism']}, magnitude {row['magnitude']}")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[PATHOLOGY]...")
+@_selection
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(names: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Show what a sweep would measure.
+
+    That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
+    here, and how long it takes. Nothing is booted, fetched or measured.
+    """
+    import json
+
+    from iolab.sweep.preview import preview_sweep
+    from iolab.sweep.request import Request
+    from iolab.sweep.sweep import default_jobs
+
+    request = Request(
+        profile=options["profile"],
+        pathologies=names,
+        kernels=options["kernel"],
+        settings=options["settings"],
+        recorded=options["record"],
+        jobs=default_jobs(),
+        root=options["root"].resolve(),
+    )
+    previews = preview_sweep(request)
+    if as_json:
+        echo(json.dumps([asdict(preview) for preview in previews], indent=1))
+        return
+    for preview in previews:
+        _show_preview(preview, request.jobs)
+    if len(previews) > 1:
+        blocks = sum(kernel.blocks for p in previews for kernel in p.kernels)
+        cells = sum(kernel.cells for p in previews for kernel in p.kernels)
+        seconds = sum(preview.duration.seconds for preview in previews)
+        echo(f"\nall: {blocks} blocks, {cells} cells, about {_minutes(seconds)}")
+
+
+def _show_preview(preview: PathologyPreview, jobs: int) -> None:
+    echo()
+    echo(f"{preview.pathology}: {preview.title}", bold=True)
+    echo("  factors")
+    for name, levels in preview.factors.items():
+        listed = ", ".join("control" if level is None else str(level) for level in levels)
+        echo(f"    {name:14} {listed}{' (treatment)' if name == preview.treatment else ''}")
+    echo("  kernels          boots  cells  recorded")
+    for kernel in preview.kernels:
+        state = "" if kernel.state == "cached" else f"  {kernel.state}"
+        if kernel.alternatives:
+            state += f"  or {', '.join(kernel.alternatives)}"
+        counts = f"{kernel.blocks:5}  {kernel.cells:5}  {kernel.recorded:8}"
+        echo(f"    {kernel.kernel:12} {counts}{state}")
+    for name, reason in preview.unavailable.items():
+        echo(f"  cannot run here  {name}: {reason}")
+    for name, reason in preview.undecided.items():
+        echo(f"  cannot be judged {name}: {reason}")
+    duration = preview.duration
+    echo(f"  time             about {_minutes(duration.seconds)}, {jobs} machines side by side")
+    echo(f"                   {duration.seconds_per_cell:.1f} s for a cell, {duration.basis}")
+    echo(f"  results          {preview.folder}")
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
