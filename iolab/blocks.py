@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 from iolab.agent.plan import FORMAT, Plan, parse_plan
 from iolab.errors import UserError
 from iolab.names import one_of
-from iolab.pathology.base import Condition, Machine
+from iolab.pathology.base import Machine
+from iolab.pathology.factors import Condition
 
 __all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan"]
 

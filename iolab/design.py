@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import Block, PlannedCell
-from iolab.pathology.base import Condition, Pathology, Profile
+from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.factors import Condition
 
 __all__ = ["blocks_of"]
 

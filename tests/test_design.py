@@ -17,14 +17,9 @@ from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import (
-    CategoricalFactor,
-    IntegerFactor,
-    Pathology,
-    Profile,
-    integer_level,
-    override,
-)
+from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.factors import CategoricalFactor, IntegerFactor, integer_level
+from iolab.pathology.settings import override
 
 _ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
 _IDS = [f"{p.name}-{name}" for p, name in _ALL]

@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from iolab.errors import UserError
 from iolab.figures.style import kernel_style
 from iolab.figures.words import number
-from iolab.pathology.base import IntegerFactor, Pathology
+from iolab.pathology.base import Pathology
+from iolab.pathology.factors import IntegerFactor
 
 __all__ = ["TreatmentAxis", "check_numeric"]
 

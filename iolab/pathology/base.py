@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a pathology is made of: factors, profiles, claims, and how a cell of it is run."""
+"""What a pathology is made of: claims, profiles, and how a cell of it is run."""
 
 from __future__ import annotations
 
@@ -7,31 +7,21 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
+from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.trace.trace import Trace
 
 __all__ = [
-    "CategoricalFactor",
     "Claim",
-    "Condition",
-    "Factor",
-    "Grid",
-    "IntegerFactor",
     "Machine",
     "Pathology",
     "Profile",
-    "integer_level",
-    "named_level",
-    "override",
 ]
-
-Condition = Mapping[str, int | str | None]
-Grid = Mapping[str, tuple[int | str, ...]]
 
 # A sweep asks for one of these; a pathology may have more.
 REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
@@ -42,105 +32,6 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 def _refuse(wrong: bool, what: str, why: str) -> None:
     if wrong:
         raise UserError(f"{what}: {why}")
-
-
-@dataclass(frozen=True)
-class IntegerFactor:
-    """A factor of whole numbers from `low` to `high`.
-
-    Parameters
-    ----------
-    low, high : int
-        Smallest and largest level.
-    label : str
-        What an axis of it is called, with the unit if it has one: ``"cpu.weight"``.
-    phrase : str
-        A level in words, with ``{}`` for its number: ``"{} jobs"``. By default the label, then the
-        number.
-    words : mapping of int to str
-        Levels that have words of their own: ``{1: "1 job"}``.
-    """
-
-    low: int
-    high: int
-    label: str
-    phrase: str = ""
-    words: Mapping[int, str] = field(default_factory=dict)
-
-    def in_words(self, level: int) -> str:
-        """Return a level in words, as titles, legends and captions show it."""
-        return self.words.get(level, (self.phrase or f"{self.label} {{}}").format(level))
-
-    def parse(self, name: str, text: str) -> int:
-        """Return the level that `text` names. Errors: UserError with the range."""
-        if re.fullmatch(r"\d{1,9}", text) and self._within(int(text)):
-            return int(text)
-        raise self._refusal(name, text)
-
-    def check(self, name: str, level: object) -> None:
-        """Check a level of the factor `name`. Errors: UserError with the range."""
-        if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
-            raise self._refusal(name, level)
-
-    def _within(self, level: int) -> bool:
-        return self.low <= level <= self.high
-
-    def _refusal(self, name: str, level: object) -> UserError:
-        return UserError(f"{name} must be {self.low}-{self.high}, not {level!r}")
-
-
-@dataclass(frozen=True)
-class CategoricalFactor:
-    """A factor of named levels.
-
-    Parameters
-    ----------
-    levels : tuple of str
-        The levels, in the order of tables and figures.
-    label : str
-        What an axis of it is called: ``"I/O scheduler"``.
-    phrase : str
-        A level in words, with ``{}`` for its name: ``"{} layout"``. By default the name alone.
-    words : mapping of str to str
-        Levels that have words of their own: ``{"default": "default tuning"}``.
-    """
-
-    levels: tuple[str, ...]
-    label: str
-    phrase: str = "{}"
-    words: Mapping[str, str] = field(default_factory=dict)
-
-    def in_words(self, level: str) -> str:
-        """Return a level in words, as titles, legends and captions show it."""
-        return self.words.get(level, self.phrase.format(level))
-
-    def parse(self, name: str, text: str) -> str:
-        """Return the level that `text` names. Errors: UserError that lists the levels."""
-        self.check(name, text)
-        return text
-
-    def check(self, name: str, level: object) -> None:
-        """Check a level of the factor `name`. Errors: UserError that lists the levels."""
-        one_of(f"level of {name}", level if isinstance(level, str) else repr(level), self.levels)
-
-
-Factor = IntegerFactor | CategoricalFactor
-
-
-def integer_level(condition: Condition, name: str) -> int:
-    """Return a condition's level of an integer factor. Errors: TypeError for another factor."""
-    level = condition[name]
-    if not isinstance(level, int):
-        raise TypeError(f"{name} has the level {level!r}, which is no integer")
-    return level
-
-
-def named_level(condition: Condition, name: str) -> str:
-    """Return a condition's level of a categorical factor. Errors: TypeError for another factor."""
-    level = condition[name]
-    if not isinstance(level, str):
-        raise TypeError(f"{name} has the level {level!r}, which is no name")
-    return level
 
 
 @dataclass(frozen=True)
@@ -293,6 +184,8 @@ class Pathology:
         File name of its notebook.
     treatment : str
         The factor whose levels are each compared with the control, in which it is None.
+    control : str
+        What the control is called in legends, axis ticks, captions and tables.
     factors : mapping of str to Factor
         All factors, the treatment among them.
     profiles : mapping of str to Profile
@@ -326,7 +219,6 @@ class Pathology:
     source: str
     notebook: str
     treatment: str
-    # What the control is called in legends, axis ticks, captions and tables.
     control: str
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
@@ -385,44 +277,3 @@ class Pathology:
                     self.factors[name].check(name, value)
                 except UserError as error:
                     raise UserError(f"{where}: {error}") from error
-
-
-def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for setting in settings:
-        name, separator, text = setting.partition("=")
-        if not separator:
-            raise UserError(f"{option} wants FACTOR=LEVEL[,LEVEL...], not {setting!r}")
-        one_of("factor", name, pathology.factors)
-        levels = [t.strip() for t in text.split(",")]
-        if name == pathology.treatment:
-            levels = [t for t in levels if t != "control"]
-        parsed = tuple(dict.fromkeys(pathology.factors[name].parse(name, t) for t in levels))
-        if not parsed:
-            raise UserError(f"{option} {name} needs a level to compare with the control")
-        found[name] = parsed
-    return found
-
-
-def override(
-    pathology: Pathology,
-    profile: Profile,
-    settings: Sequence[str] = (),
-    recorded: Sequence[str] = (),
-) -> Profile:
-    """Return a profile whose grids are replaced by the levels that the user set.
-
-    `settings` are like ``weight=1000,3000``; factors that are not named keep the levels of the
-    profile's first grid. `recorded`, of the same form, says which of the conditions are recorded
-    (in every boot). The treatment's level ``control`` is always there and may be named.
-
-    Errors: UserError for an unknown factor, a level out of range, or no treatment at all.
-    """
-    changed = profile
-    if settings:
-        grid = {**profile.grids[0], **_levels(pathology, "--set", settings)}
-        changed = replace(changed, grids=(grid,))
-    if recorded:
-        levels = _levels(pathology, "--record", recorded)
-        changed = replace(changed, recorded=levels, recorded_boots=profile.boots)
-    return changed

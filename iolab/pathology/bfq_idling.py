@@ -38,15 +38,12 @@ from typing import Any
 from iolab import measure
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab.errors import IolabError
-from iolab.pathology.base import (
+from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.factors import (
     CategoricalFactor,
-    Claim,
     Condition,
     Grid,
     IntegerFactor,
-    Machine,
-    Pathology,
-    Profile,
     integer_level,
     named_level,
 )

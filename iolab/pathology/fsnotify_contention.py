@@ -27,16 +27,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab.agent.plan import Cell, Device, Job, Watch
-from iolab.pathology.base import (
-    CategoricalFactor,
-    Claim,
-    Condition,
-    Grid,
-    Machine,
-    Pathology,
-    Profile,
-    named_level,
-)
+from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
 
 __all__ = ["FSNOTIFY_CONTENTION"]
 

@@ -47,17 +47,8 @@ import pandas as pd
 
 from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
-from iolab.pathology.base import (
-    CategoricalFactor,
-    Claim,
-    Condition,
-    Grid,
-    IntegerFactor,
-    Machine,
-    Pathology,
-    Profile,
-    integer_level,
-)
+from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.factors import CategoricalFactor, Condition, Grid, IntegerFactor, integer_level
 from iolab.trace.trace import Trace
 
 __all__ = ["WRITEBACK_KWORKER"]

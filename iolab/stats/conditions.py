@@ -12,7 +12,8 @@ import pandas as pd
 
 from iolab.errors import UserError
 from iolab.pathology import get_pathology
-from iolab.pathology.base import CategoricalFactor, Pathology
+from iolab.pathology.base import Pathology
+from iolab.pathology.factors import CategoricalFactor
 
 __all__ = [
     "boot_means",

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from iolab.errors import UserError
-from iolab.pathology.base import IntegerFactor
+from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import pathology_of, shared_columns
 from iolab.stats.estimates import CONFIDENCE, Statistic, estimate, format_boots
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from iolab import foreign
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import IntegerFactor
+from iolab.pathology.factors import IntegerFactor
 
 __all__ = [
     "CELL_COLUMNS",

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iolab.design import blocks_of
-from iolab.pathology.base import Condition, Pathology, Profile
+from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
 from iolab.sweep.request import (
     Request,

@@ -11,7 +11,8 @@ from pathlib import Path
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import Pathology, Profile, override
+from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.settings import override
 from iolab.paths import runs_dir
 from iolab.targets.place import Place
 from iolab.targets.vm import check_clock

@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 
 from iolab.errors import UserError
-from iolab.pathology.base import (
+from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.pathology.factors import (
     CategoricalFactor,
-    Claim,
     Condition,
     IntegerFactor,
-    Pathology,
-    Profile,
     integer_level,
     named_level,
 )
-from iolab.pathology.dio_kworker import DIO_KWORKER
 
 _WEIGHT = DIO_KWORKER.factors["weight"]
 _ENGINE = DIO_KWORKER.factors["engine"]

@@ -11,7 +11,7 @@ import pytest
 from iolab.agent.plan import Cell, parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
-from iolab.pathology.base import Condition
+from iolab.pathology.factors import Condition
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from tests.measure.story import Line, story, switch, writeback
 

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Factors: what an experiment varies, the levels they take, and how a level is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from iolab.errors import UserError
+from iolab.names import one_of
+
+__all__ = [
+    "CategoricalFactor",
+    "Condition",
+    "Factor",
+    "Grid",
+    "IntegerFactor",
+    "integer_level",
+    "named_level",
+]
+
+Condition = Mapping[str, int | str | None]
+Grid = Mapping[str, tuple[int | str, ...]]
+
+
+@dataclass(frozen=True)
+class IntegerFactor:
+    """A factor of whole numbers from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : int
+        Smallest and largest level.
+    label : str
+        What an axis of it is called, with the unit if it has one: ``"cpu.weight"``.
+    phrase : str
+        A level in words, with ``{}`` for its number: ``"{} jobs"``. By default the label, then the
+        number.
+    words : mapping of int to str
+        Levels that have words of their own: ``{1: "1 job"}``.
+    """
+
+    low: int
+    high: int
+    label: str
+    phrase: str = ""
+    words: Mapping[int, str] = field(default_factory=dict)
+
+    def in_words(self, level: int) -> str:
+        """Return a level in words, as titles, legends and captions show it."""
+        return self.words.get(level, (self.phrase or f"{self.label} {{}}").format(level))
+
+    def parse(self, name: str, text: str) -> int:
+        """Return the level that `text` names. Errors: UserError with the range."""
+        if re.fullmatch(r"\d{1,9}", text) and self._within(int(text)):
+            return int(text)
+        raise self._refusal(name, text)
+
+    def check(self, name: str, level: object) -> None:
+        """Check a level of the factor `name`. Errors: UserError with the range."""
+        if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
+            raise self._refusal(name, level)
+
+    def _within(self, level: int) -> bool:
+        return self.low <= level <= self.high
+
+    def _refusal(self, name: str, level: object) -> UserError:
+        return UserError(f"{name} must be {self.low}-{self.high}, not {level!r}")
+
+
+@dataclass(frozen=True)
+class CategoricalFactor:
+    """A factor of named levels.
+
+    Parameters
+    ----------
+    levels : tuple of str
+        The levels, in the order of tables and figures.
+    label : str
+        What an axis of it is called: ``"I/O scheduler"``.
+    phrase : str
+        A level in words, with ``{}`` for its name: ``"{} layout"``. By default the name alone.
+    words : mapping of str to str
+        Levels that have words of their own: ``{"default": "default tuning"}``.
+    """
+
+    levels: tuple[str, ...]
+    label: str
+    phrase: str = "{}"
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def in_words(self, level: str) -> str:
+        """Return a level in words, as titles, legends and captions show it."""
+        return self.words.get(level, self.phrase.format(level))
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the level that `text` names. Errors: UserError that lists the levels."""
+        self.check(name, text)
+        return text
+
+    def check(self, name: str, level: object) -> None:
+        """Check a level of the factor `name`. Errors: UserError that lists the levels."""
+        one_of(f"level of {name}", level if isinstance(level, str) else repr(level), self.levels)
+
+
+Factor = IntegerFactor | CategoricalFactor
+
+
+def integer_level(condition: Condition, name: str) -> int:
+    """Return a condition's level of an integer factor. Errors: TypeError for another factor."""
+    level = condition[name]
+    if not isinstance(level, int):
+        raise TypeError(f"{name} has the level {level!r}, which is no integer")
+    return level
+
+
+def named_level(condition: Condition, name: str) -> str:
+    """Return a condition's level of a categorical factor. Errors: TypeError for another factor."""
+    level = condition[name]
+    if not isinstance(level, str):
+        raise TypeError(f"{name} has the level {level!r}, which is no name")
+    return level

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""Levels that the user sets in place of a profile's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from iolab.errors import UserError
+from iolab.names import one_of
+from iolab.pathology.base import Pathology, Profile
+
+__all__ = ["override"]
+
+
+def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, separator, text = setting.partition("=")
+        if not separator:
+            raise UserError(f"{option} wants FACTOR=LEVEL[,LEVEL...], not {setting!r}")
+        one_of("factor", name, pathology.factors)
+        levels = [t.strip() for t in text.split(",")]
+        if name == pathology.treatment:
+            levels = [t for t in levels if t != "control"]
+        parsed = tuple(dict.fromkeys(pathology.factors[name].parse(name, t) for t in levels))
+        if not parsed:
+            raise UserError(f"{option} {name} needs a level to compare with the control")
+        found[name] = parsed
+    return found
+
+
+def override(
+    pathology: Pathology,
+    profile: Profile,
+    settings: Sequence[str] = (),
+    recorded: Sequence[str] = (),
+) -> Profile:
+    """Return a profile whose grids are replaced by the levels that the user set.
+
+    `settings` are like ``weight=1000,3000``; factors that are not named keep the levels of the
+    profile's first grid. `recorded`, of the same form, says which of the conditions are recorded
+    (in every boot). The treatment's level ``control`` is always there and may be named.
+
+    Errors: UserError for an unknown factor, a level out of range, or no treatment at all.
+    """
+    changed = profile
+    if settings:
+        grid = {**profile.grids[0], **_levels(pathology, "--set", settings)}
+        changed = replace(changed, grids=(grid,))
+    if recorded:
+        levels = _levels(pathology, "--record", recorded)
+        changed = replace(changed, recorded=levels, recorded_boots=profile.boots)
+    return changed
