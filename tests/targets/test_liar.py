@@ -88,7 +88,7 @@ class Liar:
         reader.start()
         environment = child_environment(PATH=self.path, TERM="xterm-256color", COLUMNS="200")
         code = subprocess.run(
-            argv, env=environment, stdout=terminal, stderr=terminal, check=False, timeout=600
+            argv, env=environment, stdout=terminal, stderr=terminal, check=False, timeout=1800
         ).returncode
         os.close(terminal)
         reader.join()
