@@ -4,7 +4,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -15,9 +17,11 @@ from matplotlib.figure import Figure
 
 from iolab.errors import IolabError, UserError
 from iolab.figures.save import save_figure
+from iolab.foreign import line
 from iolab.report.artifacts import PAPER
 from iolab.report.paper import build, check_sources, literals, macros
 from iolab.report.results import collect, write_results
+from tests.payloads import MARK, PAYLOADS, TEXT, Attacked
 from tests.reports import COMMAND, every_report
 
 SOURCES = ("iolab.typ", "parts.typ", "published.toml", "not_results.toml", "page.css")
@@ -183,3 +187,39 @@ def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
     (made / "results.json").write_text(json.dumps(old))
     with pytest.raises(UserError, match="iolab-results/0"):
         build(made)
+
+
+def _unpacked(pdf: bytes) -> bytes:
+    """Return a PDF with its compressed streams behind it as they are."""
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    found = [pdf]
+    for stream in streams:
+        with suppress(zlib.error):
+            found.append(zlib.decompress(stream))
+    return b"\n".join(found)
+
+
+def test_what_a_machine_said_is_no_typst(tmp_path: Path) -> None:
+    typst = pytest.importorskip("typst")
+    text = line(TEXT)
+    results = document()
+    for pathology in results["pathologies"]:
+        for kernel in pathology["kernels"]:
+            kernel.update(release=text, scheduler=text)
+        for kernel in pathology["unavailable"]:
+            kernel["reason"] = text
+        pathology["command"] = text
+    for row in results["claims"]:
+        row.update(release=text, scheduler=text, reason=text)
+    path = folder(tmp_path / "paper", results)
+    for caption in path.glob("figures/**/*.txt"):
+        caption.write_text(f"Kernels: 6.1 ({text}). Remade by: {text}; data measured by: {text}.\n")
+    made = built(path)
+    page = Attacked(made["iolab.html"].decode())
+    assert page.found == []
+    assert PAYLOADS["typst"] in "".join(page.text)
+    assert MARK not in made["macros.tex"].decode()
+    # A link that is meant would be found there.
+    (tmp_path / "link.typ").write_text(f'#link("http://127.0.0.1/{MARK}")[x]')
+    assert MARK.encode() in _unpacked(typst.compile(str(tmp_path / "link.typ")))
+    assert b"/URI" not in _unpacked(made["iolab.pdf"])

@@ -2,7 +2,8 @@
 """An agent that lies: what a hostile machine answers instead of measuring.
 
 It stands in for Python on the target: ``CATALOGUE -S FOLDER/agent.pyz survey|begin|restore ...``.
-The catalogue is a JSON file with what it says; see `catalogue`.
+The catalogue is a JSON file with what it says; see `catalogue`. The folders of runs that it was
+told to begin are in the file ``begun`` beside it: a run that fails may be left for the next one.
 """
 
 from __future__ import annotations
@@ -88,10 +89,11 @@ def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, A
 
 def _begin(folder: Path, said: dict[str, Any]) -> None:
     document = json.loads((folder / "plan.json").read_text())
-    plan = parse_plan(document)
-    lies = {c["id"]: _lie(c, said, number) for number, c in enumerate(document["cells"])}
-    write_results(folder / "results", plan, None, said["facts"], **lies)
-    (folder / "console.txt").write_text(said["console"], errors="surrogateescape")
+    # What is recorded has no trace: it is not valid anyway, and the others are to be drawn.
+    cells = sorted(document["cells"], key=lambda cell: cell.get("recording") is None)
+    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(cells)}
+    write_results(folder / "results", parse_plan(document), None, said["facts"], **lies)
+    (folder / "console.txt").write_bytes(said["console"].encode(errors="surrogatepass"))
     (folder / "alive").touch()
     (folder / "agent.json").write_text(json.dumps(said["ending"]))
 
@@ -101,14 +103,16 @@ def main(argv: list[str]) -> int:
     path, _, archive, command, *_ = argv
     said = json.loads(Path(path).read_text())
     if said["stderr"]:
-        os.write(2, said["stderr"].encode(errors="replace"))
+        os.write(2, said["stderr"].encode(errors="surrogatepass"))
         return 1
     if command == "survey":
         print(json.dumps(said["survey"]))
     elif command == "begin":
+        with Path(path).with_name("begun").open("a") as begun:
+            begun.write(f"{Path(archive).parent}\n")
         _begin(Path(archive).parent, said)
     else:
-        os.write(1, said["restore"].encode(errors="replace"))
+        os.write(1, said["restore"].encode(errors="surrogatepass"))
     return 0
 
 

@@ -88,7 +88,7 @@ class Liar:
         reader.start()
         environment = child_environment(PATH=self.path, TERM="xterm-256color", COLUMNS="200")
         code = subprocess.run(
-            argv, env=environment, stdout=terminal, stderr=terminal, check=False, timeout=600
+            argv, env=environment, stdout=terminal, stderr=terminal, check=False, timeout=1800
         ).returncode
         os.close(terminal)
         reader.join()
@@ -103,12 +103,22 @@ def liar(tmp_path: Path) -> Iterator[Liar]:
         yield Liar(server)
     finally:
         server.down()
+        begun = tmp_path / "begun"
+        for folder in begun.read_text().splitlines() if begun.exists() else ():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_what_a_liar_measured_harms_nobody(liar: Liar) -> None:
     with listener() as heard:
         text = TEXT.replace(ADDRESS, heard.address)
-        said = liar.iolab(catalogue(text), "sweep", *_SWEEP)
+        made = catalogue(text)
+        long = "x" * 10_000_000
+        made["fio_said"] += long
+        made["gate"] += long
+        made["console"] += long
+        made["facts"]["command_line"] += long
+        made["facts"]["preflight"][0]["found"] += long
+        said = liar.iolab(made, "sweep", *_SWEEP)
         assert said.harmless()
         assert said.code == 0
         pages = sorted(said.root.rglob("*.html"))
@@ -119,6 +129,7 @@ def test_what_a_liar_measured_harms_nobody(liar: Liar) -> None:
             assert seen.found == [], page
             notebook = nbformat.read(page.with_suffix(".ipynb"), 4)  # type: ignore[no-untyped-call]
             assert not controls(json.dumps(notebook, ensure_ascii=False)), page
+            assert long[: 1 << 17] not in page.read_text()
         # They are told, as words: each payload that was visible still is.
         words = "".join(" ".join(Attacked.of(page).text) for page in pages)
         assert PAYLOADS["typst"].replace(ADDRESS, heard.address) in words
@@ -127,15 +138,14 @@ def test_what_a_liar_measured_harms_nobody(liar: Liar) -> None:
         assert heard.heard == []
 
 
-@pytest.mark.parametrize("name", ["kernel_release", "scheduler"])
-@pytest.mark.parametrize("kind", PAYLOADS)
-def test_a_name_that_is_none_is_refused(liar: Liar, name: str, kind: str) -> None:
+@pytest.mark.parametrize("part", ["survey", "facts"])
+def test_a_kernel_whose_name_is_none_is_refused(liar: Liar, part: str) -> None:
     made = catalogue("")
-    made["facts"][name] += PAYLOADS[kind]
+    made[part]["kernel_release"] += TEXT
     said = liar.iolab(made, "sweep", *_SWEEP)
     assert said.harmless()
     assert said.code == 1
-    assert f"{name} that is no name" in said.text
+    assert "a kernel_release that is no name" in said.text
     assert list(said.root.glob("raw/*")) == []
 
 
@@ -156,23 +166,18 @@ def test_every_last_word_is_shown_as_words(liar: Liar) -> None:
     assert f"[link=file:///etc/{MARK}]{MARK}[/link]" in said.text
 
 
-@pytest.mark.parametrize("where", ["survey", "facts", "gate", "console", "ending", "restore"])
-def test_a_text_without_end_is_cut(liar: Liar, where: str) -> None:
-    long = "x" * 10_000_000
+@pytest.mark.parametrize("where", ["lacks", "ending", "restore"])
+def test_a_last_word_without_end_is_cut(liar: Liar, where: str) -> None:
     made = catalogue("")
-    if where == "survey":
-        made["survey"]["lacks"] = long[: 1 << 21]
-    elif where == "facts":
-        made["facts"]["cpu_model"] = made["facts"]["preflight"][0]["found"] = long
+    long = "x" * (1 << 21)
+    if where == "lacks":
+        made["survey"]["lacks"] = long
     elif where == "ending":
-        made["ending"] = {"exit": 1, "stderr": long}
-    elif where == "restore":
-        made["restore"] = long[: 1 << 21]
+        made["ending"] = {"exit": 1, "stderr": 5 * long}
     else:
-        made[where] = long
+        made["restore"] = long
     words = ("restore", "--show") if where == "restore" else ("sweep", *_SWEEP)
     said = liar.iolab(made, *words)
     assert said.harmless()
+    assert "xxx…" in said.text
     assert len(said.text) < 20_000
-    for page in said.root.rglob("*.html") if said.root.exists() else ():
-        assert "x" * 100_000 not in page.read_text()

@@ -16,6 +16,7 @@ from iolab.trace.export.parquet import write_parquet
 from iolab.trace.export.perfetto import write_perfetto
 from iolab.trace.export.protobuf import message, varint
 from tests.measure.story import block, story, switch, waking, work
+from tests.trace.writer import Page, encode, event, trace_v7
 
 
 def test_parquet(small: Path, tmp_path: Path) -> None:
@@ -32,6 +33,17 @@ def test_parquet(small: Path, tmp_path: Path) -> None:
     assert b'"clock": "mono"' in about
     with pytest.raises(IolabError, match="not empty"):
         write_parquet(trace, tmp_path / "out")
+
+
+def test_an_event_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    hostile = event("sched", "../../elsewhere", 301, "int pid")
+    page = Page(7).event(1, encode(hostile, 10, {"pid": 10}))
+    (tmp_path / "t.dat").write_bytes(trace_v7([hostile], [[page]]))
+    trace = read(tmp_path / "t.dat")
+    assert trace.events == {"../../elsewhere": 1}
+    with pytest.raises(IolabError, match=r"no file can be named after the event '\.\./"):
+        write_parquet(trace, tmp_path / "deep" / "er" / "out")
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_wire_format() -> None:
