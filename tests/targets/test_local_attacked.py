@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from iolab.agent.plan import Plan
-from iolab.errors import IolabError, UserError
+from iolab.errors import UserError
+from iolab.targets import local
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
+from tests.loops import digest, loop_device
 from tests.plans import copies_cell, plan
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
@@ -87,16 +89,85 @@ def block_in(folder: Path, make: str | None = None) -> Plan:
     return replace(made, cells=small)
 
 
+def refused_by(target: LocalTarget, made: Plan, results: Path) -> str:
+    with pytest.raises(UserError) as refused:
+        target.run(made, results)
+    return str(refused.value)
+
+
 @pytest.mark.parametrize("make", [None, "loop"])
 def test_nobody_has_root_overwrite_a_file(home: Path, tmp_path: Path, make: str | None) -> None:
+    target = LocalTarget()
+    if target.facts["lacks"] or (make or "loop") not in target.facts["kinds"]:
+        pytest.skip("nothing can be measured here")
     victim = tmp_path / "victim"
     victim.write_text("root's own\n" * 100)
     victim.chmod(0o600)
-    target = LocalTarget()
     with attacked(home, victim):
-        try:
-            target.run(block_in(home, make), tmp_path / "results")
-        except IolabError as error:
-            refused = error
+        sentence = refused_by(target, block_in(home, make), tmp_path / "results")
     assert victim.read_text() == "root's own\n" * 100
-    assert isinstance(refused, UserError)
+    assert f"{home} is refused, because another user could make root write elsewhere" in sentence
+    assert list(home.iterdir()) == []
+
+
+def test_what_is_refused_is_so_before_anything_starts(
+    home: Path, tmp_path: Path, in_process: Callable[..., tuple[int, str]]
+) -> None:
+    if LocalTarget().facts["lacks"]:
+        pytest.skip("nothing can be measured here")
+    root = tmp_path / "runs"
+    sweep = ("sweep", "--target", "local", "--pathology", "dio_kworker", "--root", str(root))
+    link = tmp_path / "link"
+    link.symlink_to(home)
+    told = [
+        in_process(*sweep, "--directory", str(home)),
+        in_process(*sweep, "--directory", str(link), "--make", "loop"),
+        in_process(*sweep, "--directory", str(tmp_path / "absent")),
+        in_process(*sweep, "--destroy", "/dev/null"),
+    ]
+    with loop_device(tmp_path / "image", 512) as disk:
+        subprocess.run(["mkfs.ext4", "-q", "-F", disk], check=True)
+        before = digest(disk)
+        told.append(in_process(*sweep, "--destroy", str(disk)))
+        assert digest(disk) == before
+    belongs = f"{home} belongs to user {_NOBODY}; name a folder of root's own"
+    words = [belongs, belongs, "absent cannot be used: No such file", "null is no block device"]
+    for (code, error), sentence in zip(told, [*words, "holds a signature (ext4)"], strict=True):
+        (line,) = error.splitlines()
+        assert sentence in line
+        assert code == 2
+    assert not root.exists()
+
+
+def test_a_check_passes_what_a_run_takes(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    target = LocalTarget()
+    target.check(block_in(work))
+    with loop_device(tmp_path / "image", 16) as disk:
+        before = digest(disk)
+        target.check(Place(disk=str(disk)).put(plan(copies_cell("copies"))))
+        assert digest(disk) == before
+    assert list(work.iterdir()) == []
+
+
+def test_what_the_agent_leaves_is_roots_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "iolab" / "runs"
+    target = LocalTarget()
+    before = os.umask(0)
+    try:
+        target.send(f"{runs}/run", "plan.json", b"{}")
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (runs.parent, runs, runs / "run")]
+    assert modes == [0o700] * 3
+    monkeypatch.setattr(local, "RUNS", str(runs))
+    LocalTarget()
+    for path in (runs, runs.parent):
+        path.chmod(0o777)
+        with pytest.raises(UserError, match=f"{path.name} can be written by other users, so"):
+            LocalTarget()
+        with pytest.raises(UserError, match=f"{path.name} can be written by other users, so"):
+            target.send(f"{runs}/run", "plan.json", b"{}")

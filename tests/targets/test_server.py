@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from iolab.agent.plan import Device, Plan, Recording, parse_plan
-from iolab.errors import CannotRunError, IolabError
+from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import SshTarget
 from iolab.trace import read
@@ -278,6 +278,24 @@ def test_a_disk_that_holds_something_is_not_overwritten(
         server.ssh("umount /mnt")
     assert attempt(SPARE_DISK, SERIAL) == "overwritten"
     assert attempt(SPARE_DISK) == "overwritten"
+
+
+def test_a_folder_that_another_user_can_change_is_refused(
+    server: Server, target: SshTarget
+) -> None:
+    target.check(folder_plan())
+    target.check(folder_plan("/var/tmp"))
+    for folder in ("/home/trusted", "/root/link"):
+        server.ssh("ln -sfn /home/trusted /root/link")
+        with pytest.raises(UserError, match="/home/trusted belongs to user 1000; name a folder"):
+            target.check(folder_plan(folder))
+    server.ssh("chmod 777 /run/iolab")
+    try:
+        with pytest.raises(IolabError, match="/run/iolab/runs can be written by other users"):
+            target.check(folder_plan())
+    finally:
+        server.ssh("chmod 700 /run/iolab")
+    target.check(folder_plan())
 
 
 def test_of_other_disks_nothing_is_recorded(
