@@ -7,14 +7,16 @@ import hashlib
 import itertools
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from iolab.agent.plan import Cell, Plan
+from iolab.blocks import Block, PlannedCell
 from iolab.pathology.base import Condition, Pathology, Profile
 
-__all__ = ["BLOCK_FORMAT", "blocks_of"]
+__all__ = ["blocks_of"]
 
-BLOCK_FORMAT = "iolab-block/1"
+_Role = Literal["control", "treatment"]
 
 
 def _conditions(pathology: Pathology, profile: Profile) -> dict[tuple[Any, ...], list[Condition]]:
@@ -66,77 +68,81 @@ def _block(
     clock: str,
     boot: int,
     conditions: Sequence[Condition],
-) -> dict[str, Any]:
-    level = {n: conditions[0][n] for n in pathology.boot_factors}
+) -> Block:
+    levels = {n: conditions[0][n] for n in pathology.boot_factors}
     # The kernels share their seeds: boot 3 runs the same cells in the same order on each of them.
-    name = "-".join([pathology.name, *(str(v) for v in level.values()), f"boot{boot}"])
+    name = "-".join([pathology.name, *(str(v) for v in levels.values()), f"boot{boot}"])
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     # Reproducible on purpose: this is no secret, it is the design.
     rng = random.Random(seed)  # noqa: S311
     pairs = list(enumerate(_pairs(pathology, profile, conditions, boot)))
     rng.shuffle(pairs)
-    cells: list[dict[str, Any]] = []
-    plan_cells: list[dict[str, Any]] = []
+    cells: list[PlannedCell] = []
+    work: list[Cell] = []
     # What a cell and its twin share, by the number of the untraced pair and the role.
-    made: dict[tuple[int, str], dict[str, Any]] = {}
+    shared: dict[tuple[int, str], Cell] = {}
     untraced: dict[tuple[int, str], str] = {}
+    twins: dict[str, tuple[int, str]] = {}
     for position, (number, pair) in enumerate(pairs):
-        control = {**pair.condition, pathology.treatment: None}
-        sides = [("control", control), ("treatment", pair.condition)]
-        if rng.random() < 0.5:
-            sides.reverse()
-        for role, chosen in sides:
+        for role, condition in _sides(pair, pathology.treatment, rng):
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
-            if key not in made:
-                made[key] = pathology.cell(chosen, profile, rng)
-            plan_cell = {"id": identity, **made[key]}
+            if key not in shared:
+                shared[key] = pathology.cell(condition, profile, rng)
             if pair.twin is None:
                 untraced[key] = identity
             else:
-                plan_cell["recording"] = dict(pathology.recording)
+                twins[identity] = key
+            recording = None if pair.twin is None else pathology.recording
+            work.append(replace(shared[key], id=identity, recording=recording))
             cells.append(
-                {
-                    "id": identity,
-                    "position": len(cells),
-                    "pair": position,
-                    "role": role,
-                    "aa": pair.aa,
-                    "recorded": pair.twin is not None,
-                    "twin": key,
-                    "condition": {**chosen, **pathology.describe(chosen)},
-                }
+                PlannedCell(
+                    id=identity,
+                    position=len(cells),
+                    pair=position,
+                    role=role,
+                    aa=pair.aa,
+                    recorded=pair.twin is not None,
+                    twin=None,
+                    condition=condition,
+                )
             )
-            plan_cells.append(plan_cell)
-    for cell in cells:
-        cell["twin"] = untraced[cell["twin"]] if cell["recorded"] else None
-    machine = pathology.machine(level)
-    return {
-        "format": BLOCK_FORMAT,
-        "pathology": pathology.name,
-        "kernel": kernel,
-        "clock": clock,
-        "boot": boot,
-        "seed": seed,
-        "machine": machine["vm"],
-        "cells": cells,
-        "plan": {
-            "format": "iolab-plan/1",
-            "block": f"{name}-{kernel}",
-            "cells": plan_cells,
-            **machine["plan"],
-        },
-    }
+    machine = pathology.machine(levels)
+    plan = Plan(
+        block=f"{name}-{kernel}",
+        cpu=machine.cpu,
+        cells=work,
+        modules=list(machine.modules),
+        coalesced_timers=machine.coalesced_timers,
+    )
+    return Block(
+        pathology=pathology.name,
+        kernel=kernel,
+        clock=clock,
+        boot=boot,
+        seed=seed,
+        machine=machine,
+        # A twin may be measured after the recorded cell, so its name is known only now.
+        cells=tuple(replace(c, twin=untraced[twins[c.id]]) if c.recorded else c for c in cells),
+        plan=plan,
+    )
 
 
-def blocks_of(
-    pathology: Pathology, profile: Profile, *, kernel: str, clock: str
-) -> list[dict[str, Any]]:
+def _sides(pair: _Pair, treatment: str, rng: random.Random) -> list[tuple[_Role, Condition]]:
+    """Return the two cells of a pair in random order."""
+    control = {**pair.condition, treatment: None}
+    sides: list[tuple[_Role, Condition]] = [("control", control), ("treatment", pair.condition)]
+    if rng.random() < 0.5:
+        sides.reverse()
+    return sides
+
+
+def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str) -> list[Block]:
     """Return the blocks of a pathology on one kernel, boot by boot.
 
-    Each is a document of plain JSON: the agent's plan, and what each of its cells stands for. Every
-    treated cell has its own control right before or after it, pairs and sides in random order, and
-    each control condition has one A/A pair. A recorded pair has the jobs and seeds of its twin.
+    Every treated cell has its own control right before or after it, pairs and sides in random
+    order, and each control condition has one A/A pair. A recorded pair has the jobs and seeds of
+    its twin.
     """
     groups = _conditions(pathology, profile)
     return [

@@ -4,12 +4,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.plan import Plan, parse_plan
+from iolab.pathology import get_pathology
 from iolab.targets.place import Place
 
-__all__ = ["copies", "copies_cell", "job", "null_blk_cell", "plan", "plan_on_files"]
+__all__ = [
+    "copies",
+    "copies_cell",
+    "job",
+    "null_blk_cell",
+    "plan",
+    "plan_document",
+    "plan_on_files",
+    "recording_of",
+]
 
 
 def job(**different: Any) -> dict[str, Any]:
@@ -84,7 +96,14 @@ def copies_cell(name: str, **different: Any) -> dict[str, Any]:
     }
 
 
-def plan(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
+def recording_of(name: str, **different: Any) -> dict[str, Any]:
+    """Return the recording of a pathology, as a plan has it."""
+    recording = get_pathology(name).recording
+    assert recording is not None
+    return {**asdict(recording), **different}
+
+
+def plan_document(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
     """Return a block of cells on core 0."""
     return {
         "format": "iolab-plan/1",
@@ -97,11 +116,15 @@ def plan(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
     }
 
 
-def plan_on_files(work: Path, **different: Any) -> dict[str, Any]:
+def plan(*cells: dict[str, Any], **different: Any) -> Plan:
+    """Return the plan that `plan_document` describes."""
+    return parse_plan(plan_document(*cells, **different))
+
+
+def plan_on_files(work: Path, **different: Any) -> Plan:
     """Return a plan on files in a folder, without what not every kernel has."""
     cells = [null_blk_cell("job", job=job(**different)), copies_cell("copies", group=None)]
     cells[1]["devices"][0].update(scheduler="none", tunables={})
     placed = Place(directory=str(work)).put(plan(*cells, block=f"test-{os.getpid()}"))
-    for cell in placed["cells"]:
-        cell["devices"][0]["size_mib"] = 64
-    return placed
+    small = [replace(c, devices=[replace(d, size_mib=64) for d in c.devices]) for c in placed.cells]
+    return replace(placed, cells=small)

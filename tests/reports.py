@@ -48,17 +48,17 @@ def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0
     for kernel in kernels:
         quick = pathology.profiles["quick"]
         for block in blocks_of(pathology, quick, kernel=kernel, clock="virtual"):
-            for cell in block["cells"]:
-                key = f"{block['plan']['block']}/{cell['id']}"
-                treated = cell["role"] == "treatment" and not cell["aa"]
+            for cell in block.cells:
+                key = f"{block.plan.block}/{cell.id}"
+                treated = cell.role == "treatment" and not cell.aa
                 value = (_RATIO if treated else 1.0) * float(np.exp(0.01 * rng.standard_normal()))
                 rows.append(
                     {column: value for column, kind in CELL_COLUMNS.items() if kind == "float64"}
-                    | {"cell": key, "block": block["plan"]["block"], "boot": block["boot"]}
+                    | {"cell": key, "block": block.plan.block, "boot": block.boot}
                     | {"pathology": name, "kernel": kernel, "kernel_release": f"{kernel}-made-up"}
                     | {"scheduler": "CFS", "target": "vm", "clock": "virtual", "ios": 1000}
-                    | {n: cell[n] for n in ("position", "pair", "role", "aa", "recorded")}
-                    | {"twin": cell["twin"] or "", "valid": True, "gate": "", **cell["condition"]}
+                    | {n: getattr(cell, n) for n in ("position", "pair", "role", "aa", "recorded")}
+                    | {"twin": cell.twin or "", "valid": True, "gate": "", **cell.condition}
                 )
                 told += [(key, measure, value) for measure in sorted(values)]
     columns = column_types(name)

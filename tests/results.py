@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.plan import Plan
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.pathology.base import override
@@ -18,7 +20,7 @@ __all__ = ["TARGET", "block", "copied", "result", "write_results"]
 TARGET = {"target": "vm", "qemu": "QEMU 10.0.0 sha256:0", "agent": "0" * 64}
 
 
-def block(boot: int = 0) -> dict[str, Any]:
+def block(boot: int = 0) -> Block:
     """Return a block of four cells: a treated pair and an A/A pair."""
     pathology = get_pathology("dio_kworker")
     profile = override(pathology, pathology.profiles["smoke"], ["weight=1000"])
@@ -117,7 +119,7 @@ def copied(name: str = "c000") -> dict[str, Any]:
 
 def write_results(
     folder: Path,
-    made: dict[str, Any],
+    plan: Plan,
     preflight: list[dict[str, Any]] | None = None,
     facts: dict[str, Any] | None = None,
     **different: dict[str, Any],
@@ -128,15 +130,14 @@ def write_results(
     if preflight is not None:
         facts["preflight"] = preflight
     files = {"facts.json": facts}
-    for cell in made["cells"]:
-        name = cell["id"]
-        files[f"cells/{name}.json"] = different.get(name, result(name))
+    for cell in plan.cells:
+        files[f"cells/{cell.id}.json"] = different.get(cell.id, result(cell.id))
     digests = {}
     for name, value in files.items():
         data = json.dumps(value).encode()
         (folder / name).write_bytes(data)
         digests[name] = hashlib.sha256(data).hexdigest()
-    status = {"block": made["plan"]["block"], "sha256": digests}
+    status = {"block": plan.block, "sha256": digests}
     (folder / "status.json").write_text(json.dumps(status))
     (folder / "console.txt").write_text("[    0.1] a line\niolab: cell 4/4 c003 done\n")
     return folder

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import UserError
+from iolab.files import canonical_json
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.store.raw import RawStore, block_key
@@ -160,7 +161,7 @@ def test_export_writes_every_cell(tmp_path: Path, root: Path) -> None:
     store = RawStore(root)
     made = block()
     key = block_key(made, TARGET)
-    results = write_results(tmp_path / "results", made)
+    results = write_results(tmp_path / "results", made.plan)
     store.put(key, block=made, target=TARGET, results=results, run={})
     write_tables(store, [key], {}, root / "sweep")
     told = iolab("export", root / "sweep", "--root", root)
@@ -168,6 +169,22 @@ def test_export_writes_every_cell(tmp_path: Path, root: Path) -> None:
     told = iolab("export", "--canonical", root / "sweep", "--root", root)
     assert (told.code, told.error, len(told.out.splitlines())) == (0, "", 4)
     assert all(json.loads(line)["iops"] == 3000 for line in told.out.splitlines())
+
+
+@pytest.mark.parametrize("given", ["iolab-block/1", "iolab-block/99"])
+def test_export_of_another_format_is_one_sentence(tmp_path: Path, root: Path, given: str) -> None:
+    store = RawStore(root)
+    made = block()
+    key = block_key(made, TARGET)
+    results = write_results(tmp_path / "results", made.plan)
+    store.put(key, block=made, target=TARGET, results=results, run={})
+    write_tables(store, [key], {}, root / "sweep")
+    path = store.folder(key) / "block.json"
+    path.chmod(0o644)
+    path.write_text(canonical_json({**made.document(), "format": given}))
+    told = iolab("export", "--canonical", root / "sweep", "--root", root)
+    assert (told.code, told.out) == (1, "")
+    assert f"{path}: its format is '{given}', this iolab reads" in told.one_line()
 
 
 def test_export_writes_archives_for_pyperf(tmp_path: Path) -> None:

@@ -10,45 +10,53 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab.agent.plan import parse_plan
+from iolab.agent.plan import FileSystem, Group, parse_plan
+from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import CategoricalFactor, IntegerFactor, Pathology, Profile, override
+from iolab.pathology.base import (
+    CategoricalFactor,
+    IntegerFactor,
+    Pathology,
+    Profile,
+    integer_level,
+    override,
+)
 
 _ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
 _IDS = [f"{p.name}-{name}" for p, name in _ALL]
 
 
-def _blocks(pathology: Pathology, profile: str, **different: Any) -> list[dict[str, Any]]:
+def _blocks(pathology: Pathology, profile: str, **different: Any) -> list[Block]:
     options = {"kernel": "6.1", "clock": "virtual", **different}
     return blocks_of(pathology, pathology.profiles[profile], **options)
 
 
-def _factors(pathology: Pathology, cell: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(cell["condition"][name] for name in pathology.factors)
+def _factors(pathology: Pathology, cell: PlannedCell) -> tuple[Any, ...]:
+    return tuple(cell.condition[name] for name in pathology.factors)
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
 def test_every_treatment_has_its_own_control_beside_it(pathology: Pathology, profile: str) -> None:
     for block in _blocks(pathology, profile):
-        cells = block["cells"]
-        assert [c["position"] for c in cells] == list(range(len(cells)))
-        assert [c["id"] for c in cells] == [c["id"] for c in block["plan"]["cells"]]
-        for number, pair in itertools.groupby(cells, key=lambda c: c["pair"]):
+        cells = block.cells
+        assert [c.position for c in cells] == list(range(len(cells)))
+        assert [c.id for c in cells] == [c.id for c in block.plan.cells]
+        for number, pair in itertools.groupby(cells, key=lambda c: c.pair):
             first, second = pair
-            assert abs(first["position"] - second["position"]) == 1
-            assert {first["role"], second["role"]} == {"control", "treatment"}
-            control = first if first["role"] == "control" else second
+            assert abs(first.position - second.position) == 1
+            assert {first.role, second.role} == {"control", "treatment"}
+            control = first if first.role == "control" else second
             treated = second if control is first else first
-            assert control["condition"][pathology.treatment] is None
-            assert (treated["condition"][pathology.treatment] is None) is treated["aa"]
-            assert first["aa"] is second["aa"]
+            assert control.condition[pathology.treatment] is None
+            assert (treated.condition[pathology.treatment] is None) is treated.aa
+            assert first.aa is second.aa
             for name in set(pathology.factors) - {pathology.treatment}:
-                assert control["condition"][name] == treated["condition"][name], number
-        assert sorted({c["pair"] for c in cells}) == list(range(len(cells) // 2))
+                assert control.condition[name] == treated.condition[name], number
+        assert sorted({c.pair for c in cells}) == list(range(len(cells) // 2))
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
@@ -65,38 +73,38 @@ def test_every_condition_of_the_grids_is_there_once_in_each_boot(
     controls = {(*levels[:at], None, *levels[at + 1 :]) for levels in wanted}
     blocks = _blocks(pathology, profile)
     for boot in range(chosen.boots):
-        cells = [c for b in blocks if b["boot"] == boot for c in b["cells"]]
-        cells = [c for c in cells if not c["recorded"]]
-        treated = [_factors(pathology, c) for c in cells if c["role"] == "treatment"]
+        cells = [c for b in blocks if b.boot == boot for c in b.cells]
+        cells = [c for c in cells if not c.recorded]
+        treated = [_factors(pathology, c) for c in cells if c.role == "treatment"]
         assert sorted(treated, key=str) == sorted([*wanted, *controls], key=str)
-        pairs = [_factors(pathology, c) for c in cells if c["aa"]]
+        pairs = [_factors(pathology, c) for c in cells if c.aa]
         assert sorted(pairs, key=str) == sorted([*controls, *controls], key=str)
-    assert {b["boot"] for b in blocks} == set(range(chosen.boots))
+    assert {b.boot for b in blocks} == set(range(chosen.boots))
     for block in blocks:
-        levels = {tuple(c["condition"][n] for n in pathology.boot_factors) for c in block["cells"]}
+        levels = {tuple(c.condition[n] for n in pathology.boot_factors) for c in block.cells}
         assert len(levels) == 1
 
 
 @pytest.mark.parametrize("profile", PATHOLOGIES["dio_kworker"].profiles)
 def test_what_the_cells_are_asked_is_what_they_stand_for(profile: str) -> None:
     for block in _blocks(PATHOLOGIES["dio_kworker"], profile):
-        parse_plan(block["plan"])
-        for cell, asked in zip(block["cells"], block["plan"]["cells"], strict=True):
-            condition = cell["condition"]
-            assert (condition["placement"] == "outside") is (asked["group"] is None)
-            if asked["group"] is not None:
-                assert asked["group"] == {"controller": "cpu", "weight": condition["weight"]}
-            assert asked["job"]["iodepth"] == condition["iodepth"]
-            assert asked["job"]["numjobs"] == condition["numjobs"]
-            assert asked["job"]["engine"] == condition["engine"]
-            assert asked["job"]["batch_min"] == condition["batch_min"]
-            assert asked["worker_nice"] == (-20 if condition["workers"] == "reniced" else 0)
-            assert (asked["settings"] == {}) is (condition["tuning"] == "default")
-            assert (asked["job"]["layout"] == "written") is (condition["extents"] == "overwrite")
-            assert block["plan"]["coalesced_timers"] is (condition["clumping"] == "tick")
-            files = asked["job"]["numjobs"] * asked["job"]["size_mib"]
-            data = next(d for d in asked["devices"] if d["name"] == "data")
-            assert files < data["size_mib"]
+        parse_plan(encode_plan(block.plan))
+        for cell, asked in zip(block.cells, block.plan.cells, strict=True):
+            condition, job = cell.condition, asked.job
+            assert (condition["weight"] is None) is (asked.group is None)
+            if asked.group is not None:
+                assert asked.group == Group("cpu", integer_level(condition, "weight"))
+            assert job is not None
+            assert job.iodepth == condition["iodepth"]
+            assert job.numjobs == condition["numjobs"]
+            assert job.engine == condition["engine"]
+            assert job.batch_min == condition["batch_min"]
+            assert asked.worker_nice == (-20 if condition["workers"] == "reniced" else 0)
+            assert (asked.settings == {}) is (condition["tuning"] == "default")
+            assert (job.layout == "written") is (condition["extents"] == "overwrite")
+            assert block.plan.coalesced_timers is (condition["clumping"] == "tick")
+            data = next(d for d in asked.devices if d.name == "data")
+            assert job.numjobs * job.size_mib < data.size_mib
 
 
 @pytest.mark.parametrize("profile", PATHOLOGIES["bfq_idling"].profiles)
@@ -104,64 +112,65 @@ def test_what_dd_is_asked_is_what_its_cells_stand_for(profile: str) -> None:
     idling = {"bfq": {}, "bfq-throughput": {}, "bfq-throughput-2ms": {"slice_idle": 2}}
     idling |= {"bfq-no-idle": {"slice_idle": 0}, "mq-deadline": {}}
     for block in _blocks(PATHOLOGIES["bfq_idling"], profile):
-        for cell, asked in zip(block["cells"], block["plan"]["cells"], strict=True):
-            condition = cell["condition"]
+        for cell, asked in zip(block.cells, block.plan.cells, strict=True):
+            condition, copies = cell.condition, asked.copies
             level = condition["io_scheduler"]
-            (device,) = asked["devices"]
+            (device,) = asked.devices
             kind = "bfq" if str(level).startswith("bfq") else level or "none"
-            assert device["scheduler"] == kind
+            assert device.scheduler == kind
             low = {"low_latency": 0} if str(level).startswith("bfq-") else {}
-            assert device["tunables"] == {**low, **idling.get(str(level), {})}
-            kind = None if condition["filesystem"] == "raw" else condition["filesystem"]
-            assert (asked["filesystem"] or {"kind": None})["kind"] == kind
-            assert (asked["group"] is None) is (condition["cgroup"] == "root")
-            assert asked["copies"]["writes"] == condition["writes"]
-            assert 100 <= asked["copies"]["writes"] * asked["copies"]["processes"] <= 300
+            assert device.tunables == {**low, **idling.get(str(level), {})}
+            name = str(condition["filesystem"])
+            assert asked.filesystem == (None if name == "raw" else FileSystem(name, "data"))
+            assert (asked.group is None) is (condition["cgroup"] == "root")
+            assert copies is not None
+            assert copies.writes == condition["writes"]
+            assert 100 <= copies.writes * copies.processes <= 300
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
 def test_the_same_inputs_give_the_same_bytes(pathology: Pathology, profile: str) -> None:
     random.seed()
-    first = canonical_json(_blocks(pathology, profile))
+    first = canonical_json([b.document() for b in _blocks(pathology, profile)])
     random.seed()
-    assert canonical_json(_blocks(pathology, profile)) == first
+    assert canonical_json([b.document() for b in _blocks(pathology, profile)]) == first
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
 def test_boots_differ_and_kernels_share_them(pathology: Pathology, profile: str) -> None:
     blocks = _blocks(pathology, profile)
     # A recorded cell has its twin's seed.
-    untraced = [c for b in blocks for c in b["plan"]["cells"] if "recording" not in c]
-    seeds = [c["job"]["seed"] for c in untraced if "job" in c]
+    untraced = [c for b in blocks for c in b.plan.cells if c.recording is None]
+    seeds = [c.job.seed for c in untraced if c.job is not None]
     assert len(set(seeds)) == len(seeds)
     # dd has no seed: what differs is when it begins, and by chance some begin alike.
-    begun = [c["copies"]["start_delay_us"] for c in untraced if "copies" in c]
+    begun = [c.copies.start_delay_us for c in untraced if c.copies is not None]
     assert len(set(begun)) > 0.9 * len(begun) or not begun
     assert len(seeds) + len(begun) == len(untraced)
-    names = [b["plan"]["block"] for b in blocks]
+    names = [b.plan.block for b in blocks]
     assert len(set(names)) == len(names)
     by_level: dict[str, set[str]] = {}
     for block in blocks:
-        level = canonical_json([block["cells"][0]["condition"][n] for n in pathology.boot_factors])
-        order = canonical_json([[c["role"], c["condition"]] for c in block["cells"]])
+        level = canonical_json([block.cells[0].condition[n] for n in pathology.boot_factors])
+        order = canonical_json([[c.role, c.condition] for c in block.cells])
         by_level.setdefault(level, set()).add(order)
     # A boot of few cells may have the order of another one, by chance.
     assert all(len(orders) > 1 for orders in by_level.values())
     other = _blocks(pathology, profile, kernel="6.12")
     for mine, its in zip(blocks, other, strict=True):
-        assert mine["cells"] == its["cells"]
-        assert mine["plan"]["cells"] == its["plan"]["cells"]
-        assert mine["plan"]["block"] != its["plan"]["block"]
+        assert mine.cells == its.cells
+        assert mine.plan.cells == its.plan.cells
+        assert mine.plan.block != its.plan.block
 
 
 def test_roles_and_pairs_are_in_random_order() -> None:
     pathology = get_pathology("dio_kworker")
     profile = replace(pathology.profiles["quick"], boots=200)
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
-    first = [c["role"] == "control" for b in blocks for c in b["cells"][::2]]
+    first = [c.role == "control" for b in blocks for c in b.cells[::2]]
     # 2000 coins: ten standard deviations on each side.
     assert abs(sum(first) - len(first) / 2) < 5 * len(first) ** 0.5
-    opening = {canonical_json(b["cells"][0]["condition"] | {"weight": 0}) for b in blocks}
+    opening = {canonical_json({**b.cells[0].condition, "weight": 0}) for b in blocks}
     assert len(opening) > 2
 
 
@@ -187,7 +196,7 @@ def test_levels_of_the_user_replace_the_profiles(
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     assert len(blocks) == profile.boots * len(clumping)
     for block in blocks:
-        untraced = [c for c in block["cells"] if not c["recorded"]]
+        untraced = [c for c in block.cells if not c.recorded]
         assert len(untraced) == 2 * (len(weights) * len(depths) + len(depths))
     assert (profile.boots, profile.ramp_ms) == (2, pathology.profiles["smoke"].ramp_ms)
 
@@ -253,20 +262,20 @@ def test_recorded_cells_have_an_untraced_twin_in_their_boot(
     chosen = pathology.profiles[profile]
     found = 0
     for block in _blocks(pathology, profile):
-        plan = {c["id"]: c for c in block["plan"]["cells"]}
-        cells = {c["id"]: c for c in block["cells"]}
-        for cell in block["cells"]:
-            assert ("recording" in plan[cell["id"]]) is cell["recorded"]
-            if not cell["recorded"]:
-                assert cell["twin"] is None
+        plan = {c.id: c for c in block.plan.cells}
+        cells = {c.id: c for c in block.cells}
+        for cell in block.cells:
+            assert (plan[cell.id].recording is not None) is cell.recorded
+            if not cell.recorded:
+                assert cell.twin is None
                 continue
             found += 1
-            twin = cells[cell["twin"]]
-            assert not twin["recorded"]
-            assert (twin["role"], twin["condition"]) == (cell["role"], cell["condition"])
-            untraced = {**plan[cell["id"]], "id": cell["twin"]}
-            assert untraced.pop("recording") == pathology.recording
-            assert untraced == plan[cell["twin"]]
+            assert cell.twin is not None
+            twin = cells[cell.twin]
+            assert not twin.recorded
+            assert (twin.role, twin.condition) == (cell.role, cell.condition)
+            assert plan[cell.id].recording == pathology.recording
+            assert replace(plan[cell.id], id=twin.id, recording=None) == plan[twin.id]
     wanted = sum(
         chosen.records(dict(zip(pathology.factors, levels, strict=True)), boot)
         for boot in range(chosen.boots)
@@ -274,7 +283,7 @@ def test_recorded_cells_have_an_untraced_twin_in_their_boot(
         for levels in itertools.product(*(grid[name] for name in pathology.factors))
     )
     assert found == 2 * wanted
-    assert bool(found) is bool(pathology.recording)
+    assert bool(found) is (pathology.recording is not None)
 
 
 def test_the_user_says_what_is_recorded() -> None:
@@ -283,10 +292,8 @@ def test_the_user_says_what_is_recorded() -> None:
         pathology, pathology.profiles["quick"], ["weight=100,3000"], ["weight=3000", "iodepth=272"]
     )
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
-    recorded = [c for b in blocks for c in b["cells"] if c["recorded"] and c["role"] != "control"]
+    recorded = [c for b in blocks for c in b.cells if c.recorded and c.role != "control"]
     assert len(recorded) == profile.boots
-    assert {(c["condition"]["weight"], c["condition"]["iodepth"]) for c in recorded} == {
-        (3000, 272)
-    }
+    assert {(c.condition["weight"], c.condition["iodepth"]) for c in recorded} == {(3000, 272)}
     with pytest.raises(UserError, match="--record wants"):
         override(pathology, profile, recorded=["all"])

@@ -178,9 +178,9 @@ class Cell:
     left alone). ``recording`` None runs it without tracing.
     """
 
-    id: str
     devices: list[Device]
     filesystem: FileSystem | None
+    id: str = ""
     job: Job | None = None
     copies: Copies | None = None
     group: Group | None = None

@@ -26,14 +26,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
+from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import (
     CategoricalFactor,
     Claim,
     Condition,
     Grid,
     IntegerFactor,
+    Machine,
     Pathology,
     Profile,
+    integer_level,
+    named_level,
 )
 from iolab.trace.trace import Trace
 
@@ -49,42 +53,39 @@ _TUNINGS: dict[str, dict[str, int]] = {
 }
 
 
-def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
-    return {
-        "devices": [
-            {
-                "name": "data",
-                "kind": "scsi_debug",
-                "size_mib": 320,
-                "completion_ns": _NDELAY,
-                "integrity": condition["integrity"] == "dif",
-            }
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+    return Cell(
+        devices=[
+            Device(
+                "data",
+                "scsi_debug",
+                320,
+                completion_ns=_NDELAY,
+                integrity=condition["integrity"] == "dif",
+            )
         ],
-        "filesystem": {"kind": "xfs", "device": "data"},
-        "settings": {"autogroup": 0, **_TUNINGS[str(condition["tuning"])]},
-        "job": {
-            "engine": "libaio",
-            "rw": "randwrite",
-            "block_size": condition["size"],
-            "iodepth": 128,
-            "numjobs": 1,
-            "batch": 1,
-            "size_mib": 64,
-            "layout": "written",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": rng.randrange(1, 2**31),
-            "start_delay_us": rng.randrange(4000),
-            "cpus": [0] if condition["affinity"] is None else list(range(_CPUS)),
-        },
-    }
+        filesystem=FileSystem("xfs", "data"),
+        settings={"autogroup": 0, **_TUNINGS[named_level(condition, "tuning")]},
+        job=Job(
+            engine="libaio",
+            rw="randwrite",
+            block_size=integer_level(condition, "size"),
+            iodepth=128,
+            numjobs=1,
+            batch=1,
+            size_mib=64,
+            layout="written",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
+            start_delay_us=rng.randrange(4000),
+            cpus=[0] if condition["affinity"] is None else list(range(_CPUS)),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        "vm": {"cpus": _CPUS, "memory_mib": 1280},
-        "plan": {"cpu": 0, "modules": ["sd_mod", "crc32c", "xfs"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    return Machine(cpus=_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs"))
 
 
 def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
@@ -102,10 +103,9 @@ def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-_RECORDING = {
-    "events": ["sched:sched_migrate_task", "sched:sched_waking", "sched:sched_wakeup"],
-    "window_ms": 600,
-}
+_RECORDING = Recording(
+    events=["sched:sched_migrate_task", "sched:sched_waking", "sched:sched_wakeup"], window_ms=600
+)
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
@@ -124,10 +124,6 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     for name, share in (("every_p10_ns", 0.1), ("every_median_ns", 0.5), ("every_p90_ns", 0.9)):
         found[name] = float(intervals_ns.quantile(share))
     return found
-
-
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["affinity"] is None else "inside"}
 
 
 _BASE: Grid = {
@@ -210,6 +206,5 @@ AIO_MIGRATION = Pathology(
     machine=_machine,
     recording=_RECORDING,
     from_trace=_from_trace,
-    describe=_describe,
     from_counters=_from_counters,
 )

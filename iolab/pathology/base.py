@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.trace.trace import Trace
@@ -20,13 +22,26 @@ __all__ = [
     "Factor",
     "Grid",
     "IntegerFactor",
+    "Machine",
     "Pathology",
     "Profile",
+    "integer_level",
+    "named_level",
     "override",
 ]
 
 Condition = Mapping[str, int | str | None]
 Grid = Mapping[str, tuple[int | str, ...]]
+
+# A sweep asks for one of these; a pathology may have more.
+REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
+# A pathology's name is a folder's name and its module's.
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def _refuse(wrong: bool, what: str, why: str) -> None:
+    if wrong:
+        raise UserError(f"{what}: {why}")
 
 
 @dataclass(frozen=True)
@@ -38,9 +53,20 @@ class IntegerFactor:
 
     def parse(self, name: str, text: str) -> int:
         """Return the level that `text` names. Errors: UserError with the range."""
-        if re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high:
+        if re.fullmatch(r"\d{1,9}", text) and self._within(int(text)):
             return int(text)
-        raise UserError(f"{name} must be {self.low}-{self.high}, not {text!r}")
+        raise self._refusal(name, text)
+
+    def check(self, name: str, level: object) -> None:
+        """Check a level of the factor `name`. Errors: UserError with the range."""
+        if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
+            raise self._refusal(name, level)
+
+    def _within(self, level: int) -> bool:
+        return self.low <= level <= self.high
+
+    def _refusal(self, name: str, level: object) -> UserError:
+        return UserError(f"{name} must be {self.low}-{self.high}, not {level!r}")
 
 
 @dataclass(frozen=True)
@@ -51,22 +77,58 @@ class CategoricalFactor:
 
     def parse(self, name: str, text: str) -> str:
         """Return the level that `text` names. Errors: UserError that lists the levels."""
-        return one_of(f"level of {name}", text, self.levels)
+        self.check(name, text)
+        return text
+
+    def check(self, name: str, level: object) -> None:
+        """Check a level of the factor `name`. Errors: UserError that lists the levels."""
+        one_of(f"level of {name}", level if isinstance(level, str) else repr(level), self.levels)
 
 
 Factor = IntegerFactor | CategoricalFactor
+
+
+def integer_level(condition: Condition, name: str) -> int:
+    """Return a condition's level of an integer factor. Errors: TypeError for another factor."""
+    level = condition[name]
+    if not isinstance(level, int):
+        raise TypeError(f"{name} has the level {level!r}, which is no integer")
+    return level
+
+
+def named_level(condition: Condition, name: str) -> str:
+    """Return a condition's level of a categorical factor. Errors: TypeError for another factor."""
+    level = condition[name]
+    if not isinstance(level, str):
+        raise TypeError(f"{name} has the level {level!r}, which is no name")
+    return level
 
 
 @dataclass(frozen=True)
 class Profile:
     """How much of a pathology is measured.
 
-    ``kernels`` holds alternatives: of each tuple the first that can run here is measured.
-    ``boots`` is the number of blocks of each kernel, the replicates of the statistics. Each grid is
-    crossed in full; a pathology's treatment factor always has its control beside it. Conditions
-    whose levels are all among those of ``recorded`` are measured once more with tracing, control
-    and treatment, in the first ``recorded_boots`` boots. ``ramp_ms`` and ``runtime_ms`` are of jobs
-    that run for a time; where a cell is a number of writes they are 0.
+    Parameters
+    ----------
+    kernels : tuple of tuple of str
+        Alternatives: of each tuple the first kernel that can run here is measured.
+    boots : int
+        Number of blocks on each kernel, the replicates of the statistics.
+    grids : tuple of mapping of str to tuple
+        Levels of every factor; each grid is crossed in full. The control is added beside each
+        treatment.
+    ramp_ms, runtime_ms : int
+        Ramp and measured time of a job that runs for a time; 0 where a cell is a number of writes.
+        ``runtime_ms`` counts from the job's start, so that it includes the ramp.
+    recorded : mapping of str to tuple
+        Levels of conditions that are measured once more with tracing, control and treatment.
+    recorded_boots : int
+        Number of boots, from the first, in which they are.
+
+    Raises
+    ------
+    UserError
+        If there is no kernel, boot or grid, or the times cannot be meant.
     """
 
     kernels: tuple[tuple[str, ...], ...]
@@ -77,6 +139,15 @@ class Profile:
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
 
+    def __post_init__(self) -> None:
+        what = "profile"
+        _refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
+        _refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
+        _refuse(not self.grids, what, "it has no grid")
+        _refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
+        late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
+        _refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
+
     def records(self, condition: Condition, boot: int) -> bool:
         """Tell whether a treated condition is recorded in a boot."""
         chosen = all(condition[name] in levels for name, levels in self.recorded.items())
@@ -85,16 +156,38 @@ class Profile:
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a report, with the rule that decides it: fixed before anything is measured.
+    """One statement of a report, with the rule that decides it, fixed before measuring.
 
-    ``value`` is a column of the cells or a measure of the pathology, taken in the treated
-    `condition` (and in its control). ``contrast`` says what is judged: the "ratio" treated/control,
-    the "difference" treated minus control, or "treated" alone. It is reproduced where the whole
-    interval lies above ``above``, or below ``below``; not reproduced where the whole interval lies
-    on the other side; inconclusive else. ``requires`` is why this kind of machine cannot decide it:
-    then there is no verdict here, whatever was measured. ``secondary`` claims are negative
-    controls, cures and by-products: judged like others, but not what a pathology's verdict is made
-    of.
+    A claim is reproduced where the whole interval lies beyond its limit on the claimed side, not
+    reproduced where the whole interval lies on the other side, inconclusive otherwise.
+
+    Parameters
+    ----------
+    name : str
+        Short name, unique within the pathology.
+    kind : {"mechanism", "magnitude"}
+        Whether the kernel does what the report describes, or by how much it hurts.
+    statement : str
+        What the report says, in one sentence.
+    condition : mapping of str to level
+        Levels of the treated cell; the control differs in the treatment alone.
+    value : str
+        A column of the cells, or a measure of the pathology; its unit is in the name.
+    contrast : {"ratio", "difference", "treated"}
+        What is judged: treated / control, treated - control, or the treated value.
+    above, below : float, optional
+        The limit, in the unit of the contrast: exactly one of them.
+    published : float, optional
+        What the report gives for the contrast.
+    requires : str
+        Why this kind of machine cannot decide it; then the verdict is "cannot run here".
+    secondary : bool
+        Negative controls, cures and by-products: judged, but no part of the pathology's verdict.
+
+    Raises
+    ------
+    UserError
+        If a part is missing or unknown, or if there is not exactly one limit.
     """
 
     name: str
@@ -109,19 +202,84 @@ class Claim:
     requires: str = ""
     secondary: bool = False
 
+    def __post_init__(self) -> None:
+        _refuse(not self.name.strip(), "a claim", "it has no name")
+        what = f"claim {self.name!r}"
+        one_of(f"kind of {what}", self.kind, ("mechanism", "magnitude"))
+        one_of(f"contrast of {what}", self.contrast, ("ratio", "difference", "treated"))
+        for part in ("statement", "condition", "value"):
+            _refuse(not getattr(self, part), what, f"it has no {part}")
+        limits = [limit for limit in (self.above, self.below) if limit is not None]
+        _refuse(not limits, what, "it has no limit: give above or below")
+        _refuse(len(limits) > 1, what, "it has two limits: give above or below, not both")
+        _refuse(not math.isfinite(limits[0]), what, f"its limit is {limits[0]}")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a block's cells share: the virtual machine and the kernel modules loaded at its start.
+
+    Parameters
+    ----------
+    cpus, memory_mib : int
+        Size of the virtual machine.
+    modules : tuple of str
+        Kernel modules to load, in this order.
+    cpu : int
+        The core that jobs are pinned to.
+    coalesced_timers : bool
+        Boot without high-resolution timers, so that null_blk completes at the tick.
+    """
+
+    cpus: int
+    memory_mib: int
+    modules: tuple[str, ...]
+    cpu: int = 0
+    coalesced_timers: bool = False
+
 
 @dataclass(frozen=True)
 class Pathology:
-    """One published interaction: its factors, its profiles, and how a cell of it is run.
+    """One published interaction: its factors, its claims, its profiles, and how a cell is run.
 
-    ``treatment`` is the factor whose levels are each compared with the control, in which that
-    factor is None. ``boot_factors`` are fixed for a whole boot. ``cell`` returns the agent's
-    devices, file system, cgroup and work (a job or copies) for a condition; ``machine`` the virtual
-    machine and the block's part of the agent's plan for a level of the boot factors. ``claims`` are
-    what the report says, ``preregistered`` the conditions that p-values are corrected for.
-    ``recording`` is what the agent records of a cell, ``from_trace`` the measures (by name, units
-    in the names) that a recorded trace gives, ``from_counters`` those of a cell's result as the
-    agent wrote it.
+    Parameters
+    ----------
+    name : str
+        Lower-case identifier; also the name of the module.
+    title : str
+        One line for people.
+    source : str
+        Where the report is: a seed file, a thread, a commit.
+    notebook : str
+        File name of its notebook.
+    treatment : str
+        The factor whose levels are each compared with the control, in which it is None.
+    factors : mapping of str to Factor
+        All factors, the treatment among them.
+    profiles : mapping of str to Profile
+        At least smoke, quick and full.
+    boot_factors : tuple of str
+        Factors that are fixed for a whole boot.
+    claims : tuple of Claim
+        What the report says.
+    preregistered : tuple of mapping
+        Conditions declared before measuring: p-values are corrected for these.
+    cell : callable (condition, profile, rng) -> Cell
+        The agent's devices, file system, cgroup and work of a condition. ``rng`` is the cell's own
+        source of seeds.
+    machine : callable (levels of the boot factors) -> Machine
+        The virtual machine of a block.
+    recording : Recording, optional
+        What trace-cmd records of a recorded cell.
+    from_trace : callable (Trace) -> dict of str to float
+        Measures of the mechanism in a recorded trace; units in the names.
+    from_counters : callable (result) -> dict of str to float
+        Measures of a cell's result as the agent wrote it; units in the names.
+
+    Raises
+    ------
+    UserError
+        If a name, a level, a profile or a claim does not fit the factors; it names which.
     """
 
     name: str
@@ -134,14 +292,58 @@ class Pathology:
     boot_factors: tuple[str, ...]
     claims: tuple[Claim, ...]
     preregistered: tuple[Condition, ...]
-    cell: Callable[[Condition, Profile, random.Random], dict[str, Any]]
-    machine: Callable[[Condition], dict[str, Any]]
-    describe: Callable[[Condition], dict[str, Any]]
-    recording: Mapping[str, Any] = field(default_factory=dict)
+    cell: Callable[[Condition, Profile, random.Random], Cell]
+    machine: Callable[[Condition], Machine]
+    recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[Mapping[str, Any]], dict[str, float]] = field(
         default=lambda result: {}
     )
+
+    def __post_init__(self) -> None:
+        rule = "a name is lower-case letters, digits and underscores, at most 40"
+        _refuse(not _NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
+        what = f"pathology {self.name}"
+        one_of(f"treatment of {what}", self.treatment, self.factors)
+        for name in self.boot_factors:
+            one_of(f"boot factor of {what}", name, set(self.factors) - {self.treatment})
+        for name in REQUIRED_PROFILES:
+            _refuse(name not in self.profiles, what, f"it lacks the profile {name}")
+        for name, profile in self.profiles.items():
+            self._check_profile(profile, f"{what}: profile {name}")
+        names = [claim.name for claim in self.claims]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        _refuse(bool(twice), what, f"two claims are called {', '.join(twice)}")
+        for claim in self.claims:
+            where = f"{what}: claim {claim.name!r}"
+            self._check_levels({n: (v,) for n, v in claim.condition.items()}, where)
+            _refuse(
+                claim.condition.get(self.treatment) is None,
+                where,
+                f"its condition has no level of the treatment {self.treatment}",
+            )
+        for condition in self.preregistered:
+            levels = {n: (v,) for n, v in condition.items() if n != "kernel"}
+            self._check_levels(levels, f"{what}: preregistered condition")
+
+    def _check_profile(self, profile: Profile, where: str) -> None:
+        for grid in profile.grids:
+            missing = sorted(set(self.factors) - set(grid))
+            _refuse(bool(missing), where, f"a grid lacks the factors {', '.join(missing)}")
+            self._check_levels(grid, where)
+        self._check_levels(profile.recorded, f"{where}: recorded")
+        silent = bool(profile.recorded) and self.recording is None
+        _refuse(silent, where, "it records cells, and the pathology has no recording")
+
+    def _check_levels(self, levels: Mapping[str, Sequence[object]], where: str) -> None:
+        for name, values in levels.items():
+            one_of(f"factor in {where}", name, self.factors)
+            _refuse(not values, where, f"the factor {name} has no level")
+            for value in values:
+                try:
+                    self.factors[name].check(name, value)
+                except UserError as error:
+                    raise UserError(f"{where}: {error}") from error
 
 
 def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
+from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab.errors import IolabError
 from iolab.pathology.base import (
     CategoricalFactor,
@@ -43,8 +44,11 @@ from iolab.pathology.base import (
     Condition,
     Grid,
     IntegerFactor,
+    Machine,
     Pathology,
     Profile,
+    integer_level,
+    named_level,
 )
 from iolab.trace.trace import Trace
 
@@ -65,51 +69,44 @@ _SCHEDULERS: dict[str, tuple[str, dict[str, int]]] = {
 _GAP_NS = 1_000_000
 
 
-def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
-    level, kind = condition["io_scheduler"], condition["filesystem"]
-    scheduler, tunables = ("none", {}) if level is None else _SCHEDULERS[str(level)]
-    writes = int(condition["writes"] or 1)
-    return {
-        "devices": [
-            {
-                "name": "data",
-                "kind": "null_blk",
-                "size_mib": 512,
-                "memory_backed": True,
-                "irqmode": 2,
-                "completion_ns": 200_000,
-                "queue_depth": 64,
-                "rotational": True,
-                "scheduler": scheduler,
-                "tunables": tunables,
-            }
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+    setting, kind = condition["io_scheduler"], named_level(condition, "filesystem")
+    scheduler, tunables = ("none", {}) if setting is None else _SCHEDULERS[str(setting)]
+    writes = integer_level(condition, "writes")
+    return Cell(
+        devices=[
+            Device(
+                "data",
+                "null_blk",
+                512,
+                irqmode=2,
+                completion_ns=200_000,
+                queue_depth=64,
+                rotational=True,
+                scheduler=scheduler,
+                tunables=tunables,
+            )
         ],
-        "filesystem": None if kind == "raw" else {"kind": kind, "device": "data"},
-        "group": {"controller": "io"} if condition["cgroup"] == "own" else None,
-        "copies": {
-            "block_size": _BLOCK_SIZE,
-            "writes": writes,
-            "processes": max(1, min(_MOST_PROCESSES, _WRITES // writes)),
-            "dsync": True,
+        filesystem=None if kind == "raw" else FileSystem(kind, "data"),
+        group=Group("io") if condition["cgroup"] == "own" else None,
+        copies=Copies(
+            block_size=_BLOCK_SIZE,
+            writes=writes,
+            processes=max(1, min(_MOST_PROCESSES, _WRITES // writes)),
+            dsync=True,
             # Where in the ticks of kernel and scheduler the first dd begins.
-            "start_delay_us": rng.randrange(20_000),
-        },
-    }
+            start_delay_us=rng.randrange(20_000),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        "vm": {"cpus": 1, "memory_mib": 1024},
-        "plan": {"cpu": 0, "modules": ["null_blk", "crc32c", "ext4", "xfs", "bfq"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    modules = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
+    return Machine(cpus=1, memory_mib=1024, modules=modules)
 
 
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["io_scheduler"] is None else "inside"}
-
-
-_RECORDING = {
-    "events": [
+_RECORDING = Recording(
+    events=[
         "block:block_rq_insert",
         "block:block_rq_issue",
         "block:block_rq_complete",
@@ -117,8 +114,8 @@ _RECORDING = {
         "sched:sched_waking",
     ],
     # A tenth of it is used.
-    "buffer_kib": 16384,
-}
+    buffer_kib=16384,
+)
 
 
 def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
@@ -310,7 +307,6 @@ BFQ_IDLING = Pathology(
     preregistered=(),
     cell=_cell,
     machine=_machine,
-    describe=_describe,
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,

@@ -44,6 +44,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab import measure
+from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
 from iolab.errors import IolabError
 from iolab.pathology.base import (
     CategoricalFactor,
@@ -51,8 +52,11 @@ from iolab.pathology.base import (
     Condition,
     Grid,
     IntegerFactor,
+    Machine,
     Pathology,
     Profile,
+    integer_level,
+    named_level,
 )
 from iolab.trace.trace import Trace
 
@@ -76,58 +80,52 @@ _NICE = {"default": 0, "reniced": -20}
 _TUNINGS: dict[str, dict[str, int]] = {"default": {}, "8-cpus": {"scheduler_cpus": 8}}
 
 
-def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     overwrite = condition["extents"] == "overwrite"
-    return {
-        "devices": [
-            {"name": "meta", "kind": "null_blk", "size_mib": 512, "memory_backed": True},
-            {
-                "name": "data",
-                "kind": "null_blk",
-                "size_mib": 2 * _MOST_JOBS * _UNWRITTEN_MIB,
-                "memory_backed": False,
-                "irqmode": 2,
-                "completion_ns": _COMPLETION_NS,
-                "queue_depth": 4096,
-            },
+    weight = condition["weight"]
+    return Cell(
+        devices=[
+            Device("meta", "null_blk", 512),
+            Device(
+                "data",
+                "null_blk",
+                2 * _MOST_JOBS * _UNWRITTEN_MIB,
+                memory_backed=False,
+                irqmode=2,
+                completion_ns=_COMPLETION_NS,
+                queue_depth=4096,
+            ),
         ],
-        "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
-        "group": (
-            None
-            if condition["weight"] is None
-            else {"controller": "cpu", "weight": condition["weight"]}
-        ),
-        "settings": _TUNINGS[str(condition["tuning"])],
-        "worker_nice": _NICE[str(condition["workers"])],
-        "job": {
-            "engine": condition["engine"],
-            "rw": "randwrite",
-            "block_size": 4096,
-            "iodepth": condition["iodepth"],
-            "numjobs": condition["numjobs"],
-            "batch": _BATCH,
-            "batch_min": condition["batch_min"],
-            "size_mib": _OVERWRITE_MIB if overwrite else _UNWRITTEN_MIB,
-            "layout": "written" if overwrite else "unwritten",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": rng.randrange(1, 2**31),
+        filesystem=FileSystem("xfs", "meta", realtime_device="data"),
+        group=None if weight is None else Group("cpu", integer_level(condition, "weight")),
+        settings=_TUNINGS[named_level(condition, "tuning")],
+        worker_nice=_NICE[named_level(condition, "workers")],
+        job=Job(
+            engine=named_level(condition, "engine"),
+            rw="randwrite",
+            block_size=4096,
+            iodepth=integer_level(condition, "iodepth"),
+            numjobs=integer_level(condition, "numjobs"),
+            batch=_BATCH,
+            batch_min=integer_level(condition, "batch_min"),
+            size_mib=_OVERWRITE_MIB if overwrite else _UNWRITTEN_MIB,
+            layout="written" if overwrite else "unwritten",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
             # Where in a tick the run begins.
-            "start_delay_us": rng.randrange(4000),
-        },
-    }
+            start_delay_us=rng.randrange(4000),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    coalesced = level["clumping"] == "tick"
-    return {
-        "vm": {"cpus": 1, "memory_mib": 1024},
-        "plan": {
-            "cpu": 0,
-            "modules": ["null_blk", "crc32c", "xfs"],
-            "coalesced_timers": coalesced,
-        },
-    }
+def _machine(boot: Condition) -> Machine:
+    return Machine(
+        cpus=1,
+        memory_mib=1024,
+        modules=("null_blk", "crc32c", "xfs"),
+        coalesced_timers=boot["clumping"] == "tick",
+    )
 
 
 # A worker of a core's ordinary pool; those of high priority are named "kworker/0:1H".
@@ -159,12 +157,8 @@ def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["weight"] is None else "inside"}
-
-
-_RECORDING = {
-    "events": [
+_RECORDING = Recording(
+    events=[
         "sched:sched_switch",
         "sched:sched_waking",
         "workqueue:workqueue_queue_work",
@@ -174,11 +168,11 @@ _RECORDING = {
         "block:block_rq_complete",
     ],
     # Where a request begins, by kernel.
-    "also": ["block:block_io_start", "block:block_getrq"],
-    "window_ms": 300,
+    also=["block:block_io_start", "block:block_getrq"],
+    window_ms=300,
     # What such a window holds, twice over; a kernel does not always have 32 MiB in a small machine.
-    "buffer_kib": 24576,
-}
+    buffer_kib=24576,
+)
 
 
 def _turns(trace: Trace) -> tuple[float, float]:
@@ -398,5 +392,4 @@ DIO_KWORKER = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
-    describe=_describe,
 )

@@ -26,17 +26,27 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from iolab.pathology.base import CategoricalFactor, Claim, Condition, Grid, Pathology, Profile
+from iolab.agent.plan import Cell, Device, Job, Watch
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    Grid,
+    Machine,
+    Pathology,
+    Profile,
+    named_level,
+)
 
 __all__ = ["FSNOTIFY_CONTENTION"]
 
 _COUNTED = ["dget_parent", "__fsnotify_parent"]
 _WATCHES = {
-    "directory": {"on": "directory", "event": "close_write"},
-    "directory-attrib": {"on": "directory", "event": "attrib"},
-    "directory-delete": {"on": "directory", "event": "delete"},
-    "node": {"on": "node", "event": "close_write"},
-    "other-node": {"on": "other", "event": "close_write"},
+    "directory": Watch("directory", "close_write"),
+    "directory-attrib": Watch("directory", "attrib"),
+    "directory-delete": Watch("directory", "delete"),
+    "node": Watch("node", "close_write"),
+    "other-node": Watch("other", "close_write"),
 }
 _CORES = (
     "the fight is between many cores for one cache line: it takes real ones, at least 16; virtual "
@@ -44,42 +54,31 @@ _CORES = (
 )
 
 
-def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     watch = condition["watch"]
-    return {
-        "devices": [
-            {
-                "name": "data",
-                "kind": "null_blk",
-                "size_mib": 4096,
-                "memory_backed": False,
-                "irqmode": 0,
-            }
-        ],
-        "filesystem": None,
-        "watch": None if watch is None else _WATCHES[str(watch)],
-        "count": _COUNTED,
-        "job": {
-            "engine": condition["engine"],
-            "rw": "randread",
-            "block_size": 4096,
-            "iodepth": 32,
-            "numjobs": 1,
-            "batch": 1,
-            "size_mib": 4096,
-            "layout": "written",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": rng.randrange(1, 2**31),
-        },
-    }
+    return Cell(
+        devices=[Device("data", "null_blk", 4096, memory_backed=False)],
+        filesystem=None,
+        watch=None if watch is None else _WATCHES[str(watch)],
+        count=_COUNTED,
+        job=Job(
+            engine=named_level(condition, "engine"),
+            rw="randread",
+            block_size=4096,
+            iodepth=32,
+            numjobs=1,
+            batch=1,
+            size_mib=4096,
+            layout="written",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        "vm": {"cpus": 1, "memory_mib": 1024},
-        "plan": {"cpu": 0, "modules": ["null_blk"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    return Machine(cpus=1, memory_mib=1024, modules=("null_blk",))
 
 
 def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
@@ -89,10 +88,6 @@ def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     return {
         f"{name}_per_io": (last["calls"][name] - first["calls"][name]) / ios for name in _COUNTED
     }
-
-
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["watch"] is None else "inside"}
 
 
 def _claim(engine: str) -> Claim:
@@ -162,6 +157,5 @@ FSNOTIFY_CONTENTION = Pathology(
     preregistered=(),
     cell=_cell,
     machine=_machine,
-    describe=_describe,
     from_counters=_from_counters,
 )

@@ -46,14 +46,17 @@ from typing import Any
 import pandas as pd
 
 from iolab import measure
+from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import (
     CategoricalFactor,
     Claim,
     Condition,
     Grid,
     IntegerFactor,
+    Machine,
     Pathology,
     Profile,
+    integer_level,
 )
 from iolab.trace.trace import Trace
 
@@ -76,55 +79,42 @@ _CORES = (
 )
 
 
-def _cell(condition: Condition, profile: Profile, rng: random.Random) -> dict[str, Any]:
-    data = {
-        "name": "data",
-        "kind": "null_blk",
-        "size_mib": _DEVICE_MIB,
-        "memory_backed": False,
-        "queue_depth": 256,
-    }
-    meta = {"name": "meta", "kind": "null_blk", "size_mib": 512, "memory_backed": True}
+def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+    data = Device("data", "null_blk", _DEVICE_MIB, memory_backed=False, queue_depth=256)
     ext4 = condition["filesystem"] == "ext4"
     growing = condition["layout"] == "growing"
-    numjobs, cpus = int(condition["numjobs"] or 1), int(condition["cpus"] or 1)
-    return {
-        "devices": [data] if ext4 else [meta, data],
-        "filesystem": (
-            {"kind": "ext4", "device": "data"}
-            if ext4
-            else {"kind": "xfs", "device": "meta", "realtime_device": "data"}
-        ),
-        "settings": {
+    numjobs = integer_level(condition, "numjobs")
+    return Cell(
+        devices=[data] if ext4 else [Device("meta", "null_blk", 512), data],
+        filesystem=FileSystem("ext4", "data") if ext4 else FileSystem("xfs", "meta", "data"),
+        settings={
             "dirty_background_bytes": _DIRTY_BACKGROUND_BYTES,
             "dirty_bytes": _DIRTY_BYTES,
         },
-        "job": {
-            "engine": "psync",
-            "rw": "write",
-            "block_size": _MIB,
-            "iodepth": 1,
-            "numjobs": numjobs,
-            "batch": 1,
-            "size_mib": (_GROWING_MIB if growing else _OVERWRITE_MIB) // numjobs,
-            "layout": "growing" if growing else "written",
-            "direct": condition["io"] == "direct",
-            "ramp_ms": profile.ramp_ms,
-            "runtime_ms": profile.runtime_ms,
-            "seed": rng.randrange(1, 2**31),
+        job=Job(
+            engine="psync",
+            rw="write",
+            block_size=_MIB,
+            iodepth=1,
+            numjobs=numjobs,
+            batch=1,
+            size_mib=(_GROWING_MIB if growing else _OVERWRITE_MIB) // numjobs,
+            layout="growing" if growing else "written",
+            direct=condition["io"] == "direct",
+            ramp_ms=profile.ramp_ms,
+            runtime_ms=profile.runtime_ms,
+            seed=rng.randrange(1, 2**31),
             # The writers' pauses follow ticks and estimates of a fifth of a second.
-            "start_delay_us": rng.randrange(20_000),
-            "cpus": list(range(cpus)),
-        },
-    }
+            start_delay_us=rng.randrange(20_000),
+            cpus=list(range(integer_level(condition, "cpus"))),
+        ),
+    )
 
 
-def _machine(level: Condition) -> dict[str, Any]:
-    return {
-        # What a growing file writes stays in the page cache.
-        "vm": {"cpus": level["cpus"], "memory_mib": 6144},
-        "plan": {"cpu": 0, "modules": ["null_blk", "crc32c", "xfs", "ext4"]},
-    }
+def _machine(boot: Condition) -> Machine:
+    modules = ("null_blk", "crc32c", "xfs", "ext4")
+    # What a growing file writes stays in the page cache.
+    return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=modules)
 
 
 def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
@@ -149,8 +139,8 @@ def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-_RECORDING = {
-    "events": [
+_RECORDING = Recording(
+    events=[
         "sched:sched_switch",
         "writeback:writeback_start",
         "writeback:writeback_written",
@@ -158,8 +148,8 @@ _RECORDING = {
         "filemap:mm_filemap_add_to_page_cache",
     ],
     # A worker's pass over the dirty files takes up to a fifth of a second.
-    "window_ms": 400,
-}
+    window_ms=400,
+)
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
@@ -185,10 +175,6 @@ def _from_trace(trace: Trace) -> dict[str, float]:
         sizes = 2.0 ** added["order"] if "order" in added else pd.Series(1.0, added.index)
         found["pages_per_folio"] = float(sizes.mean())
     return found
-
-
-def _describe(condition: Condition) -> dict[str, Any]:
-    return {"placement": "outside" if condition["filesystem"] is None else "inside"}
 
 
 # What a MiB costs the worker, with its control past the cache.
@@ -352,7 +338,6 @@ WRITEBACK_KWORKER = Pathology(
     preregistered=(),
     cell=_cell,
     machine=_machine,
-    describe=_describe,
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,

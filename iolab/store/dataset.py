@@ -45,7 +45,6 @@ CELL_COLUMNS: Final = {
     "aa": "bool",
     "recorded": "bool",
     "twin": "str",
-    "placement": "str",
     "iops": "float64",
     "steady_iops": "float64",
     "seconds_per_io": "float64",

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from iolab import foreign
-from iolab.errors import IolabError
+from iolab.blocks import Block
+from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
 
 __all__ = ["RawStore", "block_key"]
 
 
-def block_key(block: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+def block_key(block: Block, target: Mapping[str, Any]) -> str:
     """Return the key (hex) of a block on a target: parameters, kernel, image, QEMU, tools, agent.
 
     The whole block is in it: what ran before a cell is part of what made the cell's result.
     """
-    return digest_of({"block": dict(block), "target": dict(target)})
+    return digest_of({"block": block.document(), "target": dict(target)})
 
 
 class RawStore:
@@ -59,7 +60,7 @@ class RawStore:
         self,
         key: str,
         *,
-        block: Mapping[str, Any],
+        block: Block,
         target: Mapping[str, Any],
         results: Path,
         run: Mapping[str, Any],
@@ -70,23 +71,24 @@ class RawStore:
         then nothing is left.
         """
         found, digests = _status(results)
-        if found != block["plan"]["block"]:
+        if found != block.plan.block:
             other = foreign.line(found, 80)
             raise IolabError(f"the results are of block {other!r}, not of this one")
         facts = foreign.facts(_checked_bytes(results, "facts.json", digests))
+        document = block.document()
         with self.workspace() as work:
             made = work / key
             for name, value in (
-                ("block.json", block),
+                ("block.json", document),
                 ("target.json", target),
                 ("facts.json", facts),
                 ("run.json", run),
             ):
                 atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
-            for cell in block["cells"]:
+            for cell in document["cells"]:
                 result = _checked(results, f"cells/{cell['id']}.json", digests)
-                document = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
-                data = gzip.compress(canonical_json(document).encode(), mtime=0)
+                stored = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
+                data = gzip.compress(canonical_json(stored).encode(), mtime=0)
                 atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
                 trace = f"traces/{cell['id']}.dat"
                 if trace in digests:
@@ -111,13 +113,27 @@ class RawStore:
             raise IolabError(f"{path} is missing or damaged: remove its folder") from error
         return found
 
+    def block(self, key: str) -> Block:
+        """Return the block that was measured.
+
+        Raises
+        ------
+        IolabError
+            If the block is not there, is damaged, or is of another format.
+        """
+        try:
+            return Block.parse(self.read(key, "block.json"))
+        except UserError as error:
+            path = self.folder(key) / "block.json"
+            raise IolabError(f"{path}: {error}; measure the block again") from error
+
     def cells(self, key: str) -> Iterator[dict[str, Any]]:
         """Yield the documents of a block's cells in the order in which they were measured.
 
         Errors: IolabError if a file is missing or damaged.
         """
-        for cell in self.read(key, "block.json")["cells"]:
-            path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
+        for cell in self.block(key).cells:
+            path = self.folder(key) / "cells" / f"{cell.id}.json.gz"
             try:
                 yield foreign.document(gzip.decompress(path.read_bytes()))
             except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -35,14 +35,14 @@ def _rows(
     store: RawStore, key: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
     """Yield the tidy row of each cell of a block, the document it is from, and its mechanism."""
-    block = store.read(key, "block.json")
+    block = store.block(key)
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]
-        found = measures(document["result"], cpu=block["plan"]["cpu"])
+        found = measures(document["result"], cpu=block.plan.cpu)
         if gates := machine_gates(facts):
             gates = [found["gate"], *gates] if found["gate"] else gates
             found.update(valid=False, gate="; ".join(gates))
-        pathology = get_pathology(block["pathology"])
+        pathology = get_pathology(block.pathology)
         mechanism: dict[str, float] = {}
         if found["valid"]:
             mechanism = pathology.from_counters(document["result"])
@@ -55,13 +55,13 @@ def _rows(
         row = {
             "cell": f"{key[:16]}-{cell['id']}",
             "block": key[:16],
-            "pathology": block["pathology"],
-            "kernel": block["kernel"],
+            "pathology": block.pathology,
+            "kernel": block.kernel,
             "kernel_release": foreign.line(facts["kernel_release"], foreign.NAME),
             "scheduler": foreign.line(facts["scheduler"] or "unknown", foreign.SCHEDULER),
             "target": target["target"],
-            "clock": block["clock"],
-            "boot": block["boot"],
+            "clock": block.clock,
+            "boot": block.boot,
             **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
             "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
             **cell["condition"],

@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from iolab import __version__, foreign
-from iolab.design import BLOCK_FORMAT
+from iolab.blocks import Block
 from iolab.errors import UserError
 from iolab.files import atomic_write
 from iolab.store.raw import RawStore, block_key
@@ -43,30 +43,31 @@ class BlockResult:
     console_tail: str
 
 
-def read_block(path: Path) -> dict[str, Any]:
-    """Return the block document in a file.
+def read_block(path: Path) -> Block:
+    """Return the block in a file.
 
-    Errors: UserError if it cannot be read or is of another format.
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or holds no block of this format.
     """
     try:
-        block = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return Block.parse(json.loads(path.read_text()))
+    except (OSError, ValueError, RecursionError, UserError) as error:
         raise UserError(f"{path} holds no block: {error}") from error
-    found = block.get("format") if isinstance(block, dict) else None
-    if found != BLOCK_FORMAT:
-        raise UserError(f"{path}: its format is {found!r}, this iolab reads {BLOCK_FORMAT!r}")
-    return dict(block)
 
 
-def _measure(
-    block: Mapping[str, Any], store: RawStore, progress: Callable[[int, int], None]
-) -> str:
+def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]) -> str:
     # A block of a virtual machine names none: its machine is made.
-    name = block.get("target")
     target: Target = (
-        prepare(block["kernel"], block["clock"], block["machine"])
-        if name is None
-        else real_target(name)
+        prepare(
+            block.kernel,
+            block.clock,
+            cpus=block.machine.cpus,
+            memory_mib=block.machine.memory_mib,
+        )
+        if block.target is None
+        else real_target(block.target)
     )
     identity = target.identity()
     key = block_key(block, identity)
@@ -77,14 +78,14 @@ def _measure(
         if match := _CELL_LINE.match(line):
             progress(int(match[1]), int(match[2]))
 
-    progress(0, len(block["cells"]))
+    progress(0, len(block.cells))
     # Before the clock runs, and before the agent looks at what else the machine does.
     shown = target.system_shown() if isinstance(target, RealTarget) else None
     began = time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with store.workspace() as work:
         results = work / "results"
-        target.run(block["plan"], results, on_line)
+        target.run(block.plan, results, on_line)
         run = {
             "started": started,
             "wall_s": round(time.monotonic() - began, 3),

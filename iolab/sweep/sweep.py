@@ -7,19 +7,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from iolab.agent.proc import available_memory
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError, UserError
 from iolab.files import atomic_write, canonical_json, locked
 from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import Pathology, Profile, override
+from iolab.pathology.base import Machine, Pathology, Profile, override
 from iolab.paths import NOTEBOOKS, runs_dir
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
@@ -93,12 +94,12 @@ def default_jobs() -> int:
 
 def _targets(
     request: Request, pathology: Pathology, profile: Profile, log: Callable[[str], None]
-) -> tuple[dict[str, dict[str, Target]], dict[str, str]]:
+) -> tuple[dict[str, dict[Machine, Target]], dict[str, str]]:
     """Return a target for each machine of each kernel that runs here, and the other kernels."""
     # What every kernel needs comes first: if it cannot be had, that is said once.
     ensure_image(ensure_toolbox(log), log)
     wanted = [(k,) for k in request.kernels] or profile.kernels
-    found: dict[str, dict[str, Target]] = {}
+    found: dict[str, dict[Machine, Target]] = {}
     unavailable: dict[str, str] = {}
     for alternatives in wanted:
         for kernel in alternatives:
@@ -106,10 +107,10 @@ def _targets(
                 continue
             try:
                 blocks = blocks_of(pathology, profile, kernel=kernel, clock=request.clock)
-                machines = {canonical_json(b["machine"]): b["machine"] for b in blocks}
+                machines = {b.machine for b in blocks}
                 found[kernel] = {
-                    name: prepare(kernel, request.clock, machine, log)
-                    for name, machine in machines.items()
+                    m: prepare(kernel, request.clock, log, cpus=m.cpus, memory_mib=m.memory_mib)
+                    for m in machines
                 }
             except CannotRunError as error:
                 unavailable[kernel] = str(error)
@@ -125,7 +126,7 @@ class _Work:
 
     pathology: Pathology
     outcome: Outcome
-    blocks: dict[str, dict[str, Any]]
+    blocks: dict[str, Block]
 
     def pages(self, store: RawStore, root: Path) -> list[NotebookJob]:
         """Return the pages of the blocks that the store lacks; each measures its own."""
@@ -134,18 +135,18 @@ class _Work:
             if store.has(key):
                 self.outcome.kept += 1
                 continue
-            name = block["plan"]["block"]
+            name = block.plan.block
             plan = root / "plans" / f"{key}.json"
-            atomic_write(plan, canonical_json(block))
+            atomic_write(plan, canonical_json(block.document()))
             pages.append(
                 NotebookJob(
                     name=name,
                     notebook=NOTEBOOKS / "block.ipynb",
                     output=self.outcome.folder / "pages" / f"{name}.ipynb",
                     parameters={"plan": str(plan), "results": str(root)},
-                    cells=len(block["cells"]),
+                    cells=len(block.cells),
                     progress=plan.with_suffix(".progress"),
-                    memory_bytes=block["machine"]["memory_mib"] << 20,
+                    memory_bytes=block.machine.memory_mib << 20,
                 )
             )
         return pages
@@ -262,19 +263,19 @@ def _plan_real(
     What stands for a boot there is a block: nothing is rebooted.
     """
     identity = machine.identity()
-    blocks: dict[str, dict[str, Any]] = {}
-    for made in blocks_of(pathology, profile, kernel=machine.kernel, clock=request.clock):
+    blocks: dict[str, Block] = {}
+    for block in blocks_of(pathology, profile, kernel=machine.kernel, clock=request.clock):
         try:
-            plan = {**request.place.put(made["plan"]), "hardware": True}
-            block = {**made, "plan": plan, "target": request.target}
-            reason = machine.lacks(block["plan"])
+            plan = replace(request.place.put(block.plan), hardware=True)
+            placed = replace(block, plan=plan, target=request.target)
+            reason = machine.lacks(plan)
         except CannotRunError as error:
             reason = str(error)
         if reason:
             outcome.unavailable[machine.kernel] = reason
             continue
         outcome.kernels[machine.kernel] = machine.origin
-        blocks[block_key(block, identity)] = block
+        blocks[block_key(placed, identity)] = placed
     outcome.blocks = len(blocks)
     return _Work(pathology, outcome, blocks)
 
@@ -296,12 +297,12 @@ def _plan_one(
     if machine is not None:
         return _plan_real(request, pathology, profile, machine, outcome)
     targets, outcome.unavailable = _targets(request, pathology, profile, log)
-    blocks: dict[str, dict[str, Any]] = {}
+    blocks: dict[str, Block] = {}
     for kernel, machines in targets.items():
         outcome.kernels[kernel] = next(iter(machines.values())).origin
         identities = {name: target.identity() for name, target in machines.items()}
         for block in blocks_of(pathology, profile, kernel=kernel, clock=request.clock):
-            identity = identities[canonical_json(block["machine"])]
+            identity = identities[block.machine]
             blocks[block_key(block, identity)] = block
     outcome.blocks = len(blocks)
     return _Work(pathology, outcome, blocks)
@@ -360,7 +361,7 @@ def _check_place(machine: RealTarget, store: RawStore, works: Sequence[_Work]) -
     blocks = (item for work in works for item in work.blocks.items())
     missing = next((block for key, block in blocks if not store.has(key)), None)
     if missing is not None:
-        machine.check(missing["plan"])
+        machine.check(missing.plan)
 
 
 def run_sweep(

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
+
+from iolab.agent.plan import Plan
 
 __all__ = ["Target"]
 
@@ -20,7 +22,5 @@ class Target(Protocol):
     def identity(self) -> dict[str, Any]:
         """Return everything of it that a result depends on."""
 
-    def run(
-        self, plan: Mapping[str, Any], into: Path, progress: Callable[[str], None] = ...
-    ) -> dict[str, Any]:
+    def run(self, plan: Plan, into: Path, progress: Callable[[str], None] = ...) -> dict[str, Any]:
         """Run `plan`, leave its results at `into`, and return what the machine said of itself."""

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
+from iolab.agent.plan import Cell, Device, FileSystem, Plan
 from iolab.errors import CannotRunError
 
 __all__ = ["MADE", "Place"]
@@ -43,69 +42,64 @@ class Place:
         """Whether it is, or is in, something that is there already."""
         return bool(self.directory or self.disk)
 
-    def put(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+    def put(self, plan: Plan) -> Plan:
         """Return a plan whose cells do their work here.
 
-        Errors: CannotRunError if a cell's work cannot be done in such a place.
+        Raises
+        ------
+        CannotRunError
+            If a cell's work cannot be done in such a place.
         """
         if not self.label:
-            return dict(plan)
-        placed = [self._cell(cell) for cell in plan["cells"]]
+            return plan
+        cells = [self._cell(cell) for cell in plan.cells]
         # Timers and modules are of the devices that are not made, but for the I/O scheduler.
-        modules = [m for m in plan.get("modules", []) if m == "bfq"]
+        modules = [m for m in plan.modules if m == "bfq"]
         # brd's is loaded for each cell: that is how its disk is made.
         modules += [self.make] if self.make in ("zram", "loop") else []
-        rest = {k: v for k, v in plan.items() if k != "coalesced_timers"}
-        return {**rest, "cells": placed, "modules": modules}
+        return replace(plan, cells=cells, modules=modules, coalesced_timers=False)
 
-    def _cell(self, cell: Mapping[str, Any]) -> dict[str, Any]:
-        filesystem = cell["filesystem"]
+    def _cell(self, cell: Cell) -> Cell:
+        filesystem = cell.filesystem
         if filesystem is None:
-            name = cell["devices"][-1]["name"]
+            name = cell.devices[-1].name
         else:
-            name = filesystem.get("realtime_device") or filesystem["device"]
-        data = next(d for d in cell["devices"] if d["name"] == name)
-        if data.get("integrity"):
+            name = filesystem.realtime_device or filesystem.device
+        data = next(d for d in cell.devices if d.name == name)
+        if data.integrity:
             raise CannotRunError("it needs a disk with protection information, which is made")
-        device = {k: data[k] for k in ("name", "scheduler", "tunables") if k in data}
-        device["size_mib"] = _size_mib(cell)
+        device = self._device(data, _size_mib(cell), on_files=filesystem is not None)
+        on_it = None if filesystem is None else FileSystem(filesystem.kind, name)
+        if device.kind == "directory":
+            on_it = None
+        return replace(cell, devices=[device], filesystem=on_it)
+
+    def _device(self, data: Device, size_mib: int, *, on_files: bool) -> Device:
+        """Return the device that takes the place of a plan's device `data`."""
+        plain = Device(
+            data.name, "", size_mib, scheduler=data.scheduler, tunables=dict(data.tunables)
+        )
+        if self.make == "loop":
+            path = self.directory or ""
+            return replace(plain, kind="loop", path=path, rotational=data.rotational)
         if self.make:
-            device |= self._made(data)
-            return {**cell, "devices": [device], "filesystem": _on(filesystem, name)}
-        if self.directory:
-            if filesystem is None:
-                raise CannotRunError("it reads or writes a device itself: name one (--destroy)")
-            device |= {"kind": "directory", "path": self.directory}
-            return {**cell, "devices": [device], "filesystem": None}
-        device |= {"kind": "named", "path": self.disk, "serial": self.serial}
-        return {**cell, "devices": [device], "filesystem": _on(filesystem, name)}
-
-    def _made(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a made device is in place of a plan's device `data`."""
-        scheduler = data.get("scheduler", "none")
-        if self.make != "loop":
-            if scheduler != "none":
+            if data.scheduler != "none":
                 raise CannotRunError(
-                    f"it needs the I/O scheduler {scheduler}: {self.make} has none"
+                    f"it needs the I/O scheduler {data.scheduler}: {self.make} has none"
                 )
-            return {"kind": self.make}
-        return {
-            "kind": "loop",
-            "path": self.directory,
-            "rotational": data.get("rotational", False),
-        }
+            return replace(plain, kind=self.make)
+        if self.directory:
+            if not on_files:
+                raise CannotRunError("it reads or writes a device itself: name one (--destroy)")
+            return replace(plain, kind="directory", path=self.directory)
+        return replace(plain, kind="named", path=self.disk or "", serial=self.serial)
 
 
-def _on(filesystem: Mapping[str, Any] | None, device: str) -> dict[str, Any] | None:
-    """Return a plan's file system with all of it on one device."""
-    return None if filesystem is None else {"kind": filesystem["kind"], "device": device}
-
-
-def _size_mib(cell: Mapping[str, Any]) -> int:
+def _size_mib(cell: Cell) -> int:
     """Return the room that a cell's work needs, in MiB."""
-    if cell.get("copies") is not None:
-        copies = cell["copies"]
-        data = copies["block_size"] * copies["writes"] * copies["processes"] >> 20
-    else:
-        data = cell["job"]["size_mib"] * cell["job"]["numjobs"]
-    return int(max(_LEAST_MIB, data + data // 10 + _SPARE_MIB))
+    data = 0
+    if cell.copies is not None:
+        data = cell.copies.block_size * cell.copies.writes * cell.copies.processes >> 20
+    elif cell.job is not None:
+        data = cell.job.size_mib * cell.job.numjobs
+    return max(_LEAST_MIB, data + data // 10 + _SPARE_MIB)

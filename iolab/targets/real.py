@@ -7,11 +7,13 @@ import json
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from iolab import foreign
+from iolab.agent.plan import Plan
+from iolab.blocks import encode_plan
 from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
 from iolab.targets.place import MADE
@@ -24,9 +26,9 @@ RUNS = "/run/iolab/runs"
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
 
-def result_names(plan: Mapping[str, Any]) -> set[str]:
+def result_names(plan: Plan) -> set[str]:
     """Return every file that a run of a plan may leave, relative to its folder."""
-    ids = [cell["id"] for cell in plan["cells"]]
+    ids = [cell.id for cell in plan.cells]
     names = {"agent.json", "console.txt", "results/facts.json", "results/status.json"}
     names |= {f"results/cells/{i}.json" for i in ids}
     return names | {f"results/traces/{i}.dat" for i in ids}
@@ -62,11 +64,11 @@ class RealTarget(ABC):
         machine = {k: v for k, v in self.facts.items() if k not in _NO_IDENTITY}
         return {"target": self.kind, "machine": machine, "agent": agent_digest()}
 
-    def lacks(self, plan: Mapping[str, Any]) -> str:
+    def lacks(self, plan: Plan) -> str:
         """Return why a plan cannot run there, as far as the survey tells, or ""."""
         if self.facts["lacks"]:
             return str(self.facts["lacks"])
-        kinds = {device["kind"] for cell in plan["cells"] for device in cell["devices"]}
+        kinds = {device.kind for cell in plan.cells for device in cell.devices}
         made = kinds - {"directory", "named"}
         missing = sorted(made - set(self.facts["kinds"]))
         instead = "name a folder (--directory) or a disk (--destroy) to measure on"
@@ -74,7 +76,7 @@ class RealTarget(ABC):
             instead += f", or --make {' or '.join(can)}"
         if missing:
             return f"{self.where} cannot make devices of the kind {', '.join(missing)}: {instead}"
-        coalesced = plan.get("coalesced_timers", False)
+        coalesced = plan.coalesced_timers
         if "null_blk" in kinds and self.facts["high_resolution_timers"] is coalesced:
             want = "off" if coalesced else "on"
             return f"the plan needs a kernel that was booted with highres={want}: {instead}"
@@ -86,7 +88,7 @@ class RealTarget(ABC):
 
     def run(
         self,
-        plan: Mapping[str, Any],
+        plan: Plan,
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
@@ -98,13 +100,14 @@ class RealTarget(ABC):
 
         Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
         """
-        name = digest_of({"plan": dict(plan), "agent": agent_digest()})[:16]
+        document = encode_plan(plan)
+        name = digest_of({"plan": document, "agent": agent_digest()})[:16]
         folder = f"{RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
             if state == "gone":
                 self.send(folder, "agent.pyz", agent_archive())
-                self.send(folder, "plan.json", json.dumps(dict(plan), sort_keys=True).encode())
+                self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
                 self.agent(folder, "begin", folder)
             self._follow(folder, progress)
             self.fetch(folder, result_names(plan), work)
@@ -153,7 +156,7 @@ class RealTarget(ABC):
         message = f"the agent gave up on {self.where}: {last}"
         raise error_of(code)(message)
 
-    def check(self, plan: Mapping[str, Any]) -> None:
+    def check(self, plan: Plan) -> None:
         """Check that the disks and folders that a plan names may be used, and write nothing.
 
         Errors: UserError naming what is refused and why.
@@ -161,7 +164,7 @@ class RealTarget(ABC):
         folder = f"{RUNS}/check-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
-            self.send(folder, "plan.json", json.dumps(dict(plan), sort_keys=True).encode())
+            self.send(folder, "plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode())
             self.agent(folder, "check", f"{folder}/plan.json")
         finally:
             self.remove(folder)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from iolab import foreign
+from iolab.agent.plan import Cell, Plan
+from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
 from iolab.targets.real import agent_words
@@ -73,7 +75,7 @@ class VmTarget:
 
     def run(
         self,
-        plan: Mapping[str, Any],
+        plan: Plan,
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
@@ -85,9 +87,9 @@ class VmTarget:
         not whole; IolabError with the agent's own words if the agent gave up.
         """
         machine = self.machine
-        if plan.get("coalesced_timers"):
+        if plan.coalesced_timers:
             machine = replace(machine, kernel_options=(*machine.kernel_options, "highres=off"))
-        longest_s = max(_work_s(cell) for cell in plan["cells"])
+        longest_s = max(_work_s(cell) for cell in plan.cells)
         with scratch_dir(into.parent) as work:
             channel = work / "channel"
             make_channel(channel)
@@ -114,13 +116,13 @@ class VmTarget:
         remember_kernel_facts(self.kernel, facts)
         return facts
 
-    def _initrd(self, work: Path, plan: Mapping[str, Any]) -> Path:
+    def _initrd(self, work: Path, plan: Plan) -> Path:
         job = work / "job.cpio"
         entries = [
             Entry.file("init", _INIT, executable=True),
             Entry.file("iolab/guest_init.py", _GUEST_INIT),
             Entry.file("iolab/agent.pyz", agent_archive()),
-            Entry.file("iolab/plan.json", json.dumps(plan, sort_keys=True).encode()),
+            Entry.file("iolab/plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode()),
         ]
         entries += [
             Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
@@ -130,11 +132,11 @@ class VmTarget:
         return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
 
 
-def _work_s(cell: Mapping[str, Any]) -> float:
+def _work_s(cell: Cell) -> float:
     """Return how long a cell's work may take in the guest, in seconds."""
-    if cell.get("copies") is not None:
-        return float(cell["copies"]["writes"] * cell["copies"]["processes"] * _WRITE_S)
-    return float(cell["job"]["ramp_ms"] + cell["job"]["runtime_ms"]) / 1e3
+    if cell.copies is not None:
+        return cell.copies.writes * cell.copies.processes * _WRITE_S
+    return 0.0 if cell.job is None else (cell.job.ramp_ms + cell.job.runtime_ms) / 1e3
 
 
 def _joined(path: Path, *parts: Path) -> Path:
@@ -207,8 +209,10 @@ def check_clock(clock: str) -> None:
 def prepare(
     kernel: str,
     clock: str,
-    machine: Mapping[str, int],
     progress: Callable[[str], None] = lambda line: None,
+    *,
+    cpus: int,
+    memory_mib: int,
 ) -> VmTarget:
     """Return a target for a kernel of the catalogue, after fetching what is missing.
 
@@ -224,5 +228,5 @@ def prepare(
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
-    shape = Machine(accelerator, machine["cpus"], machine["memory_mib"])
+    shape = Machine(accelerator, cpus, memory_mib)
     return VmTarget(found, image, toolbox, shape)

@@ -21,7 +21,7 @@ from iolab.agent.plan import parse_plan
 from iolab.errors import UserError
 from iolab.process import CommandError, run
 from tests.loops import digest, loop_device
-from tests.plans import copies, job, plan
+from tests.plans import copies, job, plan_document
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
 
@@ -53,7 +53,7 @@ def cells_on(path: Path, kind: str = "named", **different: Any) -> dict[str, Any
     """Return a plan of two cells on a disk, or in a folder."""
     devices = [{"name": "data", "kind": kind, "path": str(path), "size_mib": 16, **different}]
     plain = {"devices": devices, "filesystem": None, "copies": copies()}
-    return plan(*({**plain, "id": name} for name in ("first", "second")), modules=[])
+    return plan_document(*({**plain, "id": name} for name in ("first", "second")), modules=[])
 
 
 def lacking() -> str:

@@ -16,7 +16,7 @@ import pytest
 from iolab.agent.detached import state_of
 from iolab.targets.shipping import agent_archive
 from tests.plans import copies, job
-from tests.plans import plan as plan_of
+from tests.plans import plan_document as plan_of
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")

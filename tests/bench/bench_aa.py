@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from scipy.stats import binomtest
 
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology.dio_kworker import DIO_KWORKER
@@ -38,12 +37,12 @@ _RAMP_MS = 250
 _RUNTIME_MS = 350
 
 
-def _only_aa(block: Mapping[str, Any]) -> dict[str, Any]:
+def _only_aa(block: Block) -> Block:
     """Return a block without the pairs in which something differs."""
-    cells = [cell for cell in block["cells"] if cell["aa"]]
-    kept = {cell["id"] for cell in cells}
-    planned = [cell for cell in block["plan"]["cells"] if cell["id"] in kept]
-    return {**block, "cells": cells, "plan": {**block["plan"], "cells": planned}}
+    cells = tuple(cell for cell in block.cells if cell.aa)
+    kept = {cell.id for cell in cells}
+    planned = [cell for cell in block.plan.cells if cell.id in kept]
+    return replace(block, cells=cells, plan=replace(block.plan, cells=planned))
 
 
 def measure(folder: Path) -> pd.DataFrame:
@@ -66,9 +65,9 @@ def measure(folder: Path) -> pd.DataFrame:
     for made in blocks_of(DIO_KWORKER, profile, kernel=target.kernel, clock="host"):
         block = _only_aa(made)
         # Not as a machine that is held still and refused when busy: its noise is the test.
-        block |= {"plan": place.put(block["plan"]), "target": "local"}
-        path = folder / f"{block['plan']['block']}.json"
-        atomic_write(path, canonical_json(block))
+        block = replace(block, plan=place.put(block.plan), target="local")
+        path = folder / f"{block.plan.block}.json"
+        atomic_write(path, canonical_json(block.document()))
         keys.append(block_key(block, target.identity()))
         run_block(path, folder)
         print(f"  block {len(keys)} of {_BLOCKS} is measured", flush=True)

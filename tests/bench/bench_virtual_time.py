@@ -24,12 +24,13 @@ def main(kernel: str) -> None:
     """Measure one block and print where its time went, on both clocks."""
     pathology = get_pathology("dio_kworker")
     block = blocks_of(pathology, pathology.profiles["quick"], kernel=kernel, clock="virtual")[0]
-    target = prepare(kernel, "virtual", block["machine"])
+    machine = block.machine
+    target = prepare(kernel, "virtual", cpus=machine.cpus, memory_mib=machine.memory_mib)
     heard: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         began = time.monotonic()
-        target.run(block["plan"], results, lambda _: heard.append(time.monotonic()))
+        target.run(block.plan, results, lambda _: heard.append(time.monotonic()))
         ended = time.monotonic()
         cells = [json.loads(p.read_text()) for p in sorted((results / "cells").glob("*.json"))]
     boot_s = heard[0] - began

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iolab.agent.plan import FileSystem, parse_plan
+from iolab.agent.plan import Cell, parse_plan
+from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology.base import Condition
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
@@ -101,18 +103,18 @@ def test_files_that_are_in_the_cache_tell_no_folio(tmp_path: Path) -> None:
 
 
 def test_the_two_file_systems_differ_in_nothing_but_themselves() -> None:
-    def made(filesystem: str | None) -> dict[str, Any]:
+    def made(filesystem: str | None) -> Cell:
         condition = {**_ONE, "filesystem": filesystem}
         profile = WRITEBACK_KWORKER.profiles["quick"]
         return WRITEBACK_KWORKER.cell(condition, profile, random.Random(1))
 
     ext4, xfs = made("ext4"), made(None)
-    assert {k: v for k, v in ext4.items() if k not in ("devices", "filesystem")} == {
-        k: v for k, v in xfs.items() if k not in ("devices", "filesystem")
-    }
-    assert ext4["devices"] == xfs["devices"][1:]
-    assert FileSystem(**ext4["filesystem"]).kind == "ext4"
-    assert FileSystem(**xfs["filesystem"]).realtime_device == ext4["filesystem"]["device"]
+    assert replace(ext4, devices=xfs.devices, filesystem=xfs.filesystem) == xfs
+    assert ext4.devices == xfs.devices[1:]
+    assert ext4.filesystem is not None
+    assert xfs.filesystem is not None
+    assert (ext4.filesystem.kind, xfs.filesystem.kind) == ("ext4", "xfs")
+    assert xfs.filesystem.realtime_device == ext4.filesystem.device
 
 
 @pytest.mark.parametrize("layout", ["growing", "overwrite"])
@@ -121,7 +123,8 @@ def test_the_files_fit_on_the_device(layout: str, numjobs: int) -> None:
     condition = {**_ONE, "layout": layout, "numjobs": numjobs}
     profile = WRITEBACK_KWORKER.profiles["quick"]
     cell = WRITEBACK_KWORKER.cell(condition, profile, random.Random(1))
-    assert cell["job"]["size_mib"] * numjobs < 0.9 * cell["devices"][-1]["size_mib"]
+    assert cell.job is not None
+    assert cell.job.size_mib * numjobs < 0.9 * cell.devices[-1].size_mib
 
 
 @pytest.mark.parametrize("profile", ["quick", "full"])
@@ -129,15 +132,15 @@ def test_every_claim_is_measured_and_what_traces_tell_is_recorded(profile: str) 
     blocks = blocks_of(
         WRITEBACK_KWORKER, WRITEBACK_KWORKER.profiles[profile], kernel="6.1", clock="virtual"
     )
-    cells = [c for b in blocks if b["boot"] < 2 for c in b["cells"] if not c["aa"]]
+    cells = [c for b in blocks if b.boot < 2 for c in b.cells if not c.aa]
     for block in blocks:
-        parse_plan(block["plan"])
+        parse_plan(encode_plan(block.plan))
     from_traces = {"flush_workers_at_once", "pages_per_folio"}
     for claim in WRITEBACK_KWORKER.claims:
         boots = [
             c
             for c in cells
-            if claim.condition.items() <= c["condition"].items()
-            and c["recorded"] is (claim.value in from_traces)
+            if claim.condition.items() <= c.condition.items()
+            and c.recorded is (claim.value in from_traces)
         ]
         assert len(boots) == 2, claim.name

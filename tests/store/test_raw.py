@@ -6,11 +6,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iolab.blocks import Block
 from iolab.errors import IolabError
 from iolab.store.raw import RawStore, block_key
 from tests.processes import child_environment
@@ -19,44 +21,43 @@ from tests.test_files import small_disk
 
 
 @pytest.fixture
-def made() -> dict[str, Any]:
+def made() -> Block:
     return block()
 
 
 @pytest.fixture
-def results(tmp_path: Path, made: dict[str, Any]) -> Path:
-    return write_results(tmp_path / "results", made)
+def results(tmp_path: Path, made: Block) -> Path:
+    return write_results(tmp_path / "results", made.plan)
 
 
-def _put(store: RawStore, made: dict[str, Any], results: Path, **run: Any) -> str:
+def _put(store: RawStore, made: Block, results: Path, **run: Any) -> str:
     key = block_key(made, TARGET)
     store.put(key, block=made, target=TARGET, results=results, run=run)
     return key
 
 
-def test_what_was_put_is_read(tmp_path: Path, made: dict[str, Any], results: Path) -> None:
+def test_what_was_put_is_read(tmp_path: Path, made: Block, results: Path) -> None:
     store = RawStore(tmp_path / "store")
     assert not store.has(block_key(made, TARGET))
     key = _put(store, made, results, wall_s=1.5)
     assert store.has(key)
-    assert store.read(key, "block.json") == made
+    assert store.read(key, "block.json") == made.document()
+    assert store.block(key) == made
     assert store.read(key, "target.json") == TARGET
     assert store.read(key, "run.json") == {"wall_s": 1.5}
     assert store.read(key, "facts.json")["scheduler"] == "CFS"
     documents = list(store.cells(key))
-    assert [d["cell"] for d in documents] == made["cells"]
-    assert [d["result"] for d in documents] == [result(c["id"]) for c in made["cells"]]
+    assert [d["cell"] for d in documents] == made.document()["cells"]
+    assert [d["result"] for d in documents] == [result(c.id) for c in made.cells]
     assert all(d["target"] == TARGET for d in documents)
     assert (store.folder(key) / "console.txt").read_text().startswith("[    0.1]")
 
 
-def test_nobody_writes_to_what_is_stored(
-    tmp_path: Path, made: dict[str, Any], results: Path
-) -> None:
+def test_nobody_writes_to_what_is_stored(tmp_path: Path, made: Block, results: Path) -> None:
     store = RawStore(tmp_path / "store")
     key = _put(store, made, results)
     files = [p for p in store.folder(key).rglob("*") if p.is_file()]
-    assert len(files) == 5 + len(made["cells"])
+    assert len(files) == 5 + len(made.cells)
     assert {stat.S_IMODE(p.stat().st_mode) for p in files} == {0o444}
     # The same results, put again at another time, are the same: the first ones stay.
     before = {p: (p.stat().st_ino, p.read_bytes()) for p in files}
@@ -65,9 +66,7 @@ def test_nobody_writes_to_what_is_stored(
     assert [p.name for p in (store.root / "raw").iterdir()] == [key]
 
 
-def test_the_same_results_are_the_same_bytes(
-    tmp_path: Path, made: dict[str, Any], results: Path
-) -> None:
+def test_the_same_results_are_the_same_bytes(tmp_path: Path, made: Block, results: Path) -> None:
     stores = [RawStore(tmp_path / name) for name in ("a", "b")]
     folders = [store.folder(_put(store, made, results)) for store in stores]
     contents = [
@@ -77,13 +76,28 @@ def test_the_same_results_are_the_same_bytes(
     assert contents[0] == contents[1]
 
 
-def test_the_key_has_everything_in_it(made: dict[str, Any]) -> None:
+def test_the_key_has_everything_in_it(made: Block) -> None:
     key = block_key(made, TARGET)
-    assert key == block_key(json.loads(json.dumps(made)), dict(reversed(TARGET.items())))
+    again = Block.parse(json.loads(json.dumps(made.document())))
+    assert key == block_key(again, dict(reversed(TARGET.items())))
     for name in TARGET:
         assert block_key(made, {**TARGET, name: "another"}) != key
-    for name in made:
-        assert block_key({**made, name: "another"}, TARGET) != key
+    machine = replace(made.machine, memory_mib=made.machine.memory_mib + 1)
+    # A field of one cell is enough, of what is asked for and of what it stands for.
+    first, *rest = made.plan.cells
+    plan = replace(made.plan, cells=[replace(first, worker_nice=-20), *rest])
+    cells = (replace(made.cells[0], aa=not made.cells[0].aa), *made.cells[1:])
+    changed: dict[str, Any] = {
+        **dict.fromkeys(("pathology", "kernel", "clock", "target"), "another"),
+        "boot": made.boot + 1,
+        "seed": made.seed + 1,
+        "machine": machine,
+        "cells": cells,
+        "plan": plan,
+    }
+    assert changed.keys() == {field.name for field in fields(Block)}
+    for name, value in changed.items():
+        assert block_key(replace(made, **{name: value}), TARGET) != key
 
 
 def _cut(folder: Path) -> None:
@@ -115,7 +129,7 @@ def _status(**different: Any) -> Callable[[Path], None]:
 )
 def test_damaged_results_leave_nothing(
     tmp_path: Path,
-    made: dict[str, Any],
+    made: Block,
     results: Path,
     spoil: Callable[[Path], object],
     sentence: str,
@@ -128,7 +142,7 @@ def test_damaged_results_leave_nothing(
     assert not store.has(block_key(made, TARGET))
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, made: dict[str, Any], results: Path) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path: Path, made: Block, results: Path) -> None:
     with small_disk(tmp_path / "disk", "32k") as disk:
         with pytest.raises(IolabError, match="No space left on device"):
             _put(RawStore(disk), made, results)
@@ -137,9 +151,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, made: dict[str, Any], result
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, -1, -4])
-def test_a_truncated_cell_is_named(
-    tmp_path: Path, made: dict[str, Any], results: Path, keep: int
-) -> None:
+def test_a_truncated_cell_is_named(tmp_path: Path, made: Block, results: Path, keep: int) -> None:
     store = RawStore(tmp_path / "store")
     key = _put(store, made, results)
     path = store.folder(key) / "cells" / "c001.json.gz"
@@ -153,7 +165,7 @@ def test_a_truncated_cell_is_named(
 
 
 def test_a_spoiled_cell_is_named_wherever_it_is_spoiled(
-    tmp_path: Path, made: dict[str, Any], results: Path
+    tmp_path: Path, made: Block, results: Path
 ) -> None:
     store = RawStore(tmp_path / "store")
     key = _put(store, made, results)
@@ -170,9 +182,7 @@ def test_a_spoiled_cell_is_named_wherever_it_is_spoiled(
     assert refused == len(data) - 10
 
 
-def test_what_is_not_there_is_one_sentence(
-    tmp_path: Path, made: dict[str, Any], results: Path
-) -> None:
+def test_what_is_not_there_is_one_sentence(tmp_path: Path, made: Block, results: Path) -> None:
     store = RawStore(tmp_path / "store")
     with pytest.raises(IolabError, match="has no block abc"):
         store.read("abc", "block.json")
@@ -185,9 +195,39 @@ def test_what_is_not_there_is_one_sentence(
             store.read(key, "target.json")
 
 
-def test_two_processes_may_put_the_same_block(
-    tmp_path: Path, made: dict[str, Any], results: Path
+def _rewritten(store: RawStore, key: str, document: object) -> Path:
+    path = store.folder(key) / "block.json"
+    path.chmod(0o644)
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("given", ["iolab-block/1", "iolab-block/99", None])
+def test_a_block_of_another_format_is_refused(
+    tmp_path: Path, made: Block, results: Path, given: str | None
 ) -> None:
+    store = RawStore(tmp_path / "store")
+    key = _put(store, made, results)
+    path = _rewritten(store, key, {**made.document(), "format": given})
+    sentence = f"{path}: its format is {given!r}, this iolab reads 'iolab-block/2'"
+    for use in (store.block, lambda key: list(store.cells(key))):
+        with pytest.raises(IolabError) as caught:
+            use(key)
+        assert str(caught.value) == f"{sentence}; measure the block again"
+
+
+@pytest.mark.parametrize("document", [[], None, {"format": "iolab-block/2"}])
+def test_what_is_no_block_is_refused(
+    tmp_path: Path, made: Block, results: Path, document: object
+) -> None:
+    store = RawStore(tmp_path / "store")
+    key = _put(store, made, results)
+    path = _rewritten(store, key, document)
+    with pytest.raises(IolabError, match=f"^{path}: .*; measure the block again$"):
+        store.block(key)
+
+
+def test_two_processes_may_put_the_same_block(tmp_path: Path, made: Block, results: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from iolab.store.raw import RawStore\n"
         "from tests.results import TARGET, block\n"
@@ -201,4 +241,4 @@ def test_two_processes_may_put_the_same_block(
     names = sorted(p.name for p in (tmp_path / "store" / "raw").iterdir())
     assert names == [f"{n:064}" for n in range(20)]
     store = RawStore(tmp_path / "store")
-    assert all(len(list(store.cells(name))) == len(made["cells"]) for name in names)
+    assert all(len(list(store.cells(name))) == len(made.cells) for name in names)

@@ -31,7 +31,7 @@ def keys(tmp_path: Path, failed: dict[str, Any]) -> list[str]:
     odd = {**result("c001"), "gates": ["the ramp was not honoured"]}
     for boot, different in ((0, failed), (1, odd)):
         made = block(boot)
-        results = write_results(tmp_path / f"results{boot}", made, c001=different)
+        results = write_results(tmp_path / f"results{boot}", made.plan, c001=different)
         key = block_key(made, TARGET)
         store.put(key, block=made, target=TARGET, results=results, run={"started": str(boot)})
         found.append(key)
@@ -52,7 +52,7 @@ def test_tables_are_read_back_as_they_were_made(tmp_path: Path, keys: list[str])
     assert cells["cell"].tolist() == [f"{k[:16]}-c00{n}" for k in keys for n in range(4)]
     assert cells["boot"].tolist() == [0] * 4 + [1] * 4
     assert set(cells["scheduler"]) == {"CFS"}
-    assert (cells["weight"].isna() == (cells["placement"] == "outside")).all()
+    assert (cells["weight"].isna() == (cells["aa"] | (cells["role"] == "control"))).all()
     assert (cells.loc[cells["role"] == "treatment", "weight"].dropna() == 1000).all()
     spoiled = cells[~cells["valid"]]
     assert spoiled["gate"].tolist() == ["failed: fio ended with 1", "the ramp was not honoured"]
@@ -88,7 +88,7 @@ def test_a_machine_that_was_busy_makes_all_cells_of_its_block_invalid(tmp_path: 
     store, made = RawStore(tmp_path / "store"), block(0)
     busy = {"what": "load of the measured CPU", "found": "45 %", "good": False, "needed": True}
     odd = {**result("c001"), "gates": ["the ramp was not honoured"]}
-    results = write_results(tmp_path / "results", made, [busy], c001=odd)
+    results = write_results(tmp_path / "results", made.plan, [busy], c001=odd)
     key = block_key(made, TARGET)
     store.put(key, block=made, target=TARGET, results=results, run={})
     cells = write_tables(store, [key], {}, tmp_path / "out").cells
@@ -106,7 +106,9 @@ def test_one_changed_number_changes_its_line_only(tmp_path: Path, keys: list[str
     made = block(0)
     changed = result("c002")
     changed["last"]["tasks"]["22"]["waited_ns"] = 1
-    results = write_results(tmp_path / "again", made, c002=changed, c001=_failed(store, keys[0]))
+    results = write_results(
+        tmp_path / "again", made.plan, c002=changed, c001=_failed(store, keys[0])
+    )
     shutil.rmtree(store.folder(keys[0]))
     store.put(keys[0], block=made, target=TARGET, results=results, run={})
     after = list(canonical_lines(store, tmp_path / "out"))

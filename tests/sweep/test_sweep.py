@@ -68,7 +68,7 @@ def both_cores_busy() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def _fetched() -> None:
     try:
-        prepare("6.1", "virtual", {"cpus": 1, "memory_mib": 1024})
+        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     except CannotRunError as error:
         pytest.skip(str(error))
 

@@ -17,7 +17,7 @@ from iolab.targets.vm import VmTarget, prepare
 def target() -> VmTarget:
     """Kernel 6.1 out of this user's own cache, so that it is fetched once."""
     try:
-        return prepare("6.1", "virtual", {"cpus": 1, "memory_mib": 1024})
+        return prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     except CannotRunError as error:
         pytest.skip(f"no virtual machine here: {error}")
 

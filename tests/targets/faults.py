@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.targets.shipping import agent_archive
-from tests.plans import copies_cell, job, null_blk_cell, plan
+from tests.plans import copies_cell, job, null_blk_cell, plan_document
 from tests.targets.server import SERIAL, SPARE_DISK, Server
 
 __all__ = ["every_change", "kill_runs", "wrongs"]
@@ -59,7 +59,7 @@ def every_change(directory: str, disk: str, serial: str | None = None) -> dict[s
         },
         {"id": "scsi", "devices": [scsi], "filesystem": None, "job": job(rw="randread")},
     ]
-    return plan(*cells, modules=["null_blk", "bfq"], coalesced_timers=False)
+    return plan_document(*cells, modules=["null_blk", "bfq"], coalesced_timers=False)
 
 
 def kill_runs(

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.plan import parse_plan
 from tests.payloads import with_text
 from tests.results import result, write_results
 
@@ -86,11 +87,10 @@ def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, A
 
 
 def _begin(folder: Path, said: dict[str, Any]) -> None:
-    plan = json.loads((folder / "plan.json").read_text())
-    cells = plan["cells"]
-    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(cells)}
-    block = {"plan": {"block": plan["block"]}, "cells": cells}
-    write_results(folder / "results", block, None, said["facts"], **lies)
+    document = json.loads((folder / "plan.json").read_text())
+    plan = parse_plan(document)
+    lies = {c["id"]: _lie(c, said, number) for number, c in enumerate(document["cells"])}
+    write_results(folder / "results", plan, None, said["facts"], **lies)
     (folder / "console.txt").write_text(said["console"], errors="surrogateescape")
     (folder / "alive").touch()
     (folder / "agent.json").write_text(json.dumps(said["ending"]))

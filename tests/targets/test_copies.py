@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from iolab import measure, trace
-from iolab.pathology import get_pathology
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
-from tests.plans import copies, copies_cell, plan
+from tests.plans import copies, copies_cell, plan, recording_of
 from tests.targets.guest import cell_of
 
 pytestmark = pytest.mark.vm
 
-_RECORDING = dict(get_pathology("bfq_idling").recording)
+_RECORDING = recording_of("bfq_idling")
 _MODULES = ["null_blk", "crc32c", "ext4", "bfq"]
 _COPIES = copies(writes=10, processes=6)
 

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Plan
+from iolab.blocks import encode_plan
 from iolab.errors import IolabError
 from iolab.files import digest_of
 from iolab.targets.local import LocalTarget
@@ -28,8 +30,9 @@ _NOBODY = 65534
 _CALLER = """
 import json, sys
 from pathlib import Path
+from iolab.agent.plan import parse_plan
 from iolab.targets.local import LocalTarget
-LocalTarget().run(json.loads(sys.argv[1]), Path(sys.argv[2]))
+LocalTarget().run(parse_plan(json.loads(sys.argv[1])), Path(sys.argv[2]))
 """
 
 
@@ -45,8 +48,14 @@ def target() -> LocalTarget:
     return LocalTarget()
 
 
-def run_folder(made: dict[str, Any]) -> Path:
-    return Path("/run/iolab/runs") / digest_of({"plan": made, "agent": agent_digest()})[:16]
+def run_folder(made: Plan) -> Path:
+    named = {"plan": encode_plan(made), "agent": agent_digest()}
+    return Path("/run/iolab/runs") / digest_of(named)[:16]
+
+
+def caller(made: Plan, into: Path) -> list[str]:
+    """Return the command of a process that runs a plan on this machine."""
+    return [sys.executable, "-c", _CALLER, json.dumps(encode_plan(made)), str(into)]
 
 
 def test_what_a_result_depends_on_is_the_same_each_time(target: LocalTarget) -> None:
@@ -122,12 +131,12 @@ def test_a_run_outlives_its_caller_and_is_followed_by_the_next(
     target: LocalTarget, work: Path, tmp_path: Path
 ) -> None:
     long = plan_on_files(work, size_mib=400)
-    argv = [sys.executable, "-c", _CALLER, json.dumps(long), str(tmp_path / "results")]
-    with subprocess.Popen(argv, env=child_environment()) as caller:
+    argv = caller(long, tmp_path / "results")
+    with subprocess.Popen(argv, env=child_environment()) as begun:
         folder = run_folder(long)
         wait_until(lambda: any(work.iterdir()))
         agent = int(Path("/run/iolab/journal.lock").read_text())
-        caller.send_signal(signal.SIGKILL)
+        begun.send_signal(signal.SIGKILL)
     assert alive(agent) or target.look(str(folder), 0)[0] == "ended"
     began = (folder / "alive").stat().st_ctime_ns
     target.run(long, tmp_path / "results")
@@ -139,12 +148,12 @@ def test_a_killed_run_is_said_put_back_and_run_anew(
     target: LocalTarget, work: Path, tmp_path: Path
 ) -> None:
     large = plan_on_files(work, size_mib=400)
-    large["cells"] = large["cells"][:1]
-    argv = [sys.executable, "-c", _CALLER, json.dumps(large), str(tmp_path / "results")]
-    with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.PIPE) as caller:
+    large = replace(large, cells=large.cells[:1])
+    argv = caller(large, tmp_path / "results")
+    with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.PIPE) as begun:
         wait_until(lambda: any(work.iterdir()))
         os.kill(int(Path("/run/iolab/journal.lock").read_text()), signal.SIGKILL)
-        _, said = caller.communicate(timeout=60)
+        _, said = begun.communicate(timeout=60)
     assert b"IolabError: the run was killed, or this machine was rebooted" in said
     assert not (tmp_path / "results").exists()
     (left,) = work.iterdir()
@@ -157,7 +166,7 @@ def test_a_killed_run_is_said_put_back_and_run_anew(
 
 
 def test_an_agent_that_gives_up_is_quoted(target: LocalTarget, work: Path, tmp_path: Path) -> None:
-    wrong = {**plan_on_files(work), "cpu": 9999}
+    wrong = replace(plan_on_files(work), cpu=9999)
     with pytest.raises(IolabError, match=r"gave up on this machine: plan: cpu must be 0-4095"):
         target.run(wrong, tmp_path / "results")
     assert list(tmp_path.iterdir()) == [work]

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Plan
 from iolab.errors import IolabError, UserError
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
@@ -74,7 +75,7 @@ def attacked(folder: Path, victim: Path) -> Iterator[None]:
             attacker.kill()
 
 
-def block_in(folder: Path, make: str | None = None) -> dict[str, Any]:
+def block_in(folder: Path, make: str | None = None) -> Plan:
     """Return a plan of twelve short cells in a folder, or on a loop device's file there."""
     cells = [copies_cell(f"copies{number}", group=None) for number in range(12)]
     for cell in cells:
@@ -82,9 +83,8 @@ def block_in(folder: Path, make: str | None = None) -> dict[str, Any]:
         if make is None:
             cell["filesystem"] = {"kind": "ext4", "device": "data"}
     made = Place(directory=str(folder), make=make).put(plan(*cells, block=f"attack-{os.getpid()}"))
-    for cell in made["cells"]:
-        cell["devices"][0]["size_mib"] = 16
-    return made
+    small = [replace(c, devices=[replace(d, size_mib=16) for d in c.devices]) for c in made.cells]
+    return replace(made, cells=small)
 
 
 @pytest.mark.parametrize("make", [None, "loop"])

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Cell, Plan
 from iolab.targets.place import Place
 from iolab.targets.vm import VmTarget
 from tests.plans import copies, copies_cell, null_blk_cell, plan
@@ -16,7 +17,7 @@ from tests.targets.guest import cell_of
 pytestmark = pytest.mark.vm
 
 
-def _block(kind: str) -> list[dict[str, Any]]:
+def _cells(kind: str) -> list[Cell]:
     (disk,) = copies_cell("x")["devices"]
     plain = [{**disk, "scheduler": "none", "tunables": {}}]
     files = {"devices": plain, "copies": copies(), "group": None}
@@ -25,22 +26,22 @@ def _block(kind: str) -> list[dict[str, Any]]:
         copies_cell(f"{kind}-ext4", **files),
         copies_cell(f"{kind}-raw", **{**files, "filesystem": None}),
     ]
-    placed = Place(make=kind).put(plan(*cells))
-    for cell in placed["cells"]:
-        # XFS wants 300 MiB; the machine has 1 GiB.
-        cell["devices"][0]["size_mib"] = 320 if cell["id"].endswith("xfs") else 64
-    return list(placed["cells"])
+    # XFS wants 300 MiB; the machine has 1 GiB.
+    return [
+        replace(cell, devices=[replace(cell.devices[0], size_mib=320 if "xfs" in cell.id else 64)])
+        for cell in Place(make=kind).put(plan(*cells)).cells
+    ]
 
 
 @pytest.fixture(scope="module")
 def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results folder of a block on disks in memory, each kind twice."""
-    cells = [*_block("brd"), *_block("zram")]
-    again = [{**cell, "id": f"{cell['id']}-again"} for cell in cells]
-    scheduled = {**cells[-1], "id": "scheduled"}
-    scheduled["devices"] = [{**scheduled["devices"][0], "scheduler": "bfq"}]
+    cells = [*_cells("brd"), *_cells("zram")]
+    again = [replace(cell, id=f"{cell.id}-again") for cell in cells]
+    disk = replace(cells[-1].devices[0], scheduler="bfq")
+    scheduled = replace(cells[-1], id="scheduled", devices=[disk])
     folder = tmp_path_factory.mktemp("made") / "results"
-    target.run(plan(*cells, *again, scheduled, modules=[], coalesced_timers=False), folder)
+    target.run(Plan(block="made", cpu=0, cells=[*cells, *again, scheduled]), folder)
     return folder
 
 

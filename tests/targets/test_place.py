@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from iolab.agent.plan import parse_plan
+from iolab.agent.plan import Plan, parse_plan
+from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError
 from iolab.pathology import PATHOLOGIES, get_pathology
@@ -14,13 +17,18 @@ _FOLDER = Place(directory="/srv/x")
 _DISK = Place(disk="/dev/sdx", serial="abc")
 
 
+def _put(place: Place, *cells: dict[str, Any]) -> Plan:
+    """Return a plan of cells that was put somewhere, as the agent reads it."""
+    return parse_plan(encode_plan(place.put(plan(*cells))))
+
+
 def test_no_place_leaves_a_plan_as_it_is() -> None:
     assert Place().put(plan()) == plan()
     assert (Place().label, _FOLDER.label, _DISK.label) == ("", "directory", "disk")
 
 
 def test_a_folder_takes_the_data() -> None:
-    placed = parse_plan(_FOLDER.put(plan(null_blk_cell("job", 1000), copies_cell("copies"))))
+    placed = _put(_FOLDER, null_blk_cell("job", 1000), copies_cell("copies"))
     assert placed.modules == []
     assert not placed.coalesced_timers
     job, copied = placed.cells
@@ -34,7 +42,7 @@ def test_a_folder_takes_the_data() -> None:
 
 def test_a_disk_takes_the_file_system_too() -> None:
     raw = copies_cell("raw", filesystem=None)
-    placed = parse_plan(_DISK.put(plan(null_blk_cell("job"), copies_cell("copies"), raw)))
+    placed = _put(_DISK, null_blk_cell("job"), copies_cell("copies"), raw)
     kinds = [None if c.filesystem is None else c.filesystem.kind for c in placed.cells]
     assert kinds == ["xfs", "ext4", None]
     for cell in placed.cells:
@@ -47,7 +55,7 @@ def test_a_disk_takes_the_file_system_too() -> None:
 @pytest.mark.parametrize("kind", ["zram", "brd"])
 def test_a_disk_in_memory_is_made_instead(kind: str) -> None:
     place = Place(make=kind)
-    placed = parse_plan(place.put(plan(null_blk_cell("job"))))
+    placed = _put(place, null_blk_cell("job"))
     (device,) = placed.cells[0].devices
     assert (device.kind, device.size_mib, device.memory_backed) == (kind, 512, True)
     assert placed.cells[0].filesystem is not None
@@ -59,7 +67,7 @@ def test_a_disk_in_memory_is_made_instead(kind: str) -> None:
 
 
 def test_a_loop_device_has_its_file_in_the_folder() -> None:
-    placed = parse_plan(Place(directory="/srv/x", make="loop").put(plan(copies_cell("copies"))))
+    placed = _put(Place(directory="/srv/x", make="loop"), copies_cell("copies"))
     (device,) = placed.cells[0].devices
     assert (device.kind, device.path, device.real) == ("loop", "/srv/x", False)
     assert (device.scheduler, device.rotational) == ("bfq", True)
@@ -69,7 +77,7 @@ def test_a_loop_device_has_its_file_in_the_folder() -> None:
 def test_room_is_asked_for() -> None:
     cell = null_blk_cell("job")
     cell["job"] = {**cell["job"], "size_mib": 1000, "numjobs": 2}
-    assert _FOLDER.put(plan(cell))["cells"][0]["devices"][0]["size_mib"] == 2264
+    assert _put(_FOLDER, cell).cells[0].devices[0].size_mib == 2264
 
 
 def test_what_cannot_be_there_is_said() -> None:
@@ -88,7 +96,7 @@ def test_the_plans_of_all_pathologies_can_be_put_on_a_disk(name: str) -> None:
     for block in blocks_of(pathology, pathology.profiles["quick"], kernel="6.1", clock="host"):
         for place in (_FOLDER, _DISK):
             try:
-                parse_plan(place.put(block["plan"]))
+                parse_plan(encode_plan(place.put(block.plan)))
                 put += 1
             except CannotRunError:
                 assert place is _FOLDER

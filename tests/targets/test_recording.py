@@ -10,10 +10,9 @@ import pytest
 
 from iolab import trace
 from iolab.measure.io_path import SEGMENTS, io_path
-from iolab.pathology import get_pathology
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.plans import job, null_blk_cell, plan
+from tests.plans import job, null_blk_cell, plan, recording_of
 from tests.targets.guest import archive_with, cell_of
 from tests.targets.tracing_in_guest import RECORDINGS
 from tests.trace.oracle import differences
@@ -21,7 +20,7 @@ from tests.trace.oracle import differences
 pytestmark = pytest.mark.vm
 
 _PROGRAM = Path(__file__).with_name("tracing_in_guest.py")
-_RECORDING = {**get_pathology("dio_kworker").recording, "window_ms": 200}
+_RECORDING = recording_of("dio_kworker", window_ms=200)
 _JOB = job(iodepth=128, batch=128, runtime_ms=400)
 
 

@@ -8,11 +8,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Device, Plan, Recording, parse_plan
 from iolab.errors import CannotRunError, IolabError
 from iolab.targets import ssh
 from iolab.targets.ssh import SshTarget
@@ -73,14 +75,14 @@ def test_every_kind_of_cell_is_measured_and_all_is_as_before(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
     before = state(server, SPARE_DISK)
-    target.run(every_change("/srv/data", SPARE_DISK), tmp_path / "results")
+    target.run(parse_plan(every_change("/srv/data", SPARE_DISK)), tmp_path / "results")
     assert set(states(tmp_path / "results").values()) == {"done"}
     after = state(server)
     assert {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v} == {}
     assert before.keys() - after.keys() == {f"start of {SPARE_DISK}"}
 
 
-def folder_plan(folder: str = "/srv/data", **different: Any) -> dict[str, Any]:
+def folder_plan(folder: str = "/srv/data", **different: Any) -> Plan:
     """Return a plan of three cells on files in a folder there."""
     cells = []
     for number in range(3):
@@ -112,9 +114,8 @@ def test_a_killed_run_goes_on_behind_its_done_cells(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
     made = folder_plan()
-    events = ["sched:sched_switch"]
-    recording = {"events": events, "window_ms": 100, "buffer_kib": 16384}
-    made["cells"][2]["recording"] = recording
+    recording = Recording(["sched:sched_switch"], window_ms=100, buffer_kib=16384)
+    made = replace(made, cells=[*made.cells[:2], replace(made.cells[2], recording=recording)])
 
     def kill(line: str) -> None:
         if line.endswith("cell1 done"):
@@ -253,8 +254,8 @@ def test_a_disk_that_holds_something_is_not_overwritten(
 ) -> None:
     def attempt(disk: str, serial: str | None = None) -> str:
         made = folder_plan()
-        device = {"name": "data", "kind": "named", "path": disk, "size_mib": 64, "serial": serial}
-        made["cells"] = [{**made["cells"][0], "devices": [device]}]
+        device = Device("data", "named", 64, path=disk, serial=serial)
+        made = replace(made, cells=[replace(made.cells[0], devices=[device])])
         try:
             target.run(made, tmp_path / f"results-{len(list(tmp_path.iterdir()))}")
         except IolabError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
@@ -55,7 +56,7 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarge
         found.close()
 
 
-def made(tmp_path: Path, **different: Any) -> dict[str, Any]:
+def made(tmp_path: Path, **different: Any) -> Plan:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return plan_on_files(work, **different)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""Blocks: what one boot measures, as typed values and as the JSON documents that are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from types import NoneType
+from typing import Any, Final, Literal
+
+from iolab.agent.plan import FORMAT, Plan, parse_plan
+from iolab.errors import UserError
+from iolab.names import one_of
+from iolab.pathology.base import Condition, Machine
+
+__all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan"]
+
+BLOCK_FORMAT: Final = "iolab-block/2"
+
+# The fields of a block's document, with their types in Python.
+_Kinds = Mapping[str, tuple[type, ...]]
+_BLOCK: Final[_Kinds] = {
+    **dict.fromkeys(("pathology", "kernel", "clock"), (str,)),
+    **dict.fromkeys(("boot", "seed"), (int,)),
+    "machine": (dict,),
+    "cells": (list,),
+    "plan": (dict,),
+    "target": (str, NoneType),
+}
+_MACHINE: Final[_Kinds] = {
+    **dict.fromkeys(("cpus", "memory_mib", "cpu"), (int,)),
+    "modules": (list,),
+    "coalesced_timers": (bool,),
+}
+_CELL: Final[_Kinds] = {
+    **dict.fromkeys(("id", "role"), (str,)),
+    **dict.fromkeys(("position", "pair"), (int,)),
+    **dict.fromkeys(("aa", "recorded"), (bool,)),
+    "twin": (str, NoneType),
+    "condition": (dict,),
+}
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """What a cell of a block stands for.
+
+    Parameters
+    ----------
+    id : str
+        Its name in the plan, unique within the block.
+    position : int
+        Its place in the order of measuring, from 0.
+    pair : int
+        The pair it belongs to: two cells measured one after the other.
+    role : {"control", "treatment"}
+        Its part in the pair. Of an A/A pair both cells are controls in their condition.
+    aa : bool
+        Whether the pair compares the control with itself.
+    recorded : bool
+        Whether it is traced.
+    twin : str or None
+        Of a recorded cell, the untraced cell with the same job and seeds.
+    condition : mapping of str to level
+        Levels of all factors; the treatment is None in a control.
+    """
+
+    id: str
+    position: int
+    pair: int
+    role: Literal["control", "treatment"]
+    aa: bool
+    recorded: bool
+    twin: str | None
+    condition: Condition
+
+
+@dataclass(frozen=True)
+class Block:
+    """One boot: the machine, the agent's plan, and what each of its cells stands for.
+
+    Parameters
+    ----------
+    pathology, kernel, clock : str
+        Names of the pathology, the kernel and the clock.
+    boot : int
+        Number of the block among those of its kernel, from 0.
+    seed : int
+        Seed of its order and of its cells.
+    machine : Machine
+        The virtual machine.
+    cells : tuple of PlannedCell
+        In the order of measuring.
+    plan : Plan
+        What the agent executes.
+    target : str or None
+        The real machine that is measured; None for a virtual one.
+    """
+
+    pathology: str
+    kernel: str
+    clock: str
+    boot: int
+    seed: int
+    machine: Machine
+    cells: tuple[PlannedCell, ...]
+    plan: Plan
+    target: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the block as plain JSON values."""
+        document = {
+            "format": BLOCK_FORMAT,
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+            "machine": {**asdict(self.machine), "modules": list(self.machine.modules)},
+            "cells": [{**asdict(cell), "condition": dict(cell.condition)} for cell in self.cells],
+            "plan": encode_plan(self.plan),
+        }
+        return {name: value for name, value in document.items() if value is not None}
+
+    @classmethod
+    def parse(cls, document: object) -> Block:
+        """Return the block in a decoded JSON document.
+
+        Raises
+        ------
+        UserError
+            If it is no block, one of another format, or damaged; it names the first wrong field.
+        """
+        found = document.get("format") if isinstance(document, dict) else None
+        if not isinstance(document, dict) or found != BLOCK_FORMAT:
+            raise UserError(f"its format is {found!r}, this iolab reads {BLOCK_FORMAT!r}")
+        parts = {name: value for name, value in document.items() if name != "format"}
+        _check({"target": None, **parts}, _BLOCK, "the block")
+        _check(parts["machine"], _MACHINE, "its machine")
+        for number, cell in enumerate(parts["cells"]):
+            _check(cell, _CELL, f"its cell {number}")
+            one_of(f"role of its cell {number}", cell["role"], ("control", "treatment"))
+        cells = tuple(PlannedCell(**cell) for cell in parts["cells"])
+        plan = parse_plan(parts["plan"])
+        if [cell.id for cell in cells] != [cell.id for cell in plan.cells]:
+            raise UserError("the block and its plan differ in their cells")
+        modules = tuple(parts["machine"]["modules"])
+        machine = Machine(**{**parts["machine"], "modules": modules})
+        return cls(**{**parts, "machine": machine, "cells": cells, "plan": plan})
+
+
+def _check(raw: object, kinds: _Kinds, where: str) -> None:
+    """Check that a decoded object has these fields and no others. Errors: UserError."""
+    if not isinstance(raw, dict):
+        raise UserError(f"{where} is {raw!r:.80}, not an object")
+    if unknown := sorted(set(raw) - set(kinds)):
+        raise UserError(f"{where} has unknown fields: {', '.join(unknown)}")
+    for name, kind in kinds.items():
+        if name not in raw:
+            raise UserError(f"{where} lacks {name}")
+        # Of exactly this type: JSON's true is no integer.
+        if type(raw[name]) not in kind:
+            raise UserError(f"{where}: {name} cannot be {raw[name]!r:.80}")
+
+
+def encode_plan(plan: Plan) -> dict[str, Any]:
+    """Return a plan as the JSON values that `iolab.agent.plan.parse_plan` reads.
+
+    Fields at their default are left out, so that a plan says only what is asked for.
+    """
+    return {"format": FORMAT, **_encode(plan)}
+
+
+def _encode(value: Any) -> Any:
+    if is_dataclass(value):
+        return {
+            f.name: _encode(getattr(value, f.name))
+            for f in fields(value)
+            if getattr(value, f.name) != _default(f)
+        }
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _default(one: Any) -> Any:
+    # A cell says that it has no file system: null, the device itself.
+    return one.default_factory() if one.default_factory is not MISSING else one.default

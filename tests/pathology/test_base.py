@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""A pathology, a profile or a claim that cannot be meant is refused when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iolab.errors import UserError
+from iolab.pathology.base import (
+    CategoricalFactor,
+    Claim,
+    Condition,
+    IntegerFactor,
+    Pathology,
+    Profile,
+    integer_level,
+    named_level,
+)
+from iolab.pathology.dio_kworker import DIO_KWORKER
+
+_WEIGHT = DIO_KWORKER.factors["weight"]
+_ENGINE = DIO_KWORKER.factors["engine"]
+_SMOKE = DIO_KWORKER.profiles["smoke"]
+_GRID = _SMOKE.grids[0]
+_CLAIM = next(c for c in DIO_KWORKER.claims if c.above is not None)
+_REQUIRED = {name: DIO_KWORKER.profiles[name] for name in ("smoke", "quick", "full")}
+
+
+def _refused(thing: Claim | Profile | Pathology, **different: Any) -> str:
+    """Return the sentence that refuses a thing with some other parts."""
+    with pytest.raises(UserError) as caught:
+        replace(thing, **different)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("different", "sentence"),
+    [
+        ({"name": " "}, "a claim: it has no name"),
+        ({"statement": ""}, "it has no statement"),
+        ({"condition": {}}, "it has no condition"),
+        ({"value": ""}, "it has no value"),
+        ({"above": None}, "it has no limit: give above or below"),
+        ({"below": 0.5}, "it has two limits: give above or below, not both"),
+        ({"above": math.inf}, "its limit is inf"),
+        ({"above": math.nan}, "its limit is nan"),
+        ({"above": None, "below": -math.inf}, "its limit is -inf"),
+        (
+            {"kind": "mechanismus"},
+            f"unknown kind of claim {_CLAIM.name!r} 'mechanismus'; did you mean mechanism? "
+            "(known: magnitude, mechanism)",
+        ),
+        (
+            {"contrast": "diference"},
+            f"unknown contrast of claim {_CLAIM.name!r} 'diference'; did you mean difference? "
+            "(known: difference, ratio, treated)",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_meant(different: dict[str, Any], sentence: str) -> None:
+    whole = sentence if "claim" in sentence else f"claim {_CLAIM.name!r}: {sentence}"
+    assert _refused(_CLAIM, **different) == whole
+
+
+def test_a_limit_of_zero_is_a_limit() -> None:
+    assert replace(_CLAIM, above=0.0).above == 0
+    assert replace(_CLAIM, above=None, below=0.0).below == 0
+    assert _refused(_CLAIM, above=0.0, below=0.0).endswith("not both")
+
+
+@pytest.mark.parametrize(
+    ("different", "sentence"),
+    [
+        ({"kernels": ()}, "it names no kernel"),
+        ({"kernels": (("6.1",), ())}, "it names no kernel"),
+        ({"boots": 0}, "boots must be at least 1, not 0"),
+        ({"grids": ()}, "it has no grid"),
+        ({"ramp_ms": -1}, "ramp_ms must be at least 0, not -1"),
+        ({"ramp_ms": 400, "runtime_ms": 400}, "runtime_ms (400) must exceed ramp_ms"),
+        ({"ramp_ms": 0, "runtime_ms": -1}, "runtime_ms (-1) must exceed ramp_ms"),
+    ],
+)
+def test_a_profile_that_cannot_be_meant(different: dict[str, Any], sentence: str) -> None:
+    assert _refused(_SMOKE, **different) == f"profile: {sentence}"
+
+
+def test_work_that_is_a_number_of_writes_has_no_times() -> None:
+    made = replace(_SMOKE, ramp_ms=0, runtime_ms=0)
+    assert (made.ramp_ms, made.runtime_ms) == (0, 0)
+
+
+def _with_smoke(**different: Any) -> dict[str, Any]:
+    return {"profiles": {**_REQUIRED, "smoke": replace(_SMOKE, **different)}}
+
+
+def _with_claim(**different: Any) -> dict[str, Any]:
+    return {"claims": (replace(_CLAIM, **different),)}
+
+
+def _without(name: str) -> dict[str, Any]:
+    return {factor: levels for factor, levels in _GRID.items() if factor != name}
+
+
+@pytest.mark.parametrize(
+    ("different", "sentence"),
+    [
+        (
+            {"treatment": "wieght"},
+            "unknown treatment of pathology dio_kworker 'wieght'; did you mean weight? (known: ",
+        ),
+        (
+            {"boot_factors": ("clumpin",)},
+            "unknown boot factor of pathology dio_kworker 'clumpin'; did you mean clumping? (",
+        ),
+        # A boot has treatment and control in it.
+        (
+            {"boot_factors": ("weight",)},
+            "unknown boot factor of pathology dio_kworker 'weight' (known: batch_min, ",
+        ),
+        (
+            {"profiles": {"smoke": _SMOKE, "full": _SMOKE}},
+            "pathology dio_kworker: it lacks the profile quick",
+        ),
+        (
+            {"claims": (_CLAIM, replace(_CLAIM, above=5.0))},
+            f"pathology dio_kworker: two claims are called {_CLAIM.name}",
+        ),
+        (
+            _with_claim(condition={"extents": "overwrite"}),
+            f"pathology dio_kworker: claim {_CLAIM.name!r}: its condition has no level of the "
+            "treatment weight",
+        ),
+        (
+            _with_claim(condition={"weight": 10_001}),
+            f"pathology dio_kworker: claim {_CLAIM.name!r}: weight must be 1-10000, not 10001",
+        ),
+        (
+            _with_claim(condition={"weight": None}),
+            f"pathology dio_kworker: claim {_CLAIM.name!r}: weight must be 1-10000, not None",
+        ),
+        (
+            _with_claim(condition={"weight": 100, "iodeph": 128}),
+            f"unknown factor in pathology dio_kworker: claim {_CLAIM.name!r} 'iodeph'; did you "
+            "mean iodepth? (known: ",
+        ),
+        (
+            _with_smoke(grids=(_GRID, _without("iodepth"))),
+            "pathology dio_kworker: profile smoke: a grid lacks the factors iodepth",
+        ),
+        (
+            _with_smoke(grids=({**_GRID, "iodeph": (128,)},)),
+            "unknown factor in pathology dio_kworker: profile smoke 'iodeph'; did you mean "
+            "iodepth? (known: ",
+        ),
+        (
+            _with_smoke(grids=({**_GRID, "iodepth": (128, 0)},)),
+            "pathology dio_kworker: profile smoke: iodepth must be 1-1024, not 0",
+        ),
+        (
+            _with_smoke(grids=({**_GRID, "engine": ("libaoi",)},)),
+            "pathology dio_kworker: profile smoke: unknown level of engine 'libaoi'; did you mean "
+            "libaio? (known: io_uring, libaio)",
+        ),
+        (
+            _with_smoke(grids=({**_GRID, "iodepth": ()},)),
+            "pathology dio_kworker: profile smoke: the factor iodepth has no level",
+        ),
+        (
+            _with_smoke(recorded={"wieght": (1000,)}),
+            "unknown factor in pathology dio_kworker: profile smoke: recorded 'wieght'; did you "
+            "mean weight? (known: ",
+        ),
+        (
+            _with_smoke(recorded={"weight": (0,)}),
+            "pathology dio_kworker: profile smoke: recorded: weight must be 1-10000, not 0",
+        ),
+        (
+            {"recording": None},
+            "pathology dio_kworker: profile smoke: it records cells, and the pathology has no "
+            "recording",
+        ),
+        (
+            {"preregistered": ({"kernel": "6.1", "weight": "x"},)},
+            "pathology dio_kworker: preregistered condition: weight must be 1-10000, not 'x'",
+        ),
+        ({"name": "Dio"}, "pathology 'Dio': a name is lower-case letters, digits and underscores"),
+        ({"name": "../x"}, "pathology '../x': a name is lower-case letters"),
+    ],
+)
+def test_a_pathology_that_cannot_be_meant(different: dict[str, Any], sentence: str) -> None:
+    assert _refused(DIO_KWORKER, **different).startswith(sentence)
+
+
+def test_a_pathology_that_records_nothing_needs_no_recording() -> None:
+    profiles = {name: replace(profile, recorded={}) for name, profile in _REQUIRED.items()}
+    assert replace(DIO_KWORKER, profiles=profiles, recording=None).recording is None
+
+
+@pytest.mark.parametrize("level", [0, 10_001, True, 1.0, "1", None])
+def test_what_is_no_level_of_an_integer_factor(level: object) -> None:
+    assert isinstance(_WEIGHT, IntegerFactor)
+    with pytest.raises(UserError) as caught:
+        _WEIGHT.check("weight", level)
+    assert str(caught.value) == f"weight must be 1-10000, not {level!r}"
+
+
+@pytest.mark.parametrize("text", ["0", "10001", "-1", "1e3", "1.0", "", " 1", "True", "9" * 10])
+def test_what_names_no_level_of_an_integer_factor(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        _WEIGHT.parse("weight", text)
+    # As it was typed.
+    assert str(caught.value) == f"weight must be 1-10000, not {text!r}"
+
+
+@pytest.mark.parametrize("level", [1, 100, 10_000])
+def test_the_levels_of_an_integer_factor(level: int) -> None:
+    _WEIGHT.check("weight", level)
+    assert _WEIGHT.parse("weight", str(level)) == level
+
+
+def test_the_levels_of_a_categorical_factor() -> None:
+    assert isinstance(_ENGINE, CategoricalFactor)
+    for level in _ENGINE.levels:
+        _ENGINE.check("engine", level)
+        assert _ENGINE.parse("engine", level) == level
+    with pytest.raises(UserError) as caught:
+        _ENGINE.parse("engine", "libaoi")
+    assert str(caught.value) == (
+        "unknown level of engine 'libaoi'; did you mean libaio? (known: io_uring, libaio)"
+    )
+    for wrong in (None, 1, True, ("libaio",)):
+        with pytest.raises(UserError, match="unknown level of engine"):
+            _ENGINE.check("engine", wrong)
+
+
+def test_a_level_is_asked_for_by_its_type() -> None:
+    condition: Condition = {"weight": 100, "engine": "libaio", "none": None}
+    assert integer_level(condition, "weight") == 100
+    assert named_level(condition, "engine") == "libaio"
+    for name in ("engine", "none"):
+        with pytest.raises(TypeError, match=f"{name} has the level .*, which is no integer"):
+            integer_level(condition, name)
+    for name in ("weight", "none"):
+        with pytest.raises(TypeError, match=f"{name} has the level .*, which is no name"):
+            named_level(condition, name)
