@@ -187,11 +187,33 @@ def canonical_json(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Return the SHA-256 (hex) of a value's `canonical_json`."""
+    """Return the digest of a value.
+
+    Parameters
+    ----------
+    value : JSON value
+        As for `canonical_json`.
+
+    Returns
+    -------
+    str
+        SHA-256 of its `canonical_json`, in hex.
+    """
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def digest_file(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's bytes."""
+    """Return the digest of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    str
+        SHA-256 of its bytes, in hex.
+    """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -142,15 +142,18 @@ def start(
             # _in_child takes no lock that another thread may hold at the fork.
             preexec_fn=lambda: _in_child(parent, cgroup, memory_limit),  # noqa: PLW1509
         )
-    except FileNotFoundError as error:
-        missing = f"no folder {cwd}" if cwd is not None and not cwd.is_dir() else "no such program"
-        raise CommandError(command, missing) from error
-    except PermissionError as error:
-        raise CommandError(command, "may not be executed") from error
-    except OSError as error:
-        raise CommandError(command, error.strerror or str(error)) from error
-    except subprocess.SubprocessError as error:
-        raise CommandError(command, "may not join its cgroup or limit its memory") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CommandError(command, _why_not_started(error, cwd)) from error
+
+
+def _why_not_started(error: Exception, cwd: Path | None) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"no folder {cwd}" if cwd is not None and not cwd.is_dir() else "no such program"
+    if isinstance(error, PermissionError):
+        return "may not be executed"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "may not join its cgroup or limit its memory"
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> None:

@@ -19,7 +19,7 @@ from iolab.agent.detached import begin
 from iolab.agent.facts import survey
 from iolab.agent.journal import JOURNALS, pending, restore_all
 from iolab.agent.lock import machine_lock
-from iolab.agent.plan import load_plan
+from iolab.agent.plan_reader import load_plan
 from iolab.errors import IolabError
 
 __all__ = ["main"]
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     run.add_argument("out", type=Path)
     detached = commands.add_parser("begin", help="run the block of a folder's plan, detached")
     detached.add_argument("folder", type=Path)
-    check = commands.add_parser("check", help="check whether a plan's disks and folders may be used")
+    check = commands.add_parser("check", help="check a plan's disks and folders")
     check.add_argument("plan", type=Path)
     commands.add_parser("survey", help="describe this machine")
     restoring = commands.add_parser("restore", help="undo what an earlier run left changed")

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from iolab.agent.block import run_block
-from iolab.agent.plan import load_plan
+from iolab.agent.plan_reader import load_plan
 from iolab.errors import IolabError
 
 __all__ = ["begin", "state_of"]

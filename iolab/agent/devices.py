@@ -69,8 +69,8 @@ def _null_blk(journal: Journal, device: Device) -> Path:
             raise CannotRunError(f"this kernel's null_blk has no attribute {attribute}")
         path.write_text(str(value))
     (folder / "power").write_text("1")
-    # The disk has the folder's name since Linux commit 49c3b9266a71, a number before: look for a new
-    # disk.
+    # The disk has the folder's name since Linux commit 49c3b9266a71, and a number before: take the
+    # disk that is new.
     new = {p.name for p in _SYS_BLOCK.iterdir()} - before
     names = [n for n in new if n.startswith(("nullb", "iolab-"))]
     if len(names) != 1:

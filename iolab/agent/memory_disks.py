@@ -26,9 +26,7 @@ def _check_memory(size_mib: int) -> None:
     """Check that there is memory for a disk full of incompressible data."""
     free_mib = available_memory() >> 20
     if free_mib < size_mib:
-        raise CannotRunError(
-            f"a disk in memory needs {size_mib} MiB, {free_mib} MiB are available"
-        )
+        raise CannotRunError(f"a disk in memory needs {size_mib} MiB, {free_mib} MiB are available")
 
 
 def _node(name: str) -> Path:

@@ -13,9 +13,9 @@ from iolab.process import run
 __all__ = ["load_module"]
 
 _MODULES = Path("/sys/module")
-# Modules that follow a module but are not among its dependencies: udev loads sg for a SCSI disk, and
-# the crypto API loads the implementation of its checksums (lib/crc-t10dif.c; lib/crc64-rocksoft.c
-# since Linux commit f3813f4b287e).
+# Modules that follow a module without being its dependencies: udev loads sg for a SCSI disk, and
+# the crypto API loads the implementations of its checksums (lib/crc-t10dif.c; lib/crc64-rocksoft.c
+# of Linux commit f3813f4b287e).
 _FOLLOWERS = {"sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic")}
 
 

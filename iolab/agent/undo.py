@@ -63,7 +63,7 @@ def _is_work(pid: int) -> bool:
 
 
 def _kill_until_none(find: Callable[[], list[int]]) -> bool:
-    """Kill the processes that `find` returns until it returns none; return whether that happened."""
+    """Kill the processes that `find` lists until it lists none; return whether it succeeded."""
     for _ in range(_TRIES):
         pids = find()
         if not pids:
