@@ -8,7 +8,8 @@ from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from types import NoneType
 from typing import Any, Final, Literal
 
-from iolab.agent.plan import FORMAT, Plan, parse_plan
+from iolab.agent.plan import FORMAT, Plan
+from iolab.agent.plan_reader import parse_plan
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.base import Machine
@@ -161,7 +162,7 @@ def _check(raw: object, kinds: _Kinds, where: str) -> None:
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:
-    """Return a plan as the JSON values that `iolab.agent.plan.parse_plan` reads.
+    """Return a plan as the JSON values that `iolab.agent.plan_reader.parse_plan` reads.
 
     Fields at their default are left out, so that a plan says only what is asked for.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong, said in one sentence each.
+"""Exceptions that the command line reports in one sentence, each with its exit code.
 
 This module travels with the agent: standard library only, Python 3.9.
 """
@@ -10,27 +10,44 @@ __all__ = ["CannotRunError", "IolabError", "UserError", "error_of"]
 
 
 class IolabError(Exception):
-    """Something broke; the message says what and, where possible, what to do.
+    """An operation failed; the message says what failed and, where possible, what to do.
 
-    ``exit_code`` is what the command line returns for it.
+    Attributes
+    ----------
+    exit_code : int
+        Exit code of the command line for this kind of error: 1.
     """
 
     exit_code = 1
 
 
 class UserError(IolabError):
-    """The caller asked for something that cannot be meant: exit code 2."""
+    """The caller's input is invalid: exit code 2."""
 
     exit_code = 2
 
 
 class CannotRunError(IolabError):
-    """The machine or the kernel lacks what the job needs; a finding, not a fault."""
+    """The machine or the kernel lacks what the job needs: exit code 3.
+
+    This is a result of the experiment, not a failure of it.
+    """
 
     exit_code = 3
 
 
 def error_of(code: int) -> type[IolabError]:
-    """Return the kind of error that a program of ours ended with, by its exit code."""
+    """Return the kind of error that an iolab program ended with.
+
+    Parameters
+    ----------
+    code : int
+        Exit code of the program, not 0.
+
+    Returns
+    -------
+    type of IolabError
+        `IolabError` itself for an exit code that no kind of error has.
+    """
     kinds = (UserError, CannotRunError)
     return next((kind for kind in kinds if kind.exit_code == code), IolabError)

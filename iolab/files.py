@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files that are whole or absent, and the folders iolab keeps."""
+"""Atomic file writes, scratch folders, file locks, the cache folder and digests."""
 
 from __future__ import annotations
 
@@ -28,11 +28,18 @@ __all__ = [
 ]
 
 _SCRATCH = ".work."
-_NEWBORN_S = 60.0
+# A folder that is younger than this may not be locked yet.
+_YOUNG_S = 60.0
 
 
 def cache_dir() -> Path:
-    """Return iolab's folder under the XDG cache directory (``$XDG_CACHE_HOME/iolab``)."""
+    """Return iolab's cache folder.
+
+    Returns
+    -------
+    Path
+        ``$XDG_CACHE_HOME/iolab``, or ``~/.cache/iolab``; it may not exist.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "iolab"
 
@@ -40,8 +47,19 @@ def cache_dir() -> Path:
 def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file under a temporary name, flush it to the disk, then rename it into place.
 
-    Errors: IolabError naming the path if the disk is full or the folder may not be written; the
-    old file, if any, is then still whole.
+    Parameters
+    ----------
+    path : Path
+        The file; folders above it are created.
+    data : bytes or str
+        The whole content; text is encoded as UTF-8.
+    mode : int, optional
+        Permission bits of the file.
+
+    Raises
+    ------
+    IolabError
+        If the file cannot be written. An old file at `path` is then unchanged.
     """
     payload = data.encode() if isinstance(data, str) else data
     temporary = None
@@ -57,18 +75,32 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     except OSError as error:
         raise IolabError(f"cannot write {path}: {error.strerror}") from error
     finally:
-        # Also after Ctrl-C; once renamed, it is not there any more.
+        # After Ctrl-C, too. A renamed file no longer has this name.
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
 
 
 @contextmanager
 def scratch_dir(parent: Path) -> Iterator[Path]:
-    """Give a new folder inside `parent` that is gone afterwards, unless it was renamed away.
+    """Make a folder for the duration of a ``with`` block.
 
-    What a killed process left there in the same way is removed, too.
+    The folder is removed at the end unless it was renamed. Scratch folders that killed processes
+    left in `parent` are removed, too.
 
-    Errors: IolabError if the folder cannot be made.
+    Parameters
+    ----------
+    parent : Path
+        Where the folder is made; created if missing.
+
+    Yields
+    ------
+    Path
+        The empty folder.
+
+    Raises
+    ------
+    IolabError
+        If the folder cannot be made.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -88,8 +120,8 @@ def scratch_dir(parent: Path) -> Iterator[Path]:
 def _remove_abandoned(parent: Path) -> None:
     for folder in parent.glob(f"{_SCRATCH}*"):
         with suppress(OSError):
-            # A newborn folder is not locked yet for a moment.
-            if time.time() - folder.stat().st_mtime < _NEWBORN_S:
+            # Its owner makes a folder first and locks it a moment later.
+            if time.time() - folder.stat().st_mtime < _YOUNG_S:
                 continue
             handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -101,11 +133,19 @@ def _remove_abandoned(parent: Path) -> None:
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (created if missing) among all processes that ask for it.
+    """Hold an exclusive lock for the duration of a ``with`` block.
 
-    `on_wait` is called once if another process holds it.
+    Parameters
+    ----------
+    path : Path
+        The lock file; created if missing, never removed.
+    on_wait : callable, optional
+        Called once if another process holds the lock.
 
-    Errors: IolabError if the file cannot be made.
+    Raises
+    ------
+    IolabError
+        If the lock file cannot be opened.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,18 +164,56 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON that is the same text for equal values: sorted keys, no spaces, no NaN."""
+    """Encode a value as JSON such that equal values have equal texts.
+
+    Parameters
+    ----------
+    value : JSON value
+        Anything that `json.dumps` takes, without NaN and infinity.
+
+    Returns
+    -------
+    str
+        JSON with sorted keys and without spaces.
+
+    Raises
+    ------
+    ValueError
+        If the value holds NaN or infinity.
+    """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
 
 
 def digest_of(value: Any) -> str:
-    """Return the SHA-256 (hex) of a value's canonical JSON."""
+    """Return the digest of a value.
+
+    Parameters
+    ----------
+    value : JSON value
+        As for `canonical_json`.
+
+    Returns
+    -------
+    str
+        SHA-256 of its `canonical_json`, in hex.
+    """
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def digest_file(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's bytes."""
+    """Return the digest of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    str
+        SHA-256 of its bytes, in hex.
+    """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

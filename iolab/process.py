@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The one door to other programs.
+"""Run external commands.
 
-Every program gets its own process group and a time limit, and dies with whoever started it.
+Every command gets its own process group, and a time limit in `run`. The kernel kills it when the
+thread that started it ends (PR_SET_PDEATHSIG, prctl(2)).
+
 This module travels with the agent: standard library only, Python 3.9.
 """
 
@@ -27,12 +29,23 @@ Argument = Union[str, "os.PathLike[str]"]
 Stream = Union[int, IO[Any], None]
 
 _PR_SET_PDEATHSIG = 1
-_LAST_WORDS_S = 1.0
+# After a kill: how long to wait for the rest of the output.
+_DRAIN_S = 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Result:
-    """What a finished program left: its return code, output as text and wall time."""
+    """The result of a command that has ended.
+
+    Parameters
+    ----------
+    returncode : int
+        Exit code, or minus the number of the signal that killed it.
+    stdout, stderr : str
+        Output; bytes that are not UTF-8 are replaced.
+    wall_s : float
+        Wall time from start to end, in seconds.
+    """
 
     def __init__(self, returncode: int, stdout: str, stderr: str, wall_s: float) -> None:
         self.returncode = returncode
@@ -42,7 +55,17 @@ class Result:
 
 
 class CommandError(IolabError):
-    """A program failed, was killed or ran out of time; carries its last output."""
+    """A command failed, was killed or exceeded its time limit.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The command with its arguments.
+    reason : str
+        Why it failed, such as "exit 1".
+    output : str, optional
+        Its output; the message ends with the last 15 lines.
+    """
 
     def __init__(self, argv: Sequence[str], reason: str, output: str = "") -> None:
         self.argv = list(argv)
@@ -54,7 +77,7 @@ class CommandError(IolabError):
 
 
 def _in_child(parent: int, cgroup: Path | None, memory_limit: int | None) -> None:
-    # After fork, before exec. The kernel forgets a parent that died before the call: look again.
+    # Runs between fork and exec. A parent that died before prctl() sends no signal: check again.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(127)
@@ -75,13 +98,35 @@ def start(
     cgroup: Path | None = None,
     memory_limit: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in its own process group, tied to the calling thread's life.
+    """Start a command in its own process group.
 
-    The kernel kills the program (SIGKILL) when the thread that started it ends, however it ends,
-    so long-lived programs are started from threads that outlive them. The program begins inside
-    the folder `cgroup`, and cannot map more than `memory_limit` bytes.
+    The kernel kills the command (SIGKILL) when the thread that started it ends, however it ends.
+    Start a long-lived command from a thread that outlives it.
 
-    Errors: CommandError if the program does not exist or may not be executed.
+    Parameters
+    ----------
+    argv : sequence of str or path
+        The command with its arguments.
+    stdin, stdout, stderr : int or file, optional
+        As for `subprocess.Popen`; /dev/null by default.
+    env : mapping of str to str, optional
+        The whole environment; by default that of this process.
+    cwd : Path, optional
+        Working directory.
+    cgroup : Path, optional
+        Folder of the cgroup that the command joins before its first instruction.
+    memory_limit : int, optional
+        Largest address space (RLIMIT_AS), in bytes.
+
+    Returns
+    -------
+    subprocess.Popen
+        The running command; end it with `kill_group`.
+
+    Raises
+    ------
+    CommandError
+        If the command does not exist, may not be executed, or cannot join its cgroup.
     """
     command = [os.fspath(a) for a in argv]
     parent = os.getpid()
@@ -94,22 +139,33 @@ def start(
             env=None if env is None else dict(env),
             cwd=cwd,
             start_new_session=True,
-            # Nothing here takes a lock that another thread may hold at the fork.
+            # _in_child takes no lock that another thread may hold at the fork.
             preexec_fn=lambda: _in_child(parent, cgroup, memory_limit),  # noqa: PLW1509
         )
-    except FileNotFoundError as error:
-        missing = f"no folder {cwd}" if cwd is not None and not cwd.is_dir() else "no such program"
-        raise CommandError(command, missing) from error
-    except PermissionError as error:
-        raise CommandError(command, "may not be executed") from error
-    except OSError as error:
-        raise CommandError(command, error.strerror or str(error)) from error
-    except subprocess.SubprocessError as error:
-        raise CommandError(command, "may not join its cgroup or limit its memory") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CommandError(command, _why_not_started(error, cwd)) from error
+
+
+def _why_not_started(error: Exception, cwd: Path | None) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"no folder {cwd}" if cwd is not None and not cwd.is_dir() else "no such program"
+    if isinstance(error, PermissionError):
+        return "may not be executed"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "may not join its cgroup or limit its memory"
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> None:
-    """End a program of `start` with all it started: SIGTERM, then SIGKILL after `grace_s`."""
+    """Kill the process group of a command and wait for the command's end.
+
+    Parameters
+    ----------
+    process : subprocess.Popen
+        A command started by `start`.
+    grace_s : float, optional
+        Seconds between SIGTERM and SIGKILL; 0 sends SIGKILL at once.
+    """
     with suppress(ProcessLookupError):
         if grace_s > 0:
             os.killpg(process.pid, signal.SIGTERM)
@@ -127,6 +183,30 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def _communicate(
+    process: subprocess.Popen[bytes], command: Sequence[str], stdin: bytes, timeout_s: float
+) -> tuple[bytes, bytes]:
+    """Wait for a command's end and return its output; kill it if it exceeds its time limit."""
+    try:
+        return process.communicate(stdin, timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        kill_group(process)
+        try:
+            out, err = process.communicate(timeout=_DRAIN_S)
+        except subprocess.TimeoutExpired as still_open:
+            # A process that left the group holds the pipes open: take what has come so far.
+            out, err = still_open.stdout or b"", still_open.stderr or b""
+        text = (out + err).decode(errors="replace")
+        raise CommandError(command, f"no end after {timeout_s:g} s", text) from error
+    except BaseException:
+        kill_group(process, grace_s=2.0)
+        raise
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
 def run(
     argv: Sequence[Argument],
     *,
@@ -136,10 +216,32 @@ def run(
     stdin: str = "",
     check: bool = True,
 ) -> Result:
-    """Run a program to its end and return its output.
+    """Run a command to its end.
 
-    Errors: CommandError if it cannot be started, returns non-zero (unless ``check=False``) or
-    exceeds `timeout_s`; then its whole process group has been killed.
+    Parameters
+    ----------
+    argv : sequence of str or path
+        The command with its arguments.
+    timeout_s : float
+        Time limit in seconds; the whole process group is killed when it is exceeded.
+    env : mapping of str to str, optional
+        The whole environment; by default that of this process.
+    cwd : Path, optional
+        Working directory.
+    stdin : str, optional
+        Text for its standard input.
+    check : bool, optional
+        Whether an exit code other than 0 raises.
+
+    Returns
+    -------
+    Result
+        Exit code, output and wall time.
+
+    Raises
+    ------
+    CommandError
+        If the command cannot be started, fails or exceeds the time limit.
     """
     command = [os.fspath(a) for a in argv]
     began = time.monotonic()
@@ -151,24 +253,7 @@ def run(
         env=env,
         cwd=cwd,
     )
-    try:
-        out, err = process.communicate(stdin.encode(), timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        kill_group(process)
-        try:
-            out, err = process.communicate(timeout=_LAST_WORDS_S)
-        except subprocess.TimeoutExpired as still_open:
-            # A program that left the group holds the output: what came until now is enough.
-            out, err = still_open.stdout or b"", still_open.stderr or b""
-        text = (out + err).decode(errors="replace")
-        raise CommandError(command, f"no end after {timeout_s:g} s", text) from error
-    except BaseException:
-        kill_group(process, grace_s=2.0)
-        raise
-    finally:
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+    out, err = _communicate(process, command, stdin.encode(), timeout_s)
     result = Result(
         process.returncode,
         out.decode(errors="replace"),

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import Plan, parse_plan
+from iolab.agent.plan import Plan
+from iolab.agent.plan_reader import parse_plan
 from iolab.pathology import get_pathology
 from iolab.targets.place import Place
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Cell, Device, Plan, parse_plan
+from iolab.agent.plan import Cell, Device, Plan
+from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab.agent.plan import FileSystem, Group, parse_plan
+from iolab.agent.plan import FileSystem, Group
+from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The part of iolab that runs on the measured machine.
+"""Measure blocks of cells on the target machine; standard library only, Python 3.9.
 
-Standard library only, Python 3.9; `iolab.targets.shipping` packs it as one zipapp, together with
-`iolab.errors` and `iolab.process`.
+`iolab.targets.shipping` packs this package as one zipapp, together with `iolab.errors` and
+`iolab.process`.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The agent's command line.
 
-``run PLAN OUT`` measures a block, ``begin FOLDER`` does so detached (see `iolab.agent.detached`),
-``check PLAN`` says whether its disks and folders may be used, ``survey`` what the machine is, and
-``restore`` shows and puts back what an earlier run left.
+``run PLAN OUT`` runs a block, ``begin FOLDER`` runs one detached (see `iolab.agent.detached`),
+``check PLAN`` checks whether its disks and folders may be used, ``survey`` describes the machine,
+and ``restore`` undoes what an earlier run left changed.
 """
 
 from __future__ import annotations
@@ -17,26 +17,38 @@ from iolab.agent.block import run_block
 from iolab.agent.claim import check_places
 from iolab.agent.detached import begin
 from iolab.agent.facts import survey
-from iolab.agent.journal import JOURNALS, alone, pending, restore_all
-from iolab.agent.plan import load_plan
+from iolab.agent.journal import JOURNALS, pending, restore_all
+from iolab.agent.lock import machine_lock
+from iolab.agent.plan_reader import load_plan
 from iolab.errors import IolabError
 
 __all__ = ["main"]
 
 
 def _restore(*, show: bool) -> None:
-    with alone():
+    with machine_lock():
         if show:
             for line in (line for path in JOURNALS for line in pending(path)):
                 print(line)
             return
-        left = restore_all()
-    if left:
-        raise IolabError("; ".join(left))
+        failures = restore_all()
+    if failures:
+        raise IolabError("; ".join(failures))
 
 
 def main(argv: list[str]) -> int:
-    """Run the agent and return its exit code; every error is one sentence on stderr."""
+    """Run the agent.
+
+    Parameters
+    ----------
+    argv : list of str
+        Arguments of the command line, without the program's name.
+
+    Returns
+    -------
+    int
+        Exit code. An error is printed as one sentence on standard error.
+    """
     parser = argparse.ArgumentParser(prog="iolab-agent")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the block of a plan")
@@ -44,11 +56,11 @@ def main(argv: list[str]) -> int:
     run.add_argument("out", type=Path)
     detached = commands.add_parser("begin", help="run the block of a folder's plan, detached")
     detached.add_argument("folder", type=Path)
-    check = commands.add_parser("check", help="say whether a plan's disks and folders may be used")
+    check = commands.add_parser("check", help="check a plan's disks and folders")
     check.add_argument("plan", type=Path)
-    commands.add_parser("survey", help="say what this machine is")
-    restoring = commands.add_parser("restore", help="put back what an earlier run left")
-    restoring.add_argument("--show", action="store_true", help="only say what would be put back")
+    commands.add_parser("survey", help="describe this machine")
+    restoring = commands.add_parser("restore", help="undo what an earlier run left changed")
+    restoring.add_argument("--show", action="store_true", help="only list what would be undone")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "run":

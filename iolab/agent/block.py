@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One block: every cell of a plan on this boot, each on a fresh device and file system."""
+"""Run a block: every cell of a plan on this boot, each on a fresh device and file system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.cgroup import make_cgroup, weights_of
-from iolab.agent.claim import Claim, claimed, undo_earlier
+from iolab.agent.claim import Claim, claimed, restore_earlier
 from iolab.agent.copies import copies_gates, copy_files, run_copies
 from iolab.agent.cost import Cost
 from iolab.agent.devices import load_null_blk, make_device, schedule
@@ -26,13 +26,14 @@ from iolab.agent.fio import (
     lay_out,
     parse_report,
     report_gates,
-    strange_files,
+    unexpected_files,
 )
 from iolab.agent.hardware import Hardware
-from iolab.agent.journal import FILES, Journal, alone, restore
+from iolab.agent.journal import FILES, Journal, restore
+from iolab.agent.lock import machine_lock
 from iolab.agent.modules import load_module
 from iolab.agent.named import disk_of
-from iolab.agent.observe import sample, undelayed
+from iolab.agent.observe import realtime_priority, sample
 from iolab.agent.plan import Cell, Copies, Job, Plan
 from iolab.agent.probes import Probes
 from iolab.agent.recording import Recorder
@@ -46,8 +47,10 @@ __all__ = ["run_block"]
 
 _RUN = Path("/run/iolab")
 _MOUNT = _RUN / "mnt"
+# fio starts its job a little later than its process: keeps both samples inside the job's run.
 _MARGIN_S = 0.05
-_LEFT_OF_CELL = (("cells", "json"), ("traces", "dat"))
+# Folder and suffix of the files that a cell leaves.
+_RESULT_FILES = (("cells", "json"), ("traces", "dat"))
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -61,8 +64,8 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def _digests(plan: Plan, out: Path) -> dict[str, str]:
-    """Return the SHA-256 (hex) of every file that a block has left, by its name below `out`."""
-    names = [f"{kind}/{c.id}.{end}" for c in plan.cells for kind, end in _LEFT_OF_CELL]
+    """Return the SHA-256 (hex) of every result file of a block, by its name below `out`."""
+    names = [f"{folder}/{c.id}.{suffix}" for c in plan.cells for folder, suffix in _RESULT_FILES]
     files = {name: out / name for name in ("facts.json", *names)}
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -72,12 +75,12 @@ def _digests(plan: Plan, out: Path) -> dict[str, str]:
 
 
 def _reports(cell: Cell) -> tuple[Path, Path]:
-    """Return the files for fio's report and for what else it says."""
+    """Return the files for fio's report and for its other output."""
     return _RUN / f"fio-{cell.id}.json", _RUN / f"fio-{cell.id}.err"
 
 
-class _Watcher:
-    """What looks at a cell while it runs: the kernel's counters, and the recorder if it has one."""
+class _Observer:
+    """Samples the kernel's counters while a cell runs; holds the recorder of a recorded cell."""
 
     def __init__(
         self, *, cpu: int, device: Path, probes: Probes | None, recorder: Recorder | None
@@ -88,28 +91,78 @@ class _Watcher:
         self.recorder = recorder
         self.cost = Cost()
 
-    def look(self, job: int | None) -> dict[str, Any]:
-        """Return the counters; of a process too, with its children."""
-        with self.cost.looking():
+    def sample(self, job: int | None) -> dict[str, Any]:
+        """Return the counters, with those of the process `job` and its children."""
+        with self.cost.sampling():
             return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
 
 
 def _measure_copies(
-    copies: Copies, files: Sequence[Path], *, group: Path | None, watcher: _Watcher
+    copies: Copies, files: Sequence[Path], *, group: Path | None, observer: _Observer
 ) -> dict[str, Any]:
-    """Run the copies between two samples; return what each said, the samples and the gates."""
+    """Run the copies between two samples; return their results, the samples and the gates."""
     if copies.start_delay_us:
         time.sleep(copies.start_delay_us / 1e6)
-    recorder = watcher.recorder
-    first = watcher.look(None)
+    recorder = observer.recorder
+    first = observer.sample(None)
     if recorder is not None:
         recorder.open()
-    done = run_copies(copies, files, cpu=watcher.cpu, group=group)
+    done = run_copies(copies, files, cpu=observer.cpu, group=group)
     if recorder is not None:
         recorder.close()
-    last = watcher.look(None)
+    last = observer.sample(None)
     gates = copies_gates(copies, completed=last["ios"] - first["ios"])
     return {"copies": done, "first": first, "last": last, "gates": gates}
+
+
+def _start_fio(
+    journal: Journal, cell: Cell, argv: Sequence[str], *, group: Path | None
+) -> subprocess.Popen[bytes]:
+    report, output = _reports(cell)
+    journal.note("fio", str(report))
+    with output.open("wb") as stream:
+        return start(argv, stdout=stream, stderr=subprocess.STDOUT, cgroup=group)
+
+
+def _observe_job(
+    journal: Journal,
+    cell: Cell,
+    job: Job,
+    fio: subprocess.Popen[bytes],
+    observer: _Observer,
+) -> dict[str, Any]:
+    """Sample at the start and the end of the job's steady part, and wait for the job's end.
+
+    With a recorder the samples enclose its window.
+    """
+    began = time.monotonic()
+    reniced = []
+
+    def wait_until(at_s: float) -> None:
+        time.sleep(max(0.0, began + at_s - time.monotonic()))
+
+    def renice() -> None:
+        if cell.worker_nice:
+            reniced.append(renice_workers(journal, cpu=observer.cpu, nice=cell.worker_nice))
+
+    steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
+    steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
+    renice()
+    # Workers that the kernel has made for the job, before anything is measured.
+    wait_until(job.ramp_ms / 2e3)
+    renice()
+    wait_until(steady_from_s)
+    first = observer.sample(fio.pid)
+    window_ms = None if cell.recording is None else cell.recording.window_ms
+    if observer.recorder is not None and window_ms is not None:
+        observer.recorder.open()
+        wait_until(min(steady_until_s, steady_from_s + window_ms / 1e3))
+        observer.recorder.close()
+    else:
+        wait_until(steady_until_s)
+    last = observer.sample(fio.pid)
+    fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
+    return {"first": first, "last": last, "reniced": reniced}
 
 
 def _measure_job(
@@ -119,76 +172,32 @@ def _measure_job(
     files: Sequence[Path],
     *,
     group: Path | None,
-    watcher: _Watcher,
+    observer: _Observer,
 ) -> dict[str, Any]:
-    """Run the job, sample around its steady part, and return report, samples and gates.
-
-    With a recorder the samples stand around its window.
-    """
-    report, errors = _reports(cell)
+    """Run the job and return fio's report, the samples and the gates."""
+    report, output = _reports(cell)
     if job.start_delay_us:
         time.sleep(job.start_delay_us / 1e6)
-    journal.note("fio", str(report))
-    with errors.open("wb") as stream:
-        fio = start(
-            fio_argv(job, files, report, cpu=watcher.cpu),
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            cgroup=group,
-        )
-    began = time.monotonic()
-    reniced = []
-
-    def wait_until(at_s: float) -> None:
-        time.sleep(max(0.0, began + at_s - time.monotonic()))
-
-    # The job starts a little after its process: the margin keeps both samples inside its run.
-    steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
-    steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
-
-    def renice() -> None:
-        if cell.worker_nice:
-            reniced.append(renice_workers(journal, cpu=watcher.cpu, nice=cell.worker_nice))
-
+    fio = _start_fio(journal, cell, fio_argv(job, files, report, cpu=observer.cpu), group=group)
     try:
-        renice()
-        # Workers that the job itself brought about, while nothing is measured yet.
-        wait_until(job.ramp_ms / 2e3)
-        renice()
-        wait_until(steady_from_s)
-        first = watcher.look(fio.pid)
-        window_ms = None if cell.recording is None else cell.recording.window_ms
-        if watcher.recorder is not None and window_ms is not None:
-            watcher.recorder.open()
-            wait_until(min(steady_until_s, steady_from_s + window_ms / 1e3))
-            watcher.recorder.close()
-        else:
-            wait_until(steady_until_s)
-        last = watcher.look(fio.pid)
-        fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
+        observed = _observe_job(journal, cell, job, fio, observer)
     except subprocess.TimeoutExpired as error:
         raise IolabError("fio did not end within 60 s after its run") from error
     finally:
         kill_group(fio)
-    said = errors.read_text(errors="replace").strip()
+    text = output.read_text(errors="replace").strip()
     if fio.returncode != 0:
-        raise IolabError(f"fio ended with {fio.returncode}: {said[-500:]}")
+        raise IolabError(f"fio ended with {fio.returncode}: {text[-500:]}")
     parsed = parse_report(report.read_text(errors="replace"))
     gates = report_gates(parsed, job)
-    # fio itself is there long before it has started its job.
-    jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in (first, last)]
+    # fio's first process exists long before it starts the job.
+    samples = (observed["first"], observed["last"])
+    jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in samples]
     if not all(jobs):
         gates.append("the job was not running when it was sampled")
-    if _has_files(cell) and (astray := strange_files(job, files[0].parent)):
-        gates.append(f"fio made files of its own: {', '.join(astray)}")
-    return {
-        "fio": parsed,
-        "fio_said": said,
-        "first": first,
-        "last": last,
-        "reniced": reniced,
-        "gates": gates,
-    }
+    if _has_files(cell) and (unexpected := unexpected_files(job, files[0].parent)):
+        gates.append(f"fio made files of its own: {', '.join(unexpected)}")
+    return {"fio": parsed, "fio_said": text, **observed, "gates": gates}
 
 
 def _measure(
@@ -197,27 +206,27 @@ def _measure(
     files: Sequence[Path],
     *,
     group: Path | None,
-    watcher: _Watcher,
+    observer: _Observer,
 ) -> dict[str, Any]:
-    """Do the cell's work and return what is known of it."""
+    """Run the cell's work and return its results."""
     if cell.copies is not None:
-        return _measure_copies(cell.copies, files, group=group, watcher=watcher)
+        return _measure_copies(cell.copies, files, group=group, observer=observer)
     if cell.job is not None:
-        return _measure_job(journal, cell, cell.job, files, group=group, watcher=watcher)
+        return _measure_job(journal, cell, cell.job, files, group=group, observer=observer)
     raise IolabError(f"cell {cell.id} has no work")
 
 
 def _has_files(cell: Cell) -> bool:
-    """Tell whether a cell's work is on files, not on the device itself."""
+    """Return whether a cell's work is on files, not on the device itself."""
     return cell.filesystem is not None or cell.devices[-1].kind == "directory"
 
 
 def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[list[Path], Path]:
-    """Return what each of the work's processes reads or writes, and the device that is under it."""
+    """Return what each process of the work reads or writes, and the device beneath it."""
     folder = _MOUNT
     if cell.filesystem is not None:
-        beneath = next(d for d in cell.devices if d.name == cell.filesystem.device)
-        make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=beneath.memory_backed)
+        device = next(d for d in cell.devices if d.name == cell.filesystem.device)
+        make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=device.memory_backed)
         data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
     else:
         data = nodes[cell.devices[-1].name]
@@ -234,7 +243,7 @@ def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[lis
 
 
 def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
-    # Another disk or folder than was claimed is no cell's failure: the block ends.
+    # Outside of the try: a disk or folder that was replaced ends the block, not only the cell.
     claim.take(cell)
     journal_path = _RUN / "cell.journal"
     journal = Journal(journal_path)
@@ -254,15 +263,15 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None
         if cell.recording is not None:
-            # Others' disks are at work on a real machine.
+            # A real machine has other disks at work.
             own = [disk_of(node) for node in nodes.values()] if plan.hardware else []
             recorder = Recorder(journal, cell.recording, trace, own)
         result["measuring_from_ns"] = time.monotonic_ns()
-        watcher = _Watcher(cpu=plan.cpu, device=disk_of(data), probes=probes, recorder=recorder)
-        with watching(cell.watch, data), undelayed():
-            result.update(_measure(journal, cell, files, group=group, watcher=watcher))
+        observer = _Observer(cpu=plan.cpu, device=disk_of(data), probes=probes, recorder=recorder)
+        with watching(cell.watch, data), realtime_priority():
+            result.update(_measure(journal, cell, files, group=group, observer=observer))
         result["measuring_until_ns"] = time.monotonic_ns()
-        result["agent"] = watcher.cost.spent()
+        result["agent"] = observer.cost.spent()
         if recorder is not None:
             result["recording"], gates = recorder.finish()
             result["gates"] += gates
@@ -275,18 +284,18 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
         if recorder is not None:
             recorder.discard()
         journal.close()
-        left = restore(journal_path) + restore(FILES)
-    if left:
-        # What this cell left behind would be part of the next cell's measurement.
-        raise IolabError("; ".join(left))
+        failures = restore(journal_path) + restore(FILES)
+    if failures:
+        # What this cell leaves would change the next cell's measurement.
+        raise IolabError("; ".join(failures))
     result["ended_ns"] = time.monotonic_ns()
     return result
 
 
 def _load_modules(journal: Journal, modules: Sequence[str]) -> None:
-    """Load what a plan names, so that no cell does.
+    """Load a plan's modules once, instead of in each cell.
 
-    A kernel may have it built in, or else the cells that want it say that it is missing.
+    A missing module is reported by the cells that need it.
     """
     for module in modules:
         with suppress(CannotRunError):
@@ -297,28 +306,43 @@ def _load_modules(journal: Journal, modules: Sequence[str]) -> None:
 
 
 def run_block(plan: Plan, out: Path) -> None:
-    """Run the cells of `plan` in order and leave their results in the folder `out`.
+    """Run the cells of a plan in order.
 
-    ``cells/ID.json`` for each cell, ``traces/ID.dat`` for each recorded one, ``facts.json``, and
-    last ``status.json`` with the SHA-256 of each file: a folder without it is unfinished, and is
-    finished by running the same plan again on the same boot. Failed cells say why and do not end
-    the block.
+    A failed cell records its reason and does not end the block. A block that was killed is finished
+    by running the same plan again on the same boot.
 
-    Errors: IolabError if another run is at work, or the machine cannot be put back between two
-    cells; CannotRunError if it has no fio, or is not as the plan asks; those of `Claim`.
+    Parameters
+    ----------
+    plan : Plan
+        The block's plan.
+    out : Path
+        Folder of the results: ``cells/ID.json`` of each cell, ``traces/ID.dat`` of each recorded
+        cell, ``facts.json``, and last ``status.json`` with the SHA-256 of each file. A folder
+        without ``status.json`` is unfinished.
+
+    Raises
+    ------
+    BusyError
+        If another run or a restore is at work.
+    CannotRunError
+        If the machine has no fio, or its timers are not as the plan asks.
+    DeviceInUseError, UserError
+        As `Claim`.
+    IolabError
+        If the machine cannot be restored between two cells.
     """
-    with alone():
-        _run_alone(plan, out)
+    with machine_lock():
+        _run_locked(plan, out)
 
 
-def _run_alone(plan: Plan, out: Path) -> None:
+def _run_locked(plan: Plan, out: Path) -> None:
     (out / "cells").mkdir(parents=True, exist_ok=True)
-    undo_earlier()
+    restore_earlier()
     journal = Journal(_RUN / "block.journal")
     try:
         facts = collect()
         _load_modules(journal, plan.modules)
-        # Real devices complete when they like.
+        # Only null_blk completes by the kernel's timers.
         timed = any(d.kind == "null_blk" for c in plan.cells for d in c.devices)
         if timed and facts["high_resolution_timers"] is plan.coalesced_timers:
             raise CannotRunError(
@@ -326,20 +350,20 @@ def _run_alone(plan: Plan, out: Path) -> None:
                     *(("without", "with") if plan.coalesced_timers else ("with", "without"))
                 )
             )
-        # Let go before restoring: what is wiped must not be held by ourselves.
+        # The claim ends before restoring: a wipe opens the disk exclusively.
         with claimed(plan) as claim:
             claim.note_wipes(journal)
             _run_cells(journal, claim, facts, out)
     finally:
         journal.close()
-        left = restore(_RUN / "block.journal")
-    if left:
-        raise IolabError("; ".join(left))
+        failures = restore(_RUN / "block.journal")
+    if failures:
+        raise IolabError("; ".join(failures))
     _write_json(out / "status.json", {"block": plan.block, "sha256": _digests(plan, out)})
 
 
 def _run_cells(journal: Journal, claim: Claim, facts: dict[str, Any], out: Path) -> None:
-    """Run the cells of a claimed plan; leave their results, and `facts` with the machine's own."""
+    """Run the cells of a claimed plan; write their results, and the facts of a real machine."""
     plan = claim.plan
     machine = Hardware(journal, plan) if plan.hardware else None
     facts.update({} if machine is None else machine.before())
@@ -348,7 +372,7 @@ def _run_cells(journal: Journal, claim: Claim, facts: dict[str, Any], out: Path)
     for number, cell in enumerate(plan.cells, 1):
         trace = out / "traces" / f"{cell.id}.dat"
         path = out / "cells" / f"{cell.id}.json"
-        # A run of the same plan that was killed has left what it had done.
+        # A killed run of the same plan has finished this cell.
         if path.exists():
             state = "was done"
         else:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The cgroup a job runs in where cgroup v1 has the controller.
+"""Make the cgroup that a job runs in where cgroup v1 has the controller.
 
-Of the cpu controller's weight there is one: v2's ``cpu.weight`` w and v1's ``cpu.shares`` s set the
-same number of the scheduler, for s = w * 1024 / 100, rounded to the nearest (the kernel's own
-sched_weight_from_cgroup). v1's ``blkio`` is another thing than v2's io controller: it does not
-account buffered writes to the group that made them.
+v2's ``cpu.weight`` w and v1's ``cpu.shares`` s set the same weight of the scheduler, with
+s = w * 1024 / 100, rounded to the nearest: cpu_weight_write_u64() of kernel/sched/core.c, where
+Linux commit 4f9c7ca85104 named the conversion sched_weight_from_cgroup(). v1's ``blkio`` does not
+replace v2's io controller: it does not account buffered writes to the group that made them
+(Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
 """
 
 from __future__ import annotations
@@ -20,28 +21,71 @@ __all__ = ["has_controller", "make_v1_cgroup", "root_of", "shares_of"]
 
 
 def has_controller(controller: str) -> bool:
-    """Tell whether a hierarchy of cgroup v1 with a controller (by its v1 name) is mounted."""
+    """Return whether a hierarchy of cgroup v1 with a controller is mounted.
+
+    Parameters
+    ----------
+    controller : str
+        The controller's name in v1.
+
+    Returns
+    -------
+    bool
+        True also inside a container that sees only a part of the hierarchy.
+    """
     return any(controller in options for _, options in mounts("cgroup"))
 
 
 def root_of(controller: str) -> Path | None:
-    """Return the root of the hierarchy of cgroup v1 that has a controller, or None.
+    """Return the root of the cgroup v1 hierarchy that has a controller.
 
-    What a container sees as the root has not the files that only the kernel's own root has.
+    Parameters
+    ----------
+    controller : str
+        The controller's name in v1.
+
+    Returns
+    -------
+    Path or None
+        None if there is none. The root that a container sees does not count: it lacks the files
+        that only the kernel's own root has, such as release_agent.
     """
-    found = (where for where, options in mounts("cgroup") if controller in options)
-    return next((where for where in found if (where / "release_agent").exists()), None)
+    roots = (where for where, options in mounts("cgroup") if controller in options)
+    return next((root for root in roots if (root / "release_agent").exists()), None)
 
 
 def shares_of(weight: int) -> int:
-    """Return the ``cpu.shares`` that is the same weight as a ``cpu.weight``."""
+    """Return the ``cpu.shares`` that is the same weight as a ``cpu.weight``.
+
+    Parameters
+    ----------
+    weight : int
+        ``cpu.weight`` of cgroup v2, 1 to 10000.
+
+    Returns
+    -------
+    int
+        ``cpu.shares`` of cgroup v1.
+    """
     return (weight * 1024 + 50) // 100
 
 
 def make_v1_cgroup(journal: Journal, name: str, group: Group) -> Path | None:
-    """Make a cgroup below the root of v1's cpu hierarchy and return its folder.
+    """Make a cgroup below the root of v1's cpu hierarchy.
 
-    None where v1 has not that controller, or it is not the one whose weights are v2's.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it removes the cgroup.
+    name : str
+        The cgroup's name.
+    group : Group
+        Controller and weight (as ``cpu.weight`` of v2).
+
+    Returns
+    -------
+    Path or None
+        The cgroup's folder; None if v1 lacks the controller, or it is not the cpu controller.
     """
     root = root_of("cpu") if group.controller == "cpu" else None
     if root is None:

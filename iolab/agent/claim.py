@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The disks and folders that a plan names: claimed before its first cell, compared before each."""
+"""Claim the disks and folders that a plan names, and check them again before each cell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from iolab.agent.journal import AtWorkError, Journal, alone, restore_all
+from iolab.agent.journal import Journal, restore_all
+from iolab.agent.lock import BusyError, machine_lock
 from iolab.agent.named import (
-    NotYoursError,
+    DeviceInUseError,
     identity_of,
     node_of,
     number_of,
@@ -23,41 +24,44 @@ from iolab.agent.plan import Cell, Device, Plan
 from iolab.agent.trusted import trusted_folder
 from iolab.errors import IolabError
 
-__all__ = ["Claim", "check_places", "claimed", "undo_earlier"]
+__all__ = ["Claim", "check_places", "claimed", "restore_earlier"]
 
-# linux/fs.h: write back and drop what the page cache holds of a device.
+# include/uapi/linux/fs.h: write back and drop the page cache of a block device.
 _BLKFLSBUF = 0x1261
 
 
 class _Disk:
-    """A disk that may be overwritten, held open for as long as the claim lasts.
+    """A disk that may be overwritten, held open as long as the claim lasts.
 
-    Two descriptors: a plain one, by which the kernel gives the disk's number to no other disk, and
-    between cells and under a raw device's cell an exclusive one, by which it lets nobody mount or
-    claim the disk. mkfs and mount of our own would be refused, too: `lend` closes it for them, and
-    they open the disk exclusively themselves.
+    Two descriptors. The plain one keeps the kernel from giving the disk's number to another disk.
+    The exclusive one keeps others from mounting or claiming the disk; it is open between cells, and
+    during a cell that uses the device itself. It would refuse our own mkfs and mount, too: `lend`
+    closes it for them, and they open the disk exclusively themselves.
     """
 
     def __init__(self, node: Path, serial: str | None) -> None:
         self.node = node
         self._exclusive: int | None = open_free(node, serial)
         self._plain = os.open(f"/proc/self/fd/{self._exclusive}", os.O_RDONLY)
-        self._identity = self._look()
+        self._identity = self._read_identity()
 
-    def _look(self) -> tuple[int, int, str]:
+    def _read_identity(self) -> tuple[int, int, str]:
         return os.fstat(self._plain).st_rdev, number_of(self.node), identity_of(self.node)
 
     def take(self) -> None:
-        """Check that it is still the same disk and that nobody uses it; drop what is cached of it.
+        """Check that the disk is still the same and unused, and drop its page cache.
 
-        Errors: NotYoursError.
+        Raises
+        ------
+        DeviceInUseError
+            If the disk is gone, replaced or in use.
         """
         try:
-            found = self._look()
+            identity = self._read_identity()
         except (IolabError, OSError) as error:
-            raise NotYoursError(f"{self.node} is gone: {error}") from error
-        if found != self._identity:
-            raise NotYoursError(
+            raise DeviceInUseError(f"{self.node} is gone: {error}") from error
+        if identity != self._identity:
+            raise DeviceInUseError(
                 f"{self.node} is not the disk that was checked before the first cell, so nothing "
                 "was written to it"
             )
@@ -65,48 +69,59 @@ class _Disk:
             if self._exclusive is None:
                 path = f"/proc/self/fd/{self._plain}"
                 self._exclusive = os.open(path, os.O_RDONLY | os.O_EXCL)
-            # The last close of a device does it; while it is held, there is none between cells.
+            # The last close of a device drops its page cache; a claimed device stays open.
             fcntl.ioctl(self._plain, _BLKFLSBUF)
         except OSError as error:
-            raise NotYoursError(f"{self.node} is in use by now: {error.strerror}") from error
+            raise DeviceInUseError(f"{self.node} is in use by now: {error.strerror}") from error
 
     def lend(self) -> None:
-        """Let mkfs and mount open it exclusively."""
+        """Let mkfs and mount open the disk exclusively."""
         if self._exclusive is not None:
             os.close(self._exclusive)
             self._exclusive = None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close both descriptors."""
         self.lend()
         os.close(self._plain)
 
 
 class Claim:
-    """What the cells of a block may write: ``plan`` is the plan with canonical paths.
+    """The disks and folders that the cells of a block may write.
 
-    A link in a path is followed once, here: where it leads later does not matter.
+    Parameters
+    ----------
+    plan : Plan
+        The block's plan. All its disks and folders are checked, and the disks are opened.
+
+    Attributes
+    ----------
+    plan : Plan
+        The plan with canonical paths. A link is followed once, here: where it leads later does not
+        matter.
+
+    Raises
+    ------
+    DeviceInUseError
+        If a disk must not be overwritten.
+    UserError
+        If another user could redirect a folder.
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Check every disk and folder of the plan and open the disks.
-
-        Errors: NotYoursError for a disk that must not be overwritten, UserError for a folder that
-        another user could change.
-        """
-        self._held = ExitStack()
+        self._open_disks = ExitStack()
         self._disks: dict[str, _Disk] = {}
         self._folders: dict[str, tuple[int, int]] = {}
-        known: dict[tuple[str, str, str | None], str] = {}
+        canonical: dict[tuple[str, str, str | None], str] = {}
         cells = []
         try:
             for cell in plan.cells:
                 devices = []
                 for device in cell.devices:
                     key = (device.kind, device.path, device.serial)
-                    if device.path and key not in known:
-                        known[key] = self._claim(device)
-                    devices.append(replace(device, path=known.get(key, "")))
+                    if device.path and key not in canonical:
+                        canonical[key] = self._claim(device)
+                    devices.append(replace(device, path=canonical.get(key, "")))
                 cells.append(replace(cell, devices=devices))
         except BaseException:
             self.close()
@@ -114,56 +129,95 @@ class Claim:
         self.plan = replace(plan, cells=cells)
 
     def _claim(self, device: Device) -> str:
+        """Check a device's disk or folder and return its canonical path."""
         if device.kind != "named":
             folder = trusted_folder(Path(device.path))
-            self._folders[str(folder)] = _place(folder)
+            self._folders[str(folder)] = _inode(folder)
             return str(folder)
         node = node_of(Path(device.path))
         if str(node) not in self._disks:
             disk = _Disk(node, device.serial)
-            self._held.callback(disk.close)
+            self._open_disks.callback(disk.close)
             self._disks[str(node)] = disk
         elif device.serial is not None and device.serial not in serials(node):
-            raise NotYoursError(f"{device.serial!r} is not the serial number of {node}")
+            raise DeviceInUseError(f"{device.serial!r} is not the serial number of {node}")
         return str(node)
 
     def note_wipes(self, journal: Journal) -> None:
-        """Note in a journal that what the cells leave on the disks is wiped."""
+        """Note in a journal to wipe what the cells write to the disks.
+
+        Parameters
+        ----------
+        journal : Journal
+            The block's journal; it must not be restored before `close`.
+        """
         for disk in self._disks.values():
             journal.note("wipe", str(disk.node), identity_of(disk.node))
 
     def take(self, cell: Cell) -> None:
         """Check the disks and folders of a cell again, before anything is written to them.
 
-        Errors: as `Claim`.
+        Parameters
+        ----------
+        cell : Cell
+            A cell of ``plan``.
+
+        Raises
+        ------
+        DeviceInUseError
+            If a disk or folder is in use or not the one that was checked first.
+        UserError
+            As `Claim`.
         """
         for path in {device.path for device in cell.devices if device.path}:
             if path in self._disks:
                 self._disks[path].take()
                 continue
             folder = trusted_folder(Path(path))
-            if str(folder) != path or _place(folder) != self._folders[path]:
-                raise NotYoursError(f"{path} is not the folder that was checked before")
+            if str(folder) != path or _inode(folder) != self._folders[path]:
+                raise DeviceInUseError(f"{path} is not the folder that was checked before")
 
     def lend(self, cell: Cell) -> None:
-        """Let a file system be made on the disks of a cell."""
+        """Let a file system be made and mounted on the disks of a cell.
+
+        Parameters
+        ----------
+        cell : Cell
+            A cell of ``plan``; the next `take` claims its disks again.
+        """
         for device in cell.devices:
             if device.path in self._disks:
                 self._disks[device.path].lend()
 
     def close(self) -> None:
-        """Let go of the disks."""
-        self._held.close()
+        """Close the disks."""
+        self._open_disks.close()
 
 
-def _place(folder: Path) -> tuple[int, int]:
-    found = folder.stat()
-    return found.st_dev, found.st_ino
+def _inode(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
 def claimed(plan: Plan) -> Iterator[Claim]:
-    """Hold the claim on a plan's disks and folders. Errors: as `Claim`."""
+    """Hold the claim on a plan's disks and folders for the duration of a ``with`` block.
+
+    Parameters
+    ----------
+    plan : Plan
+        The block's plan.
+
+    Yields
+    ------
+    Claim
+        The claim, with the plan's canonical paths.
+
+    Raises
+    ------
+    DeviceInUseError, UserError
+        As `Claim`.
+    """
     claim = Claim(plan)
     try:
         yield claim
@@ -171,21 +225,37 @@ def claimed(plan: Plan) -> Iterator[Claim]:
         claim.close()
 
 
-def undo_earlier() -> None:
-    """Put back what an earlier run left. Errors: IolabError if it cannot be undone."""
-    left = restore_all()
-    if left:
-        raise IolabError("an earlier run cannot be undone: " + "; ".join(left))
+def restore_earlier() -> None:
+    """Restore what an earlier run left changed.
+
+    Raises
+    ------
+    IolabError
+        If a change cannot be undone.
+    """
+    failures = restore_all()
+    if failures:
+        raise IolabError("an earlier run cannot be undone: " + "; ".join(failures))
 
 
 def check_places(plan: Plan) -> None:
-    """Check whether a block could claim what its plan names, and put back what an earlier run left.
+    """Check whether a block could claim its plan's disks and folders; restore an earlier run.
 
-    Nothing is checked while a run is at work: it may be this very block, which is then followed.
+    Nothing is checked while a run is at work: it may be this very block, and is then followed.
 
-    Errors: as `Claim` and `undo_earlier`.
+    Parameters
+    ----------
+    plan : Plan
+        The block's plan.
+
+    Raises
+    ------
+    DeviceInUseError, UserError
+        As `Claim`.
+    IolabError
+        As `restore_earlier`.
     """
-    with suppress(AtWorkError), alone():
-        undo_earlier()
+    with suppress(BusyError), machine_lock():
+        restore_earlier()
         with claimed(plan):
             pass

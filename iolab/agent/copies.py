@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""dd's command line, its processes one after the other, and what each of them says."""
+"""Run dd processes one after another: command line, output and resource usage."""
 
 from __future__ import annotations
 
@@ -16,57 +16,115 @@ from iolab.agent.plan import Copies
 from iolab.errors import IolabError
 from iolab.process import kill_group, start
 
-__all__ = ["CopyError", "copies_gates", "copy_files", "dd_argv", "parse_words", "run_copies"]
+__all__ = ["CopyError", "copies_gates", "copy_files", "dd_argv", "parse_output", "run_copies"]
 
 _START_S = 60.0
-# Longer than a scheduler may idle for each write, many times over.
+# Time limit for each write: many times as long as an I/O scheduler may idle.
 _WRITE_S = 0.1
 _RECORDS = re.compile(r"^(\d+)\+0 records out$", re.MULTILINE)
 _COPIED = re.compile(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s,", re.MULTILINE)
 
 
 class CopyError(IolabError):
-    """dd failed, did not end, or did not write what it was asked for."""
+    """dd failed, did not end, or did not make the writes that were asked for."""
 
 
 def copy_files(copies: Copies, folder: Path) -> list[Path]:
-    """Return the file of each process, in a folder: none of them is there yet."""
+    """Return the files that the processes will make.
+
+    Parameters
+    ----------
+    copies : Copies
+        The cell's work.
+    folder : Path
+        The folder of the files.
+
+    Returns
+    -------
+    list of Path
+        One file for each process.
+    """
     return [folder / f"iolab.{number}" for number in range(copies.processes)]
 
 
 def dd_argv(copies: Copies, path: Path) -> list[str]:
-    """Return the command that makes the writes of one process, to `path`."""
+    """Return the command line of one process.
+
+    Parameters
+    ----------
+    copies : Copies
+        The cell's work.
+    path : Path
+        The file or device that the process writes.
+
+    Returns
+    -------
+    list of str
+        dd with its arguments.
+    """
     argv = ["dd", "if=/dev/zero", f"of={path}", f"bs={copies.block_size}", f"count={copies.writes}"]
-    # A device has nothing to cut off, and the files are new.
+    # Nothing to truncate: the files are new.
     argv.append("conv=notrunc")
     return [*argv, "oflag=dsync"] if copies.dsync else argv
 
 
-def parse_words(text: str, copies: Copies) -> float:
-    """Return the seconds that dd says it took for its writes.
+def parse_output(text: str, copies: Copies) -> float:
+    """Return the time that dd reports for its writes.
 
-    Errors: CopyError with its words if they tell of anything but the writes that were asked for.
+    Parameters
+    ----------
+    text : str
+        dd's standard error, in the C locale.
+    copies : Copies
+        The cell's work.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    CopyError
+        If dd does not report exactly the writes that were asked for.
     """
     records, copied = _RECORDS.search(text), _COPIED.search(text)
     wanted = (copies.writes, copies.writes * copies.block_size)
     if records and copied and (int(records[1]), int(copied[1])) == wanted:
         return float(copied[2])
-    raise CopyError("dd did not make its writes: " + (text.strip()[-300:] or "it said nothing"))
+    raise CopyError("dd did not make its writes: " + (text.strip()[-300:] or "no output"))
 
 
 def run_copies(
     copies: Copies, files: Sequence[Path], *, cpu: int, group: Path | None
 ) -> list[dict[str, Any]]:
-    """Run a dd for each of `files`, each when the one before has ended, on the core `cpu`.
+    """Run a dd process for each file, one after another.
 
-    Returns for each: ``began_ns`` and ``ended_ns`` (CLOCK_MONOTONIC, around the whole process),
-    ``writes``, ``bytes``, ``seconds`` (dd's own, for its writes alone), ``ran_ns`` (its CPU time)
-    and its context switches. Each begins inside the cgroup `group`.
+    Parameters
+    ----------
+    copies : Copies
+        The cell's work.
+    files : sequence of Path
+        What the processes write, one each.
+    cpu : int
+        The core they run on.
+    group : Path or None
+        Folder of the cgroup that each process joins before its first instruction.
 
-    Errors: CopyError with dd's words.
+    Returns
+    -------
+    list of dict
+        For each process ``began_ns`` and ``ended_ns`` (CLOCK_MONOTONIC, around the whole process),
+        ``writes``, ``bytes``, ``seconds`` (dd's own time for its writes), ``ran_ns`` (CPU time) and
+        its context switches.
+
+    Raises
+    ------
+    CopyError
+        If a process fails or does not end.
     """
     environment = {**os.environ, "LC_ALL": "C"}
-    with _on(cpu):
+    with _pinned_to(cpu):
         return [
             _run(copies, dd_argv(copies, path), group=group, environment=environment)
             for path in files
@@ -74,9 +132,19 @@ def run_copies(
 
 
 def copies_gates(copies: Copies, *, completed: int) -> list[str]:
-    """Return why copies are no valid measurement; `completed` are the device's I/Os of that time.
+    """Return why copies are not a valid measurement.
 
-    A write that is waited for is an I/O of its own.
+    Parameters
+    ----------
+    copies : Copies
+        The cell's work.
+    completed : int
+        Number of I/Os that the device completed meanwhile. Each synchronous write is at least one.
+
+    Returns
+    -------
+    list of str
+        Reasons; empty if the measurement is valid.
     """
     wanted = copies.writes * copies.processes
     if copies.dsync and completed < wanted:
@@ -85,8 +153,8 @@ def copies_gates(copies: Copies, *, completed: int) -> list[str]:
 
 
 @contextmanager
-def _on(cpu: int) -> Iterator[None]:
-    """Keep this process on a core, so that what it starts is there from its first instruction."""
+def _pinned_to(cpu: int) -> Iterator[None]:
+    """Pin this process to a core: the processes that it starts inherit the affinity."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cpu})
     try:
@@ -98,16 +166,16 @@ def _on(cpu: int) -> Iterator[None]:
 def _run(
     copies: Copies, argv: Sequence[str], *, group: Path | None, environment: dict[str, str]
 ) -> dict[str, Any]:
-    heard, said = os.pipe()
-    with os.fdopen(heard, "rb", buffering=0) as stream:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", buffering=0) as stream:
         try:
             began_ns = time.monotonic_ns()
-            process = start(argv, stderr=said, env=environment, cgroup=group)
+            process = start(argv, stderr=writer, env=environment, cgroup=group)
         finally:
-            os.close(said)
+            os.close(writer)
         try:
-            words = _words(stream, time.monotonic() + _START_S + copies.writes * _WRITE_S)
-            # Not Popen.wait: it does not tell what the process used.
+            output = _read_to_end(stream, time.monotonic() + _START_S + copies.writes * _WRITE_S)
+            # Not Popen.wait: it does not return the resource usage.
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             ended_ns = time.monotonic_ns()
@@ -115,30 +183,30 @@ def _run(
             if process.returncode is None:
                 kill_group(process)
     if process.returncode != 0:
-        raise CopyError(f"dd ended with {process.returncode}: {words.strip()[-300:]}")
+        raise CopyError(f"dd ended with {process.returncode}: {output.strip()[-300:]}")
     return {
         "began_ns": began_ns,
         "ended_ns": ended_ns,
         "writes": copies.writes,
         "bytes": copies.writes * copies.block_size,
-        "seconds": parse_words(words, copies),
+        "seconds": parse_output(output, copies),
         "ran_ns": round((usage.ru_utime + usage.ru_stime) * 1e9),
         "voluntary_ctxt_switches": usage.ru_nvcsw,
         "nonvoluntary_ctxt_switches": usage.ru_nivcsw,
     }
 
 
-def _words(stream: IO[bytes], until: float) -> str:
-    """Return all that a process says until it ends, asleep meanwhile.
+def _read_to_end(stream: IO[bytes], until: float) -> str:
+    """Return all output of a process; sleep until it ends.
 
-    Popen's own waiting with a time limit looks again and again, on the core that is measured.
+    Popen.wait() with a time limit polls, which takes time on the measured core.
     """
-    said = b""
+    output = b""
     while True:
         ready, _, _ = select.select([stream], [], [], max(0.0, until - time.monotonic()))
         if not ready:
             raise CopyError("dd did not end in time")
-        more = stream.read(4096)
-        if not more:
-            return said.decode(errors="replace")
-        said += more
+        chunk = stream.read(4096)
+        if not chunk:
+            return output.decode(errors="replace")
+        output += chunk

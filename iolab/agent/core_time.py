@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""How long tasks ran on a core, from where this kernel counts it.
+"""Read how long tasks ran on a core.
 
-/proc/schedstat has it where the kernel was built with CONFIG_SCHEDSTATS. Else cgroup v1's cpuacct
-has the sum of the very times that /proc/PID/schedstat has for each task. /proc/stat is no
-substitute: it counts in steps of 10 ms, on some kernels by what a tick happens to meet, and a
-core in an interrupt is not idle there.
+/proc/schedstat has it where the kernel was built with CONFIG_SCHEDSTATS. Otherwise the cpuacct
+controller of cgroup v1 sums the same times that /proc/PID/schedstat shows for each task
+(cpuacct_charge() of kernel/sched/cpuacct.c). /proc/stat is no substitute: it counts in steps of
+10 ms; a kernel with CONFIG_TICK_CPU_ACCOUNTING charges a whole tick to the task that the tick
+interrupts; and a core in an interrupt is not idle there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ _LACKS = "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS) and no cpuacct 
 
 
 def core_time_file() -> Path | None:
-    """Return the file that tells how long tasks ran on a core, or None."""
+    """Return the file that shows how long tasks ran on each core.
+
+    Returns
+    -------
+    Path or None
+        None if this kernel has neither /proc/schedstat nor a cpuacct controller.
+    """
     if _SCHEDSTAT.exists():
         return _SCHEDSTAT
     root = root_of("cpuacct")
@@ -30,12 +37,24 @@ def core_time_file() -> Path | None:
 
 
 def core_running(cpu: int) -> dict[str, Any]:
-    """Return how long tasks ran on a core (``running_ns``).
+    """Return how long tasks ran on a core since boot.
 
-    From /proc/schedstat also how long they waited (``waiting_ns``) and how often one was switched
-    in; from another file its name (``from``); from none, why nothing is known (``lacks``).
+    Parameters
+    ----------
+    cpu : int
+        The core.
 
-    Errors: CannotRunError if there is no such core.
+    Returns
+    -------
+    dict
+        ``running_ns``; from /proc/schedstat also ``waiting_ns`` (time on the run queue) and
+        ``switched_in`` (number of times), from another file its path (``from``). If no file has
+        it, only ``lacks``: why.
+
+    Raises
+    ------
+    CannotRunError
+        If there is no such core.
     """
     path = core_time_file()
     if path is None:

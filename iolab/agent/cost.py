@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the agent itself uses of the measured machine while a cell is measured."""
+"""Measure the agent's own CPU time while a cell is measured."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ __all__ = ["Cost"]
 
 
 class Cost:
-    """The agent's own CPU time, all of its threads, around the looks that it takes."""
+    """The CPU time of all the agent's threads, during and between its samples."""
 
     def __init__(self) -> None:
-        # Of each look: when it began and ended, on the clock and in CPU time of this process.
-        self._looks: list[tuple[int, int, int, int]] = []
+        # Start and end of each sample, on the monotonic clock and in CPU time of this process.
+        self._samples: list[tuple[int, int, int, int]] = []
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Note that the agent takes a look."""
+    def sampling(self) -> Iterator[None]:
+        """Record that the ``with`` block takes a sample."""
         began, began_cpu = time.monotonic_ns(), time.process_time_ns()
         yield
-        self._looks.append((began, time.monotonic_ns(), began_cpu, time.process_time_ns()))
+        self._samples.append((began, time.monotonic_ns(), began_cpu, time.process_time_ns()))
 
     def spent(self) -> dict[str, int]:
-        """Return what was used between the first look's end and the last one's beginning, in ns.
+        """Return the CPU time between the first and the last sample.
 
-        ``cpu_ns`` of ``window_ns``; ``with_looks_cpu_ns`` of ``with_looks_ns`` has the two looks,
-        too. What the agent starts (the job, trace-cmd) is not in it.
+        Returns
+        -------
+        dict
+            ``cpu_ns`` of ``window_ns``, from the end of the first sample to the start of the last;
+            ``with_looks_cpu_ns`` of ``with_looks_ns`` includes both samples. Commands that the
+            agent started (the job, trace-cmd) are not included.
         """
         (began, first_end, began_cpu, first_cpu), *_, (last, ended, last_cpu, ended_cpu) = (
-            self._looks
+            self._samples
         )
         return {
             "cpu_ns": last_cpu - first_cpu,

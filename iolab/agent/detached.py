@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A run that outlives whoever began it, in a folder that tells how far it is.
+"""Run a block detached from its caller, with its state in a folder.
 
-``agent.pyz`` and ``plan.json`` are put there; the run leaves ``results``, ``console.txt``, and last
-``agent.json``: how it ended. ``alive`` is locked for as long as it lives.
+The caller puts ``agent.pyz`` and ``plan.json`` into the folder. The run writes ``console.txt``,
+``results`` and, at its end, ``agent.json`` with its exit code. ``alive`` is locked while it runs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,28 @@ from pathlib import Path
 from types import FrameType
 
 from iolab.agent.block import run_block
-from iolab.agent.plan import load_plan
+from iolab.agent.plan_reader import load_plan
 from iolab.errors import IolabError
 
 __all__ = ["begin", "state_of"]
 
+# As a shell reports a command that SIGTERM ended.
 _TERMINATED = 128 + signal.SIGTERM
 
 
 def state_of(folder: Path) -> str:
-    """Return "alive", "ended" (``agent.json`` says how) or "gone": killed, or never begun."""
+    """Return the state of a run.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's folder.
+
+    Returns
+    -------
+    str
+        "alive", "ended" (``agent.json`` has the exit code), or "gone": killed or never begun.
+    """
     try:
         handle = os.open(folder / "alive", os.O_RDONLY)
     except FileNotFoundError:
@@ -41,38 +53,48 @@ def state_of(folder: Path) -> str:
 
 
 def begin(folder: Path) -> None:
-    """Begin the run of `folder` in a session of its own, and return once it is alive.
+    """Start the run of a folder in a session of its own, and return once it is alive.
 
-    A run that is alive already is left alone. Errors: IolabError if it does not come to life.
+    A run that is already alive continues.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's folder, with ``plan.json``.
+
+    Raises
+    ------
+    IolabError
+        If the run does not start.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
-        # The one that stays is nobody's child and leads no session: no terminal can end it.
+        # The second child leads no session, so it can get no controlling terminal.
         if os.fork() == 0:
             _live(folder, writer)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
-        said = stream.read().decode(errors="replace")
+        answer = stream.read().decode(errors="replace")
     os.waitpid(child, 0)
-    if said != "alive":
-        raise IolabError(f"the run did not begin: {said or 'it said nothing'}")
+    if answer != "alive":
+        raise IolabError(f"the run did not start: {answer or 'it was killed'}")
 
 
 def _live(folder: Path, writer: int) -> None:
-    """Be the detached process, from its first instruction to its exit."""
+    """Run as the detached process; never returns."""
     try:
         alive = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
         os.chdir("/")
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        null = os.open(os.devnull, os.O_RDONLY)
         console = os.open(folder / "console.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for number, handle in enumerate((nothing, console, console)):
+        for number, handle in enumerate((null, console, console)):
             os.dup2(handle, number)
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        # Somebody began it before.
+        # The run is already alive.
         os.write(writer, b"alive")
         os._exit(0)
     except OSError as error:
@@ -90,7 +112,7 @@ def _live(folder: Path, writer: int) -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    # Once: what the first one has begun, putting all back, is not to be cut off by a second.
+    # A second SIGTERM must not interrupt the restoring that the first one started.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(_TERMINATED)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Block devices that the agent makes for one cell, or finds."""
+"""Make or find the block devices of a cell, and set their I/O schedulers."""
 
 from __future__ import annotations
 
@@ -26,23 +26,28 @@ _SYS_BLOCK = Path("/sys/block")
 
 
 def load_null_blk(journal: Journal) -> None:
-    """Load null_blk with the file system that its devices are made in, unless they are there.
+    """Load null_blk without devices, and mount configfs, where its devices are made.
 
-    Restoring unloads null_blk while configfs is still mounted, and configfs last: kernel 5.10 on
-    one core frees configfs's inodes by a function of that module when it is gone already, if one
-    modprobe unloads both.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it unmounts configfs and unloads null_blk.
 
-    Errors: as `load_module`, and CommandError with mount's words.
+    Raises
+    ------
+    CannotRunError
+        If this kernel has no null_blk.
+    CommandError
+        If modprobe or mount fails.
     """
-    load_module(journal, "configfs")
+    load_module(journal, "null_blk", "nr_devices=0")
     if not _CONFIGFS.is_mount():
         journal.note("umount", str(_CONFIGFS))
         run(["mount", "-t", "configfs", "configfs", _CONFIGFS], timeout_s=30)
-    load_module(journal, "null_blk", "nr_devices=0")
 
 
 def _null_blk(journal: Journal, device: Device) -> Path:
-    # Through configfs, not module parameters: memory_backed is no parameter on older kernels.
+    # Through configfs: memory_backed is a module parameter only since Linux commit 058efe000b31.
     load_null_blk(journal)
     folder = _CONFIGFS / "nullb" / f"iolab-{device.name}"
     journal.note("null_blk", str(folder))
@@ -64,21 +69,22 @@ def _null_blk(journal: Journal, device: Device) -> Path:
             raise CannotRunError(f"this kernel's null_blk has no attribute {attribute}")
         path.write_text(str(value))
     (folder / "power").write_text("1")
-    # Newer kernels name the disk after the folder, older ones count: ask by looking what is new.
+    # The disk has the folder's name since Linux commit 49c3b9266a71, and a number before: take the
+    # disk that is new.
     new = {p.name for p in _SYS_BLOCK.iterdir()} - before
     names = [n for n in new if n.startswith(("nullb", "iolab-"))]
     if len(names) != 1:
-        raise CannotRunError("null_blk made no disk that can be found")
+        raise CannotRunError("null_blk made no disk with a known name")
     return Path("/dev") / names[0]
 
 
 def _scsi_debug(journal: Journal, device: Device) -> Path:
-    # The driver of SCSI disks: nothing loads it where no udev runs.
+    # The driver of SCSI disks: without udev, nothing loads it.
     load_module(journal, "sd_mod")
     before = {p.name for p in _SYS_BLOCK.glob("sd*")}
     parameters = [f"dev_size_mb={device.size_mib}", f"ndelay={device.completion_ns}"]
     if device.integrity:
-        # T10 protection information of type 1: dix and dif as the published case has them.
+        # T10 protection information of type 1, with dix and dif as in the published case.
         parameters += ["dix=1", "dif=1"]
     load_module(journal, "scsi_debug", *parameters)
     for _ in range(100):
@@ -101,25 +107,26 @@ def _loop(journal: Journal, device: Device) -> Path:
 
 
 def _attach(journal: Journal, backing: Path, *options: str) -> Path:
-    found = run(["losetup", "-f"], timeout_s=30).stdout.strip()
-    journal.note("loop", found)
-    run(["losetup", *options, found, backing], timeout_s=30)
-    return Path(found)
+    node = run(["losetup", "-f"], timeout_s=30).stdout.strip()
+    journal.note("loop", node)
+    run(["losetup", *options, node, backing], timeout_s=30)
+    return Path(node)
 
 
 def _direct_loop(journal: Journal, device: Device) -> Path:
-    """Make a loop device that reads and writes a file of its own past the page cache."""
-    _check_room(Path(device.path), device.size_mib)
+    """Make a loop device that does direct I/O on a new file."""
+    _check_space(Path(device.path), device.size_mib)
     backing = make_folder(Path(device.path)) / f"{device.name}.img"
     with os.fdopen(new_file(backing), "wb") as stream:
-        # Room is given now, not while it is measured.
+        # Blocks are allocated now, not during the measurement.
         os.posix_fallocate(stream.fileno(), 0, device.size_mib << 20)
     refused = f"the file system of {device.path} takes no direct I/O from a loop device"
     try:
         node = _attach(journal, backing, "--direct-io=on")
     except CommandError as error:
         raise CannotRunError(f"{refused}: {error}") from error
-    # Where it cannot be had, some kernels go on without.
+    # losetup may have no error: __loop_update_dio() of drivers/block/loop.c silently falls back to
+    # buffered I/O.
     if (_SYS_BLOCK / node.name / "loop/dio").read_text().strip() != "1":
         raise CannotRunError(refused)
     return node
@@ -134,13 +141,13 @@ def _brd(journal: Journal, device: Device) -> Path:
 
 
 def _named(journal: Journal, device: Device) -> Path:
-    # The claim has opened it and made sure that it is the same (`iolab.agent.claim`).
+    # The claim has checked the device and holds it open (`iolab.agent.claim`).
     node = Path(device.path)
     check_size(node, device.size_mib)
     return node
 
 
-def _check_room(folder: Path, size_mib: int) -> None:
+def _check_space(folder: Path, size_mib: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size_mib << 20:
         raise CannotRunError(f"{folder} has room for {free >> 20} MiB, a cell needs {size_mib}")
@@ -148,7 +155,7 @@ def _check_room(folder: Path, size_mib: int) -> None:
 
 def _directory(journal: Journal, device: Device) -> Path:
     folder = Path(device.path)
-    _check_room(folder, device.size_mib)
+    _check_space(folder, device.size_mib)
     return beneath(folder)
 
 
@@ -164,14 +171,28 @@ _MAKERS = {
 
 
 def make_device(journal: Journal, device: Device) -> Path:
-    """Make a block device, or find it, and return its node; restoring removes what was made.
+    """Make a block device, or find an existing one, without an I/O scheduler (see `schedule`).
 
-    Its I/O scheduler is `schedule`'s. Errors: CannotRunError if this kernel cannot make it, or it
-    is too small.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it removes a device that was made.
+    device : Device
+        The device of a cell.
+
+    Returns
+    -------
+    Path
+        The device's node.
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel cannot make the device, or it is too small.
     """
     node = _MAKERS[device.kind](journal, device)
     queue = _SYS_BLOCK / disk_of(node).name / "queue"
-    # What is on the device is made without a scheduler, whatever schedules the measured I/O.
+    # The file system and files are made without a scheduler; the measured I/O may have one.
     if (queue / "scheduler").exists():
         change(journal, queue / "scheduler", "none")
     if not device.real:
@@ -180,14 +201,27 @@ def make_device(journal: Journal, device: Device) -> Path:
 
 
 def schedule(journal: Journal, device: Device, node: Path) -> None:
-    """Give a device its I/O scheduler and that one's tunables.
+    """Set a device's I/O scheduler and the scheduler's tunables.
 
-    Errors: CannotRunError if this kernel has not the scheduler or the tunable; SettingError if it
-    does not take the value.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it restores the settings.
+    device : Device
+        The device of a cell.
+    node : Path
+        The device's node.
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel lacks the scheduler or the tunable.
+    SettingError
+        If the kernel refuses a value.
     """
     queue = _SYS_BLOCK / disk_of(node).name / "queue"
     if not (queue / "scheduler").exists():
-        # A device without requests, such as zram: there is nothing to schedule.
+        # A bio-based device, such as zram, has no requests to schedule.
         if device.scheduler != "none":
             raise CannotRunError(f"a {device.kind} device has no I/O scheduler")
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the measured machine says of itself."""
+"""Survey the measured machine: kernel, scheduler, processor, tools."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from iolab.process import CommandError, run
 __all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of", "survey"]
 
 _MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd")
-# It is there where zram is loaded or built in.
+# Exists where zram is loaded or built in.
 _ZRAM = Path("/sys/class/zram-control")
 _NT_GNU_BUILD_ID = 3
-# EEVDF's only tunable, and CFS's where each kernel keeps it.
+# EEVDF's tunable since Linux commit e4ec3318a17f, and CFS's, which commit 8a99b6833c88 moved from
+# sysctl to debugfs.
 _EEVDF = Path("/sys/kernel/debug/sched/base_slice_ns")
 _CFS = (
     Path("/sys/kernel/debug/sched/min_granularity_ns"),
@@ -30,7 +31,18 @@ _CFS = (
 
 
 def build_id(notes: bytes) -> str | None:
-    """Return the GNU build id (hex) in ELF notes as /sys/kernel/notes has them, or None."""
+    """Return the GNU build id in ELF notes.
+
+    Parameters
+    ----------
+    notes : bytes
+        ELF notes, such as the content of /sys/kernel/notes.
+
+    Returns
+    -------
+    str or None
+        The build id in hex, or None if there is none.
+    """
     offset = 0
     while offset + 12 <= len(notes):
         name_size, size, kind = struct.unpack_from("<III", notes, offset)
@@ -43,14 +55,26 @@ def build_id(notes: bytes) -> str | None:
 
 
 def scheduler_of() -> str | None:
-    """Return "EEVDF" or "CFS" by the tunables the kernel shows, or None where it shows none."""
+    """Return the kernel's scheduler, by the tunables that the kernel shows.
+
+    Returns
+    -------
+    str or None
+        "EEVDF" or "CFS"; None if the kernel shows no tunable.
+    """
     if _EEVDF.exists():
         return "EEVDF"
     return "CFS" if any(p.exists() for p in _CFS) else None
 
 
 def high_resolution_timers() -> bool | None:
-    """Return whether the kernel runs timers at high resolution, or None if it does not say."""
+    """Return whether the kernel runs timers at high resolution.
+
+    Returns
+    -------
+    bool or None
+        None if /proc/timer_list does not show it.
+    """
     for line in (text_of(Path("/proc/timer_list")) or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == ".hres_active":
@@ -83,12 +107,12 @@ def _has_module(name: str) -> bool:
 def _can_make(kind: str) -> bool:
     if kind == "zram" and _ZRAM.is_dir():
         return True
-    # brd makes its disks when it is loaded, never again.
+    # brd makes its disks only when it is loaded.
     return not (kind == "brd" and Path("/sys/module/brd").is_dir()) and _has_module(kind)
 
 
-def _lacks() -> str:
-    """Return why nothing at all can be measured here, or ""."""
+def _why_unmeasurable() -> str:
+    """Return why nothing can be measured on this machine, or ""."""
     if (text_of(Path("/proc/self/schedstat")) or "0 0 0") == "0 0 0":
         return "this kernel does not count how long a task runs (CONFIG_SCHED_INFO)"
     try:
@@ -99,58 +123,74 @@ def _lacks() -> str:
 
 
 def survey() -> dict[str, Any]:
-    """Return what a real machine is, before anything is planned for it.
+    """Describe a real machine before a sweep is planned for it.
 
-    ``machine`` is a digest of its machine-id, ``kinds`` the kinds of devices that it can make,
-    ``lacks`` why nothing can be measured on it, or "". All but ``uid`` and the last two say what a
-    result depends on, and are the same from run to run.
+    Returns
+    -------
+    dict
+        ``kernel_release``, ``kernel_version``, ``cpu_model``, ``cpus``, ``fio_version``,
+        ``high_resolution_timers`` and ``machine`` (a digest of its machine-id): what a result
+        depends on, the same from run to run. ``uid`` of the agent; ``kinds`` of devices that the
+        machine can make; ``lacks``: why nothing can be measured on it, or "".
     """
-    release = os.uname()
-    own = text_of(Path("/etc/machine-id"))
-    lacks = _lacks()
+    system = os.uname()
+    machine_id = text_of(Path("/etc/machine-id"))
+    lacks = _why_unmeasurable()
     return {
-        "kernel_release": release.release,
-        "kernel_version": release.version,
+        "kernel_release": system.release,
+        "kernel_version": system.version,
         "cpu_model": _cpu_model(),
         "cpus": os.cpu_count(),
         "fio_version": None if lacks else _fio_version(),
         "high_resolution_timers": high_resolution_timers(),
-        "machine": hashlib.sha256(f"iolab {own}".encode()).hexdigest()[:16] if own else None,
+        "machine": _digest(machine_id) if machine_id else None,
         "uid": os.geteuid(),
         "kinds": [kind for kind in _MADE if _can_make(kind)],
         "lacks": lacks,
     }
 
 
+def _digest(machine_id: str) -> str:
+    # machine-id(5): not to be shown to others as it is.
+    return hashlib.sha256(f"iolab {machine_id}".encode()).hexdigest()[:16]
+
+
 def _tunables() -> dict[str, str]:
-    found = {}
+    values = {}
     folder = Path("/sys/kernel/debug/sched")
     candidates = [*sorted(folder.glob("*_ns")), folder / "features", folder / "preempt"]
     candidates += sorted(Path("/proc/sys/kernel").glob("sched_*_ns"))
     for path in candidates:
         value = text_of(path)
         if value is not None:
-            found[path.name] = value
-    return found
+            values[path.name] = value
+    return values
 
 
 def collect() -> dict[str, Any]:
-    """Return the kernel, its scheduler with tunables, the processor and the tools' versions.
+    """Return the facts of a block's machine: kernel, scheduler and tunables, processor, tools.
 
-    ``core_time`` is the file that tells how long tasks ran on a core, None where the kernel has
-    none: then nothing says how idle the core was.
+    Returns
+    -------
+    dict
+        ``core_time`` is the file that shows how long tasks ran on each core; None where the kernel
+        has none, and then nothing shows how idle a core was. A value is None where the kernel does
+        not show it.
 
-    Errors: CannotRunError if there is no fio that runs.
+    Raises
+    ------
+    CannotRunError
+        If fio is missing or does not run.
     """
     fio_version = _fio_version()
-    name = os.uname()
+    system = os.uname()
     core_time = core_time_file()
     notes = b""
     with suppress(OSError):
         notes = Path("/sys/kernel/notes").read_bytes()
     return {
-        "kernel_release": name.release,
-        "kernel_version": name.version,
+        "kernel_release": system.release,
+        "kernel_version": system.version,
         "kernel_build_id": build_id(notes),
         "command_line": text_of(Path("/proc/cmdline")),
         "scheduler": scheduler_of(),

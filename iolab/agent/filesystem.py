@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a cell's files are: a fresh file system, or a fresh folder on one that is there."""
+"""Make a fresh file system, or a fresh folder on an existing one, for a cell's files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _FILE_SYSTEMS = Path("/proc/filesystems")
 
 
 @contextmanager
-def _cache_kept(node: Path) -> Iterator[None]:
-    """Keep what is in the page cache of a block device: its last close drops it."""
-    # To read only: some kernels refuse to mount what somebody may write to.
+def _page_cache_kept(node: Path) -> Iterator[None]:
+    """Keep the page cache of a block device, which its last close would drop."""
+    # Read-only: without CONFIG_BLK_DEV_WRITE_MOUNTED a device that is open for writing cannot be
+    # mounted (Linux commit ed5cc702d311).
     handle = os.open(node, os.O_RDONLY)
     try:
         yield
@@ -32,23 +33,35 @@ def _cache_kept(node: Path) -> Iterator[None]:
 
 
 def make_folder(parent: Path) -> Path:
-    """Make a folder for one cell's files; restoring removes it, after a reboot too.
+    """Make a folder for one cell's files; restoring removes it, even after a reboot.
 
-    `parent` is a trusted folder (see `iolab.agent.trusted`): nobody else can replace what is made
-    in it. Errors: OSError if it may not be written.
+    Parameters
+    ----------
+    parent : Path
+        A trusted folder (see `iolab.agent.trusted`): nobody else can replace what is made in it.
+
+    Returns
+    -------
+    Path
+        The new folder.
+
+    Raises
+    ------
+    OSError
+        If `parent` may not be written.
     """
-    # A name that nobody has: what is noted before it is made is removed, whoever made it.
+    # A random name: restoring removes the folder of this name, whoever made it.
     folder = parent / f"iolab-{os.urandom(8).hex()}"
-    lasting = Journal(FILES)
+    files_journal = Journal(FILES)
     try:
-        lasting.note("tree", str(folder))
+        files_journal.note("tree", str(folder))
     finally:
-        lasting.close()
-    above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        files_journal.close()
+    handle = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        os.mkdir(folder.name, 0o700, dir_fd=above)
+        os.mkdir(folder.name, 0o700, dir_fd=handle)
     finally:
-        os.close(above)
+        os.close(handle)
     return folder
 
 
@@ -60,21 +73,36 @@ def make_filesystem(
     *,
     stored: bool = True,
 ) -> None:
-    """Make a file system on `nodes` (device name → node) and mount it at `folder`.
+    """Make a file system and mount it.
 
-    Not `stored`: the device drops what is written to it. Then ext4's metadata live in the device's
-    page cache, from mkfs to umount; there must be memory for them.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it unmounts the file system.
+    filesystem : FileSystem
+        Kind and devices.
+    nodes : mapping of str to Path
+        Node of each device, by its name in the plan.
+    folder : Path
+        Mount point; made if missing.
+    stored : bool, optional
+        Whether the device stores what is written to it. If not, ext4's metadata live in the
+        device's page cache from mkfs to umount, and there must be memory for them.
 
-    Errors: CannotRunError where the kernel or the tool for it is missing; CommandError with the
-    words of mkfs or mount.
+    Raises
+    ------
+    CannotRunError
+        If the kernel lacks the file system, or mkfs is missing.
+    CommandError
+        If mkfs or mount fails.
     """
     kind = filesystem.kind
     if shutil.which(f"mkfs.{kind}") is None:
-        raise CannotRunError(f"there is no mkfs.{kind} here")
+        raise CannotRunError(f"the measured machine has no mkfs.{kind}")
     if kind not in _FILE_SYSTEMS.read_text().split():
         load_module(journal, kind)
-    # From the mount on, the mount holds the device open.
-    with _cache_kept(nodes[filesystem.device]):
+    # Once mounted, the file system holds the device open.
+    with _page_cache_kept(nodes[filesystem.device]):
         _make(journal, filesystem, nodes, folder, stored=stored)
 
 
@@ -89,13 +117,14 @@ def _make(
     node = nodes[filesystem.device]
     options: list[str] = []
     if filesystem.kind == "ext4":
-        # What mke2fs leaves for later the kernel does while the job is measured.
+        # Lazy initialisation would run in the kernel while the job is measured.
         lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        # In memory only: few inodes, and blocks of a page, as another size empties the cache.
+        # Metadata in the page cache: few inodes; blocks of one page, because setting another block
+        # size empties the device's page cache (set_blocksize()).
         small = [] if stored else ["-b", "4096", "-N", "64"]
         run(["mkfs.ext4", "-q", "-F", "-E", lazy, *small, node], timeout_s=300)
     else:
-        # -K: nothing to discard on a device that was made a moment ago.
+        # -K: a new device has nothing to discard.
         argv = ["mkfs.xfs", "-q", "-f", "-K"]
         if filesystem.realtime_device is not None:
             realtime = str(nodes[filesystem.realtime_device])

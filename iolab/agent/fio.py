@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""fio's command line, its files and its report."""
+"""fio: command line, files, and checks of its report."""
 
 from __future__ import annotations
 
@@ -20,57 +20,108 @@ __all__ = [
     "lay_out",
     "parse_report",
     "report_gates",
-    "strange_files",
+    "unexpected_files",
 ]
 
-_PATTERN = 16 << 20
+# Bytes of one write while files are laid out.
+_LAYOUT_WRITE = 16 << 20
 
 
 class FioError(IolabError):
-    """fio's report is missing, unreadable or not the report of the job that was asked for."""
+    """fio's report is missing, damaged or not a report of a job."""
 
 
 def job_files(job: Job, folder: Path) -> list[Path]:
-    """Return the file of each of a job's processes, in a folder."""
+    """Return the files of a job.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    folder : Path
+        The folder of the files.
+
+    Returns
+    -------
+    list of Path
+        One file for each of the job's processes.
+    """
     return [folder / f"iolab.{number}" for number in range(job.numjobs)]
 
 
-def strange_files(job: Job, folder: Path) -> list[str]:
-    """Return the files in `folder` that are not the job's: I/O that went astray."""
+def unexpected_files(job: Job, folder: Path) -> list[str]:
+    """Return the files in a folder that are not the job's: its I/O may have gone there.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    folder : Path
+        The folder of its files.
+
+    Returns
+    -------
+    list of str
+        Sorted names.
+    """
     known = {p.name for p in job_files(job, folder)}
-    # mke2fs makes this folder in every file system.
+    # mke2fs makes lost+found in every file system.
     return sorted({p.name for p in folder.iterdir()} - known - {"lost+found"})
 
 
 def lay_out(job: Job, folder: Path) -> None:
-    """Make the job's files in `folder` with written extents or with unwritten ones, or leave them.
+    """Make the job's files, as its ``layout`` asks.
 
-    Errors: OSError, when the device is too small.
+    Parameters
+    ----------
+    job : Job
+        The job. "written" writes zeros, "unwritten" only allocates, "growing" makes no file.
+    folder : Path
+        The folder of the files.
+
+    Raises
+    ------
+    OSError
+        If the device is too small.
     """
     if job.layout == "growing":
         return
     size = job.size_mib << 20
     for path in job_files(job, folder):
-        # A direct job's file stays out of the cache; a buffered job finds its own there.
-        past_cache = os.O_DIRECT if job.direct else 0
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | past_cache, 0o600)
+        # A direct job's file stays out of the page cache; a buffered job's file is in it.
+        direct = os.O_DIRECT if job.direct else 0
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | direct, 0o600)
         try:
             os.posix_fallocate(handle, 0, size)
             if job.layout == "written":
-                # Large writes: on a device that completes once a tick, each of them waits for one.
-                with mmap.mmap(-1, min(size, _PATTERN)) as buffer:
+                # Large writes: on a device that completes once a tick, each write waits a tick.
+                with mmap.mmap(-1, min(size, _LAYOUT_WRITE)) as buffer:
                     for offset in range(0, size, len(buffer)):
                         os.pwrite(handle, memoryview(buffer)[: size - offset], offset)
-            # No dirty page is left to be written while the job is measured.
+            # No dirty page remains to be written while the job is measured.
             os.fsync(handle)
         finally:
             os.close(handle)
 
 
 def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:
-    """Return the command that runs `job`, a process for each of `files`, and reports to `report`.
+    """Return the command line of a job.
 
-    `cpu` is the core it is pinned to unless the job names its own.
+    Parameters
+    ----------
+    job : Job
+        The job.
+    files : sequence of Path
+        What its processes read or write, one each.
+    report : Path
+        The file for fio's report (json+).
+    cpu : int
+        The core it is pinned to, unless the job names its own cores.
+
+    Returns
+    -------
+    list of str
+        fio with its arguments.
     """
     argv = [
         "fio",
@@ -98,41 +149,67 @@ def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list
     ]
     if job.dsync:
         argv.append("--sync=dsync")
-    # Each job names its file: left to itself, fio takes the job's name as the file's when something
-    # of that name stands in its working directory.
+    # Each job names its file: otherwise fio uses the job's name if a file of that name exists in
+    # its working directory.
     for number, path in enumerate(files):
-        # A colon would begin the name of a second file.
+        # An unescaped colon separates file names.
         name = str(path).replace(":", "\\:")
         argv += [f"--name=job{number}", f"--filename={name}"]
     return argv
 
 
 def parse_report(text: str) -> dict[str, Any]:
-    """Return fio's JSON report out of its output, which may hold other text before it.
+    """Extract fio's JSON report from its output, which may begin with other text.
 
-    Errors: FioError if there is no JSON object, it is cut short, or it is no report of fio.
+    Parameters
+    ----------
+    text : str
+        Content of fio's output file.
+
+    Returns
+    -------
+    dict
+        The report.
+
+    Raises
+    ------
+    FioError
+        If there is no JSON object, or it is truncated or not a report of fio.
     """
     start = text.find("{")
     if start < 0:
-        raise FioError("fio wrote no JSON report: " + (text.strip()[-200:] or "nothing at all"))
+        raise FioError("fio wrote no JSON report: " + (text.strip()[-200:] or "no output"))
     try:
         report, _ = json.JSONDecoder().raw_decode(text[start:])
     except ValueError as error:
         raise FioError(f"fio's JSON report is damaged: {error}") from error
     try:
-        whole = bool(report["fio version"])
+        complete = bool(report["fio version"])
         for side in ("read", "write"):
             numbers = report["jobs"][0][side]
-            whole &= all(isinstance(numbers[n], int) for n in ("total_ios", "runtime"))
+            complete &= all(isinstance(numbers[n], int) for n in ("total_ios", "runtime"))
     except (KeyError, IndexError, TypeError):
-        whole = False
-    if not whole:
-        raise FioError("the JSON is no report of fio with a job in it")
+        complete = False
+    if not complete:
+        raise FioError("the JSON is not a fio report with a job in it")
     return dict(report)
 
 
 def report_gates(report: dict[str, Any], job: Job) -> list[str]:
-    """Return why a report is no valid measurement of `job`; empty when it is one."""
+    """Return why a report is not a valid measurement of a job.
+
+    Parameters
+    ----------
+    report : dict
+        As `parse_report`.
+    job : Job
+        The job that was asked for.
+
+    Returns
+    -------
+    list of str
+        Reasons; empty if the measurement is valid.
+    """
     gates = []
     result = report["jobs"][0]
     if result.get("error"):
@@ -140,7 +217,7 @@ def report_gates(report: dict[str, Any], job: Job) -> list[str]:
     side = result["write" if "write" in job.rw else "read"]
     if not side["total_ios"]:
         gates.append("fio did no I/O")
-    # A ramp that was not honoured shows as a run longer than asked for.
+    # A ramp that fio ignored makes the run longer than asked for.
     ran_ms = side["runtime"]
     if abs(ran_ms - job.runtime_ms) > max(0.1 * job.runtime_ms, 20):
         gates.append(f"fio ran {ran_ms} ms instead of {job.runtime_ms} ms")

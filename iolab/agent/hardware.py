@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A block's real machine: held still for it, and looked at before and after it."""
+"""Pin a real machine's settings for a block, and record its state before and after it."""
 
 from __future__ import annotations
 
@@ -12,46 +12,64 @@ from iolab.agent.journal import Journal
 from iolab.agent.named import beneath, disks_beneath
 from iolab.agent.plan import Device, Plan
 from iolab.agent.preflight import Preflight
-from iolab.agent.steady import hold_still
+from iolab.agent.steady import pin_governor_and_irqs
 from iolab.errors import IolabError
 
 __all__ = ["Hardware"]
 
 
 def _disks(devices: Iterable[Device]) -> set[Path]:
-    """Return the folders in sysfs of the disks that devices are, or that their files are on.
+    """Return the sysfs folders of the disks that devices are, or have their files on.
 
-    Nothing for those made in memory, and for those of which the cells will say that they are not
-    there.
+    Devices in memory have no disk. A disk that is missing is reported by the cells that use it.
     """
-    found: set[Path] = set()
+    disks: set[Path] = set()
     for kind, path in {(device.kind, device.path) for device in devices if device.path}:
         with suppress(IolabError, OSError):
             node = Path(path) if kind == "named" else beneath(Path(path))
-            found |= disks_beneath(node)
-    return found
+            disks |= disks_beneath(node)
+    return disks
 
 
 class Hardware:
-    """What a plan's real machine says of itself, as a part of its block's facts."""
+    """The real machine of a block, as a part of the block's facts.
+
+    Parameters
+    ----------
+    journal : Journal
+        The block's journal; restoring it restores the pinned settings.
+    plan : Plan
+        The block's plan, with canonical paths.
+    """
 
     def __init__(self, journal: Journal, plan: Plan) -> None:
-        """Hold still what can be, then look at the rest for a second; `journal` puts all back."""
         devices = [device for cell in plan.cells for device in cell.devices]
-        real = _disks(device for device in devices if device.real)
-        self._steady = hold_still(journal, cpu=plan.cpu, disks=real)
-        rooms: dict[Path, int] = {}
+        existing = _disks(device for device in devices if device.real)
+        self._pinned = pin_governor_and_irqs(journal, cpu=plan.cpu, disks=existing)
+        needed_mib: dict[Path, int] = {}
         for device in devices:
             if device.path and device.kind != "named":
                 folder = Path(device.path)
-                rooms[folder] = max(device.size_mib, rooms.get(folder, 0))
+                needed_mib[folder] = max(device.size_mib, needed_mib.get(folder, 0))
         disks = {disk.name for disk in _disks(devices)}
-        self._preflight = Preflight(cpu=plan.cpu, disks=disks, rooms=rooms)
+        self._preflight = Preflight(cpu=plan.cpu, disks=disks, needed_mib=needed_mib)
 
     def before(self) -> dict[str, Any]:
-        """Return ``steady`` (see `hold_still`) and ``preflight``: the findings before the block."""
-        return {"steady": self._steady, "preflight": self._preflight.findings}
+        """Return the machine's state before the block.
+
+        Returns
+        -------
+        dict
+            ``steady``: as `pin_governor_and_irqs`; ``preflight``: the findings of `Preflight`.
+        """
+        return {"steady": self._pinned, "preflight": self._preflight.findings}
 
     def after(self) -> dict[str, Any]:
-        """Return the same with what is known only after the block."""
-        return {"steady": self._steady, "preflight": self._preflight.finish()}
+        """Return the same with the findings that are known only after the block.
+
+        Returns
+        -------
+        dict
+            As `before`.
+        """
+        return {"steady": self._pinned, "preflight": self._preflight.finish()}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Disks in memory that most kernels can make: zram and brd.
+"""Make disks in memory with zram and brd, which most kernels have.
 
-Both do their I/O in the process that asks for it and complete it there.
+Both do their I/O, and complete it, in the process that submits it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ _NODE_S = 5.0
 
 
 def _check_memory(size_mib: int) -> None:
-    """Check that there is memory for a disk that is full of what cannot be compressed."""
+    """Check that there is memory for a disk full of incompressible data."""
     free_mib = available_memory() >> 20
     if free_mib < size_mib:
-        raise CannotRunError(
-            f"a disk in memory of {size_mib} MiB is wanted, {free_mib} MiB are available"
-        )
+        raise CannotRunError(f"a disk in memory needs {size_mib} MiB, {free_mib} MiB are available")
 
 
 def _node(name: str) -> Path:
-    """Return the node of a disk that was just made, once it is there."""
+    """Return the node of a new disk, once it exists."""
     node = Path("/dev") / name
     until = time.monotonic() + _NODE_S
     while not node.exists():
@@ -43,35 +41,67 @@ def _node(name: str) -> Path:
 
 
 def make_zram(journal: Journal, size_mib: int) -> Path:
-    """Make a zram device and return its node; restoring removes it.
+    """Make a zram device.
 
-    Errors: CannotRunError without zram or the memory for it; IolabError if somebody else makes
-    one at the same time.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it removes the device.
+    size_mib : int
+        Size in MiB.
+
+    Returns
+    -------
+    Path
+        The device's node.
+
+    Raises
+    ------
+    CannotRunError
+        If the kernel has no zram, or there is not enough memory.
+    IolabError
+        If another program makes a zram device at the same time.
     """
-    # Built in, it may have no folder among the modules.
+    # A built-in zram may have no folder in /sys/module.
     if not _CONTROL.is_dir():
         load_module(journal, "zram")
     _check_memory(size_mib)
-    # The kernel gives the lowest free number, so that it can be noted before it is made.
+    # hot_add takes the lowest free number (zram_add() of drivers/block/zram/zram_drv.c), so it can
+    # be noted before the device is made.
     number = next(n for n in range(1 << 20) if not (_SYS_BLOCK / f"zram{n}").exists())
     size = size_mib << 20
     journal.note("zram", f"/dev/zram{number}", str(size))
-    made = int((_CONTROL / "hot_add").read_text())
-    if made != number:
-        journal.note("zram", f"/dev/zram{made}", str(size))
-        raise IolabError("somebody else makes zram devices at the same time")
+    added = int((_CONTROL / "hot_add").read_text())
+    if added != number:
+        journal.note("zram", f"/dev/zram{added}", str(size))
+        raise IolabError("another program makes zram devices at the same time")
     (_SYS_BLOCK / f"zram{number}" / "disksize").write_text(str(size))
     return _node(f"zram{number}")
 
 
 def make_brd(journal: Journal, size_mib: int) -> Path:
-    """Load brd with one disk and return its node; restoring unloads it.
+    """Load brd with one disk.
 
-    Errors: CannotRunError if there is no such module, if it is there already (its disks are then
-    somebody else's), without the memory for it, or if the kernel does not count its I/Os.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it unloads brd.
+    size_mib : int
+        Size in MiB.
+
+    Returns
+    -------
+    Path
+        The disk's node.
+
+    Raises
+    ------
+    CannotRunError
+        If the kernel has no brd, brd is loaded already (another program may use its disks), there
+        is not enough memory, or the kernel does not count the disk's I/Os.
     """
     if _BRD.is_dir():
-        raise CannotRunError("brd is loaded or built in already, so its disks are not ours to use")
+        raise CannotRunError("brd is loaded or built in already, so another program may use it")
     _check_memory(size_mib)
     load_module(journal, "brd", "rd_nr=1", f"rd_size={size_mib << 10}")
     node = _node("ram0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Kernel modules: loaded if need be, unloaded when all is put back."""
+"""Load kernel modules; restoring unloads them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from iolab.process import run
 __all__ = ["load_module"]
 
 _MODULES = Path("/sys/module")
-# What udev loads for a SCSI disk, and the crypto API for its checksums: modprobe knows nothing of
-# either.
-_BROUGHT_ALONG = {"sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic")}
+# Modules that follow a module without being its dependencies: udev loads sg for a SCSI disk, and
+# the crypto API loads the implementations of its checksums (lib/crc-t10dif.c; lib/crc64-rocksoft.c
+# of Linux commit f3813f4b287e).
+_FOLLOWERS = {"sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic")}
 
 
 def _loaded(name: str) -> bool:
@@ -23,21 +24,35 @@ def _loaded(name: str) -> bool:
 
 
 def load_module(journal: Journal, name: str, *parameters: str) -> None:
-    """Load a kernel module unless it is there or built in; restoring unloads what was loaded.
+    """Load a kernel module unless it is loaded or built in.
 
-    Errors: CannotRunError if this kernel has no such module; CommandError with modprobe's words.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it unloads the module, and those of its dependencies that were loaded with it.
+    name : str
+        The module.
+    *parameters : str
+        Module parameters, such as "nr_devices=0".
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel has no such module, or the machine has no modprobe.
+    CommandError
+        If modprobe fails.
     """
     if _loaded(name):
         return
     if shutil.which("modprobe") is None:
         raise CannotRunError(f"the module {name} cannot be loaded: there is no modprobe (kmod)")
-    needed = run(["modprobe", "--show-depends", name], timeout_s=60, check=False)
-    if needed.returncode:
+    shown = run(["modprobe", "--show-depends", name], timeout_s=60, check=False)
+    if shown.returncode:
         raise CannotRunError(f"this kernel has no module {name}")
-    # Each by itself: modprobe -r would also take what was there, unused, before.
-    files = [Path(x.split()[1]) for x in needed.stdout.splitlines() if x.startswith("insmod ")]
+    # Each is noted by name: modprobe -r would also unload unused modules that were loaded before.
+    files = [Path(x.split()[1]) for x in shown.stdout.splitlines() if x.startswith("insmod ")]
     names = [file.name.partition(".ko")[0].replace("-", "_") for file in files]
-    others = dict.fromkeys([*names[:-1], *_BROUGHT_ALONG.get(name, ())])
+    others = dict.fromkeys([*names[:-1], *_FOLLOWERS.get(name, ())])
     new = [other for other in others if not _loaded(other)]
     if new:
         journal.note("dependencies", str(_MODULES), " ".join(new))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Disks that the agent did not make: what is beneath a folder, and what may be overwritten."""
+"""Disks that exist already: find the disk beneath a folder, open one that may be overwritten."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iolab.errors import CannotRunError, UserError
 from iolab.process import CommandError, run
 
 __all__ = [
-    "NotYoursError",
+    "DeviceInUseError",
     "beneath",
     "check_size",
     "disk_of",
@@ -28,19 +28,20 @@ __all__ = [
 ]
 
 _BY_NUMBER = Path("/sys/dev/block")
-# util-linux: nothing was found.
+# blkid(8): nothing was detected.
 _BLKID_NOTHING = 2
-# What blkid says of the partition itself, not of what is on it.
+# blkid's keys about the partition itself, not about its content.
 _NO_CONTENT = ("DEVNAME", "PART_ENTRY_")
+# Bytes at both ends of a device that must be zero, and that are zeroed when it is wiped.
 _EDGE = 1 << 20
 
 
-class NotYoursError(UserError):
-    """A device that must not be overwritten."""
+class DeviceInUseError(UserError):
+    """A device is in use or holds data, and must not be overwritten."""
 
 
 def _sysfs(number: int) -> Path:
-    """Return the folder in sysfs of the block device with this number."""
+    """Return the folder in sysfs of the block device with number `number` (st_rdev)."""
     link = _BY_NUMBER / f"{os.major(number)}:{os.minor(number)}"
     if not link.exists():
         raise CannotRunError(f"block device {link.name} is not in sysfs")
@@ -48,38 +49,81 @@ def _sysfs(number: int) -> Path:
 
 
 def _whole(folder: Path) -> Path:
-    """Return the disk of a partition, or the disk itself."""
+    """Return the disk's folder in sysfs for a partition's folder, or a disk's folder itself."""
     return folder.parent if (folder / "partition").exists() else folder
 
 
 def number_of(node: Path) -> int:
-    """Return the number of a block device. Errors: NotYoursError if it is none."""
+    """Return the device number (st_rdev) of a block device.
+
+    Parameters
+    ----------
+    node : Path
+        The device's node, or a link to it.
+
+    Returns
+    -------
+    int
+        Major and minor number; see `os.major` and `os.minor`.
+
+    Raises
+    ------
+    DeviceInUseError
+        If `node` is missing or not a block device.
+    """
     try:
-        found = node.stat()
+        status = node.stat()
     except OSError as error:
-        raise NotYoursError(f"{node}: {error.strerror}") from error
-    if not stat.S_ISBLK(found.st_mode):
-        raise NotYoursError(f"{node} is no block device")
-    return found.st_rdev
+        raise DeviceInUseError(f"{node}: {error.strerror}") from error
+    if not stat.S_ISBLK(status.st_mode):
+        raise DeviceInUseError(f"{node} is not a block device")
+    return status.st_rdev
 
 
 def node_of(path: Path) -> Path:
-    """Return the kernel's own node of a block device that is reached by any path.
+    """Return the kernel's own node of a block device.
 
-    Errors: NotYoursError if there is no such block device, or its node is another device's.
+    Parameters
+    ----------
+    path : Path
+        Any path to the device, such as a link in /dev/disk/by-id.
+
+    Returns
+    -------
+    Path
+        ``/dev/`` and the DEVNAME in the device's uevent.
+
+    Raises
+    ------
+    DeviceInUseError
+        If `path` is not a block device, or the node belongs to another device.
     """
     number = number_of(path)
-    words = dict(x.split("=", 1) for x in (_sysfs(number) / "uevent").read_text().splitlines())
-    node = Path("/dev") / words["DEVNAME"]
+    lines = (_sysfs(number) / "uevent").read_text().splitlines()
+    uevent = dict(line.split("=", 1) for line in lines)
+    node = Path("/dev") / uevent["DEVNAME"]
     if node.is_symlink() or number_of(node) != number:
-        raise NotYoursError(f"{path}: {node} is not the node of this device")
+        raise DeviceInUseError(f"{path}: {node} is not the node of this device")
     return node
 
 
 def disk_of(node: Path) -> Path:
-    """Return the node of the disk that a block device is or is a partition of.
+    """Return the node of a block device's whole disk.
 
-    Errors: NotYoursError if it is no block device.
+    Parameters
+    ----------
+    node : Path
+        A partition's node, or a disk's.
+
+    Returns
+    -------
+    Path
+        The disk's node.
+
+    Raises
+    ------
+    DeviceInUseError
+        If `node` is not a block device.
     """
     return Path("/dev") / _whole(_sysfs(number_of(node))).name
 
@@ -87,26 +131,52 @@ def disk_of(node: Path) -> Path:
 def beneath(folder: Path) -> Path:
     """Return the node of the disk beneath a folder.
 
-    Errors: CannotRunError if its file system has no block device of its own.
+    Parameters
+    ----------
+    folder : Path
+        A folder on a mounted file system.
+
+    Returns
+    -------
+    Path
+        Node of the whole disk.
+
+    Raises
+    ------
+    CannotRunError
+        If the file system has no block device of its own.
     """
     number = folder.stat().st_dev
-    # Anonymous: in memory, on the network, over another one, or over several disks.
+    # Major number 0: a file system in memory, on the network, over another, or on several disks.
     if os.major(number) == 0:
         raise CannotRunError(f"the file system of {folder} has no block device of its own")
     return Path("/dev") / _whole(_sysfs(number)).name
 
 
 def _and_below(folder: Path) -> Iterator[Path]:
-    """Yield a device and all that it is stacked on."""
+    """Yield the sysfs folders of a device and of all devices it is stacked on."""
     yield folder
     for slave in (folder / "slaves").glob("*"):
         yield from _and_below(slave.resolve())
 
 
 def disks_beneath(node: Path) -> set[Path]:
-    """Return the folders in sysfs of the disks that a block device is stacked on: itself on none.
+    """Return the disks that a block device is stacked on.
 
-    Errors: NotYoursError if it is no block device.
+    Parameters
+    ----------
+    node : Path
+        Node of a disk, a partition, or a device-mapper or md device.
+
+    Returns
+    -------
+    set of Path
+        Folders of the disks in sysfs; a device that is stacked on nothing is its own disk.
+
+    Raises
+    ------
+    DeviceInUseError
+        If `node` is not a block device.
     """
     parts = _and_below(_sysfs(number_of(node)))
     return {_whole(part) for part in parts if not any((part / "slaves").glob("*"))}
@@ -120,68 +190,133 @@ def _disks_of_root() -> set[Path]:
 
 
 def serials(node: Path) -> set[str]:
-    """Return what a device's disk is known by: its serial number and its WWID."""
+    """Return the serial number and the WWID of a device's disk, as far as sysfs has them.
+
+    Parameters
+    ----------
+    node : Path
+        Node of a disk or of a partition.
+
+    Returns
+    -------
+    set of str
+        Empty for a disk without a serial number.
+    """
     disk = _whole(_sysfs(number_of(node)))
-    found = set()
+    numbers = set()
     for name in ("serial", "device/serial", "wwid", "device/wwid"):
         with suppress(OSError):
-            found.add((disk / name).read_text(errors="replace").strip())
+            numbers.add((disk / name).read_text(errors="replace").strip())
     with suppress(OSError):
-        # SPC: four bytes stand before the serial number.
-        found.add((disk / "device/vpd_pg80").read_bytes()[4:].decode(errors="replace").strip())
-    return found - {""}
+        # SCSI Primary Commands: the Unit Serial Number page has a header of four bytes.
+        page = (disk / "device/vpd_pg80").read_bytes()
+        numbers.add(page[4:].decode(errors="replace").strip())
+    return numbers - {""}
 
 
 def identity_of(node: Path) -> str:
-    """Return what tells this disk from another one that gets its name before the next reboot."""
+    """Return a text that differs for another disk that gets the same node before the next reboot.
+
+    Parameters
+    ----------
+    node : Path
+        Node of a disk or of a partition.
+
+    Returns
+    -------
+    str
+        Disk sequence number ("-" if the kernel has none), size in sectors and serial numbers.
+    """
     folder = _sysfs(number_of(node))
+    # Linux commit cf179948554a ("block: add disk sequence number") counts the disks of a boot.
     sequence = _whole(folder) / "diskseq"
     number = sequence.read_text().strip() if sequence.exists() else "-"
     return " ".join([number, (folder / "size").read_text().strip(), *sorted(serials(node))])
 
 
 def open_unused(node: Path) -> int:
-    """Open a device that nobody uses, to read it, and for our exclusive use.
+    """Open an unused device exclusively (O_EXCL), for reading.
 
-    While it is open so, the kernel lets nobody mount it or claim it: mkfs and mount of our own
-    neither.
+    While the descriptor is open, the kernel lets nobody mount the device or open it exclusively,
+    including mkfs and mount of this process.
 
-    Errors: NotYoursError if it is mounted, swapped to, part of another device, read-only, or open
-    for somebody's exclusive use.
+    Parameters
+    ----------
+    node : Path
+        The device's node.
+
+    Returns
+    -------
+    int
+        The open file descriptor.
+
+    Raises
+    ------
+    DeviceInUseError
+        If the device is mounted, swap space, part of another device, read-only, or open
+        exclusively.
     """
     number = number_of(node)
     folder = _sysfs(number)
     for part in (folder, *(p.parent for p in folder.glob("*/partition"))):
-        held = sorted(p.name for p in (part / "holders").glob("*"))
-        if held:
-            raise NotYoursError(f"{node} is in use: {part.name} is part of {', '.join(held)}")
+        holders = sorted(p.name for p in (part / "holders").glob("*"))
+        if holders:
+            raise DeviceInUseError(f"{node} is in use: {part.name} is part of {', '.join(holders)}")
     if (folder / "ro").read_text().strip() != "0":
-        raise NotYoursError(f"{node} is read-only")
+        raise DeviceInUseError(f"{node} is read-only")
     try:
-        # The kernel lets nobody in whose whole disk or partition is mounted, swap, or claimed.
+        # Fails if the disk or one of its partitions is mounted, swap space or open exclusively.
         handle = os.open(node, os.O_RDONLY | os.O_EXCL)
     except OSError as error:
-        raise NotYoursError(
+        raise DeviceInUseError(
             f"{node} is in use (mounted, swap or claimed by a program): {error.strerror}"
         ) from error
     if os.fstat(handle).st_rdev != number:
         os.close(handle)
-        raise NotYoursError(f"{node} was replaced just now")
+        raise DeviceInUseError(f"{node} was replaced just now")
     return handle
 
 
 def check_size(node: Path, size_mib: int) -> None:
-    """Check that a device is large enough. Errors: CannotRunError."""
+    """Check that a device is large enough.
+
+    Parameters
+    ----------
+    node : Path
+        The device's node.
+    size_mib : int
+        Least size, in MiB.
+
+    Raises
+    ------
+    CannotRunError
+        If the device is smaller.
+    """
     if int((_sysfs(number_of(node)) / "size").read_text()) * 512 < size_mib << 20:
         raise CannotRunError(f"{node} is smaller than the {size_mib} MiB that a cell needs")
 
 
 def open_free(node: Path, serial: str | None) -> int:
-    """Open a device that may be overwritten: nobody uses it, and it holds nothing.
+    """Open a device that may be overwritten, exclusively: it is unused and holds no data.
 
-    `serial`, if it is the disk's own, allows to lose what is on it, and to use an unused partition
-    of the disk that the system runs from; it never allows a device in use. Returns as
-    `open_unused`. Errors: NotYoursError naming what is there.
+    Parameters
+    ----------
+    node : Path
+        The device's node.
+    serial : str, optional
+        The disk's serial number, typed by the user: whatever the device holds may be lost, and it
+        may be an unused partition of the disk that the system runs from. A device in use is
+        refused in any case.
+
+    Returns
+    -------
+    int
+        The open file descriptor, as `open_unused`.
+
+    Raises
+    ------
+    DeviceInUseError
+        If the device is in use, holds data, or has another serial number.
     """
     handle = open_unused(node)
     try:
@@ -198,26 +333,26 @@ def _check_free(node: Path, handle: int, serial: str | None) -> None:
     if serial is not None:
         if serial in known:
             return
-        raise NotYoursError(f"{serial!r} is not the serial number of {node}")
-    how = "type its serial number (--serial)" if known else "it has no serial number to type"
+        raise DeviceInUseError(f"{serial!r} is not the serial number of {node}")
+    advice = "type its serial number (--serial)" if known else "it has no serial number to type"
     if disk in _disks_of_root():
-        raise NotYoursError(f"{node} is on the disk that this system runs from; {how}")
-    found = _content(node, handle)
-    if found:
-        raise NotYoursError(f"{node} holds {found}; wipe it yourself, or {how}")
+        raise DeviceInUseError(f"{node} is on the disk that this system runs from; {advice}")
+    content = _content(node, handle)
+    if content:
+        raise DeviceInUseError(f"{node} holds {content}; wipe it yourself, or {advice}")
 
 
 def _content(node: Path, handle: int) -> str:
-    """Return what is found on an open device, or ""; partitions count."""
+    """Describe what an open device holds, partitions included, or return ""."""
     parts = sorted(p.parent.name for p in _sysfs(number_of(node)).glob("*/partition"))
     if parts:
         return f"partitions ({', '.join(parts)})"
     result = run(["blkid", "-p", "-o", "export", node], timeout_s=60, check=False)
-    words = dict(x.split("=", 1) for x in result.stdout.splitlines() if "=" in x)
-    kind = words.get("TYPE") or words.get("PTTYPE")
+    tags = dict(x.split("=", 1) for x in result.stdout.splitlines() if "=" in x)
+    kind = tags.get("TYPE") or tags.get("PTTYPE")
     if result.returncode == 0 and kind:
         return f"a signature ({kind})"
-    empty = all(word.startswith(_NO_CONTENT) for word in words)
+    empty = all(tag.startswith(_NO_CONTENT) for tag in tags)
     if result.returncode not in (0, _BLKID_NOTHING) or not empty:
         raise CommandError(["blkid", "-p", str(node)], f"exit {result.returncode}", result.stderr)
     try:
@@ -226,14 +361,24 @@ def _content(node: Path, handle: int) -> str:
             if any(os.pread(handle, _EDGE, offset)):
                 return "data without a signature (in its first or last MiB)"
     except OSError as error:
-        raise NotYoursError(f"{node} cannot be read: {error.strerror}") from error
+        raise DeviceInUseError(f"{node} cannot be read: {error.strerror}") from error
     return ""
 
 
 def wipe(node: Path) -> None:
-    """Remove the signatures of a device that nobody uses, and what `open_free` would see else.
+    """Remove all data from an unused device that `open_free` would refuse it for.
 
-    Errors: as `open_unused`; CommandError with the words of wipefs.
+    Parameters
+    ----------
+    node : Path
+        The device's node.
+
+    Raises
+    ------
+    DeviceInUseError
+        As `open_unused`.
+    CommandError
+        If wipefs fails.
     """
     os.close(open_unused(node))
     run(["wipefs", "-q", "-a", node], timeout_s=60)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What the kernel counts while a job runs: one look at /proc and /sys, twice.
+"""Sample the kernel's counters in /proc and /sys.
 
 A sample costs a few milliseconds of one core, so a cell takes two: at the start and at the end of
-the steady part of the run. The observer runs before everybody else: a job in a cgroup of high
-weight that keeps its core busy would let it look only after the job has ended.
+the steady part of its run. The sampling thread has real-time priority: otherwise a job in a cgroup
+of high weight that keeps its core busy would delay the second sample until the job has ended.
 """
 
 from __future__ import annotations
@@ -18,16 +18,21 @@ from typing import Any
 from iolab.agent.core_time import core_running
 from iolab.errors import CannotRunError
 
-__all__ = ["sample", "undelayed"]
+__all__ = ["realtime_priority", "sample"]
 
 _PROC = Path("/proc")
 
 
 @contextmanager
-def undelayed() -> Iterator[None]:
-    """Run the calling thread, but nothing that it starts, as a real-time task.
+def realtime_priority() -> Iterator[None]:
+    """Run the calling thread as a real-time task for the duration of a ``with`` block.
 
-    Errors: CannotRunError if it may not.
+    The commands that it starts are not real-time tasks (SCHED_RESET_ON_FORK, sched(7)).
+
+    Raises
+    ------
+    CannotRunError
+        If the thread may not have real-time priority.
     """
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
@@ -48,8 +53,8 @@ def _context_switches() -> int:
 
 
 def _disk(device: str) -> dict[str, int]:
-    # Documentation/block/stat.rst: read I/Os is the first field, write I/Os the fifth, and the
-    # seventh what was written, in units of 512 bytes whatever the device's sectors are.
+    # Documentation/block/stat.rst: the first field counts read I/Os, the fifth write I/Os, the
+    # seventh written sectors of 512 bytes, whatever the device's sector size is.
     counts = (Path("/sys/block") / device / "stat").read_text().split()
     return {"ios": int(counts[0]) + int(counts[4]), "written_bytes": 512 * int(counts[6])}
 
@@ -62,7 +67,7 @@ def _migrations(path: Path) -> int:
 
 
 def _task(pid: str, *, job: int | None) -> dict[str, Any] | None:
-    # The comm may hold any bytes, parentheses too: the fields start after the last one.
+    # The comm may hold any bytes, parentheses too: the fields start after the last parenthesis.
     head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
     comm = head.partition("(")[2]
     # fio's jobs leave its process group (setsid) but stay its children.
@@ -72,34 +77,51 @@ def _task(pid: str, *, job: int | None) -> dict[str, Any] | None:
         return None
     at_ns = time.monotonic_ns()
     ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
-    found = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
-    found["at_ns"] = at_ns
-    found["nice"] = int(fields[16])
+    counters = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
+    counters["at_ns"] = at_ns
+    counters["nice"] = int(fields[16])
     if not is_job:
-        # There may be hundreds of them, and every file read is time that the job does not get.
-        return found
+        # There may be hundreds of kworkers, and every file read takes time from the job.
+        return counters
     with suppress(FileNotFoundError):
-        found["migrations"] = _migrations(_PROC / pid / "sched")
+        counters["migrations"] = _migrations(_PROC / pid / "sched")
     for line in (_PROC / pid / "status").read_text(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
-            found[name] = int(value)
-    return found
+            counters[name] = int(value)
+    return counters
 
 
 def sample(
     *, cpu: int, device: str, job: int | None, calls: Callable[[], dict[str, int]] = dict
 ) -> dict[str, Any]:
-    """Return the counters of a core, a disk, the kworkers and the process `job` with its children.
+    """Read the counters of a core, a disk, the kworkers and a job.
 
-    `job` None: no process lives from one look to the next. Times are in ns; ``at_ns`` is
-    CLOCK_MONOTONIC, read first, and again for each task, as on a busy machine a sample takes long;
-    ``cpu`` is what `core_running` says; ``ios`` and ``written_bytes`` are the disk's; ``calls`` is
-    what that function counts of kernel functions.
+    Parameters
+    ----------
+    cpu : int
+        The core.
+    device : str
+        The disk's name in /sys/block.
+    job : int, optional
+        Process id of the job; its children are sampled with it. None if no process of the job
+        lives from one sample to the next.
+    calls : callable, optional
+        Returns the number of calls so far by kernel function.
 
-    Errors: CannotRunError if this kernel does not count what is needed.
+    Returns
+    -------
+    dict
+        ``at_ns`` (CLOCK_MONOTONIC, read first), ``context_switches`` of all cores, ``cpu`` as
+        `core_running`, ``ios`` and ``written_bytes`` of the disk, ``calls``, and ``tasks`` by
+        process id. Each task has an ``at_ns`` of its own: on a busy machine a sample takes long.
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel does not count what is needed.
     """
-    now = {
+    counters = {
         "at_ns": time.monotonic_ns(),
         "context_switches": _context_switches(),
         "cpu": core_running(cpu),
@@ -109,7 +131,7 @@ def sample(
     tasks = {}
     for pid in sorted((p.name for p in _PROC.iterdir() if p.name.isdigit()), key=int):
         with suppress(FileNotFoundError, ProcessLookupError):
-            found = _task(pid, job=job)
-            if found is not None:
-                tasks[pid] = found
-    return {**now, "tasks": tasks}
+            task = _task(pid, job=job)
+            if task is not None:
+                tasks[pid] = task
+    return {**counters, "tasks": tasks}

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The plan of one block: what the agent is asked to do, checked before anything is touched.
+"""Data types of a plan: what the agent is asked to do in one block.
 
-A plan is data. It names devices, file systems and jobs out of what this agent knows; it cannot
-name a program or a path to run.
+A plan names devices, file systems and jobs that the agent knows. It cannot name a program to run.
+`iolab.agent.plan_reader` reads a plan and checks every value.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any, TypeVar
-
-from iolab.errors import UserError
+from dataclasses import dataclass, field
 
 __all__ = [
     "FORMAT",
@@ -26,29 +20,48 @@ __all__ = [
     "Plan",
     "Recording",
     "Watch",
-    "load_plan",
-    "parse_plan",
 ]
 
 FORMAT = "iolab-plan/1"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_NODE = re.compile(r"/dev/[A-Za-z0-9._:+@=/-]{1,200}")
-_EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
+# Kinds of devices that exist already.
+_EXISTING = {"named", "directory"}
 
 
 @dataclass(frozen=True)
 class Device:
-    """A block device the agent makes for one cell and removes after it, or one that is there.
+    """A block device that the agent makes for one cell, or one that exists already.
 
-    ``kind`` is null_blk, scsi_debug, loop, zram or brd; "named" is the device ``path``, which is
-    overwritten (``serial`` typed: whatever is on it), "directory" the disk beneath the folder
-    ``path``, in which the files are made. Of these two ``size_mib`` is what there must be room for.
-    A loop device with a ``path`` does direct I/O on a file that is made in that folder, without one
-    it is in memory.
-    ``memory_backed`` (null_blk): False stores nothing, for data whose content does not matter.
-    ``irqmode`` 0 completes in the submitter's context, 1 from a softirq, 2 from a timer
-    ``completion_ns`` after the request was queued.
-    ``rotational`` is what the kernel is told of it; ``tunables`` are of its I/O ``scheduler``.
+    Parameters
+    ----------
+    name : str
+        Name by which the cell refers to the device.
+    kind : str
+        "null_blk", "scsi_debug", "loop", "zram" or "brd" are made. "named" is the device `path`,
+        which is overwritten. "directory" is the disk beneath the folder `path`, where the files are
+        made.
+    size_mib : int
+        Size in MiB; of an existing device the space that the cell needs.
+    memory_backed : bool, optional
+        Whether null_blk stores data. False where the content does not matter.
+    irqmode : int, optional
+        null_blk's completion: 0 in the submitter's context, 1 from a softirq, 2 from a timer.
+    completion_ns : int, optional
+        Time from submission to completion of a timer (irqmode 2) and of scsi_debug, in ns.
+    queue_depth : int, optional
+        Depth of null_blk's hardware queue.
+    scheduler : str, optional
+        I/O scheduler during the measurement.
+    rotational : bool, optional
+        What the kernel is told about the device.
+    integrity : bool, optional
+        Whether scsi_debug has T10 protection information of type 1.
+    tunables : dict of str to int, optional
+        Tunables of the I/O scheduler.
+    path : str, optional
+        Absolute path of an existing device. A loop device with a path does direct I/O on a file
+        that is made in that folder; without one its file is in memory.
+    serial : str, optional
+        Serial number of a "named" disk that the user typed: its data may be lost.
     """
 
     name: str
@@ -67,16 +80,23 @@ class Device:
 
     @property
     def real(self) -> bool:
-        """Whether it is there already, with properties of its own."""
-        return self.kind in _REAL
+        """Whether the device exists already, with properties of its own."""
+        return self.kind in _EXISTING
 
 
 @dataclass(frozen=True)
 class FileSystem:
-    """A file system made fresh for one cell.
+    """A file system that is made fresh for one cell.
 
-    ``realtime_device`` (XFS) takes the data, ``device`` the metadata. ext4 may be on a device that
-    stores nothing: its metadata then stay in memory.
+    Parameters
+    ----------
+    kind : str
+        "xfs" or "ext4".
+    device : str
+        Name of the device; with `realtime_device`, of the device of the metadata. ext4 may be on a
+        device that stores nothing: its metadata then stay in memory.
+    realtime_device : str, optional
+        Name of the device of XFS's data.
     """
 
     kind: str
@@ -86,14 +106,43 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class Job:
-    """One fio run: direct or buffered I/O on ``numjobs`` files of ``size_mib`` each.
+    """One fio run on a file for each of its processes, or on the device itself.
 
-    ``layout`` "written" lays the files out with written extents first, "unwritten" preallocates
-    them, so that every first write converts its extent, "growing" leaves making them to the job.
-    Without a file system all jobs use the device itself. ``batch`` is fio's iodepth_batch_submit
-    and iodepth_batch_complete_max, ``batch_min`` its iodepth_batch_complete_min: how many I/Os it
-    waits for. ``cpus`` are the cores the jobs may run on (none: the plan's);
-    ``dsync`` opens the files with O_DSYNC.
+    Parameters
+    ----------
+    engine : str
+        fio's ioengine.
+    rw : str
+        "read", "write", "randread" or "randwrite".
+    block_size : int
+        Bytes of one I/O.
+    iodepth : int
+        I/Os in flight of each process.
+    numjobs : int
+        Number of processes.
+    batch : int
+        fio's iodepth_batch_submit and iodepth_batch_complete_max.
+    size_mib : int
+        Size of each file in MiB.
+    layout : str
+        "written" lays the files out with written extents; "unwritten" preallocates them, so that
+        every first write converts its extent; "growing" leaves making them to the job.
+    ramp_ms : int
+        Time before the steady part, in ms.
+    runtime_ms : int
+        Time of the job with its steady part, in ms; more than `ramp_ms`.
+    seed : int
+        fio's randseed.
+    direct : bool, optional
+        Whether the files are opened with O_DIRECT.
+    start_delay_us : int, optional
+        Delay before the job starts, in us.
+    cpus : list of int, optional
+        Cores that the job may run on; empty: the plan's.
+    dsync : bool, optional
+        Whether the files are opened with O_DSYNC.
+    batch_min : int, optional
+        fio's iodepth_batch_complete_min: how many completions it waits for.
     """
 
     engine: str
@@ -116,11 +165,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Copies:
-    """dd processes one after the other: each writes zeros into a file of its own.
+    """dd processes one after another; each writes zeros to a new file, or to the device's start.
 
-    Each of the ``processes`` makes ``writes`` writes of ``block_size`` bytes; with ``dsync`` every
-    write is on the device before the next one (O_DSYNC). Without a file system each of them writes
-    the device itself, from its start.
+    Parameters
+    ----------
+    block_size : int
+        Bytes of one write.
+    writes : int
+        Number of writes of each process.
+    processes : int
+        Number of processes.
+    dsync : bool, optional
+        Whether every write is on the device before the next one (O_DSYNC).
+    start_delay_us : int, optional
+        Delay before the first process starts, in us.
     """
 
     block_size: int
@@ -132,9 +190,14 @@ class Copies:
 
 @dataclass(frozen=True)
 class Group:
-    """A fresh cgroup for the job: its controller (cpu or io) is enabled, with a weight or without.
+    """A fresh cgroup for the work, with a controller enabled.
 
-    ``weight`` is cpu.weight or io.weight; None leaves the kernel's default.
+    Parameters
+    ----------
+    controller : str
+        "cpu" or "io".
+    weight : int, optional
+        cpu.weight or io.weight; None leaves the kernel's default.
     """
 
     controller: str
@@ -145,8 +208,13 @@ class Group:
 class Watch:
     """An inotify watch that is held while the job runs.
 
-    ``on`` is "node" (the device node), "directory" (the one that the node is in) or "other"
-    (another node of that directory); ``event`` is close_write, attrib or delete.
+    Parameters
+    ----------
+    on : str
+        "node" (the device's node), "directory" (the node's directory) or "other" (another node in
+        that directory).
+    event : str
+        "close_write", "attrib" or "delete".
     """
 
     on: str
@@ -155,10 +223,18 @@ class Watch:
 
 @dataclass(frozen=True)
 class Recording:
-    """What trace-cmd records of a cell: of a job ``window_ms`` of its steady part, of copies all.
+    """What trace-cmd records of a cell.
 
-    ``events`` (``system:event``) must exist; those of ``also`` are recorded where the kernel has
-    them. ``buffer_kib`` is the buffer of each CPU.
+    Parameters
+    ----------
+    events : list of str
+        Required tracepoints (``system:event``).
+    window_ms : int, optional
+        Length of the recorded window in a job's steady part, in ms. Copies are recorded whole.
+    also : list of str, optional
+        Tracepoints that are recorded where the kernel has them.
+    buffer_kib : int, optional
+        Size of each CPU's buffer, in KiB.
     """
 
     events: list[str]
@@ -169,13 +245,32 @@ class Recording:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured run: devices, file system, placement, and the work: a job or copies.
+    """One measured run. Its work is a job or copies, never both.
 
-    ``filesystem`` None: the work uses the last of the devices itself. ``group`` None leaves it
-    outside, in the agent's own cgroup. ``settings`` are kernel settings by their names here (see
-    `iolab.agent.tunables`). ``count`` are kernel functions whose calls are counted in the steady
-    part. ``worker_nice`` is the nice value of the kernel workers of the plan's core (0: they are
-    left alone). ``recording`` None runs it without tracing.
+    Parameters
+    ----------
+    devices : list of Device
+        The devices. Without a file system the work uses the last one itself.
+    filesystem : FileSystem or None
+        The file system.
+    id : str
+        Name of the cell, unique in its plan.
+    job : Job, optional
+        The work: a fio run.
+    copies : Copies, optional
+        The work: dd processes.
+    group : Group, optional
+        The cgroup of the work; None leaves it in the agent's own cgroup.
+    watch : Watch, optional
+        An inotify watch.
+    settings : dict of str to int, optional
+        Kernel settings by the names of `iolab.agent.tunables`.
+    count : list of str, optional
+        Kernel functions whose calls are counted in the steady part.
+    worker_nice : int, optional
+        Nice value of the kernel workers of the plan's core; 0 leaves them unchanged.
+    recording : Recording, optional
+        What is recorded; None runs the cell without tracing.
     """
 
     devices: list[Device]
@@ -195,10 +290,22 @@ class Cell:
 class Plan:
     """One block: the cells in the order in which they run on one boot.
 
-    ``cpu`` is the core every job is pinned to. ``coalesced_timers`` says that the kernel must run
-    without high-resolution timers, so that null_blk's completions come in clumps, once a tick.
-    ``hardware`` says that the machine is a real one, which others use and nothing booted for this:
-    it is held still and looked at (`iolab.agent.hardware`).
+    Parameters
+    ----------
+    block : str
+        Name of the block.
+    cpu : int
+        The core that every job is pinned to.
+    cells : list of Cell
+        The cells.
+    modules : list of str, optional
+        Kernel modules that are loaded once for the block.
+    coalesced_timers : bool, optional
+        Whether the kernel must run without high-resolution timers, so that null_blk completes once
+        a tick.
+    hardware : bool, optional
+        Whether the machine is a real one, which others use, too: its settings are pinned and its
+        state is recorded (`iolab.agent.hardware`).
     """
 
     block: str
@@ -207,296 +314,3 @@ class Plan:
     modules: list[str] = field(default_factory=list)
     coalesced_timers: bool = False
     hardware: bool = False
-
-
-_REAL = {"named", "directory"}
-_KINDS = {"null_blk", "scsi_debug", "loop", "zram", "brd"} | _REAL
-# What only a device that is made can be given.
-_OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
-_FILE_SYSTEMS = {"xfs", "ext4"}
-_ENGINES = {"libaio", "io_uring", "psync"}
-_RW = {"read", "write", "randread", "randwrite"}
-_SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
-_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
-_LAYOUTS = {"written", "unwritten", "growing"}
-_CONTROLLERS = {"cpu", "io"}
-_PLACES = {"node", "directory", "other"}
-_WATCHED = {"close_write", "attrib", "delete"}
-_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
-_TUNABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
-
-_T = TypeVar("_T")
-
-
-def _check(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise UserError(f"plan: {sentence}")
-
-
-def _build(kind: type[_T], raw: Any, where: str) -> _T:
-    _check(isinstance(raw, dict), f"{where} is not an object")
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(raw) - known)
-    _check(not unknown, f"{where} has unknown fields: {', '.join(unknown)}")
-    try:
-        return kind(**raw)
-    except TypeError as error:
-        raise UserError(f"plan: {where}: {error}") from error
-
-
-def _is_int(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _check_numbers(thing: Any, where: str, bounds: dict[str, tuple[int, int]]) -> None:
-    for name, (low, high) in bounds.items():
-        value = getattr(thing, name)
-        _check(_is_int(value, low, high), f"{where}: {name} must be {low}-{high}, not {value!r}")
-
-
-def _check_flags(thing: Any, where: str, *names: str) -> None:
-    for name in names:
-        value = getattr(thing, name)
-        _check(isinstance(value, bool), f"{where}: {name} must be true or false, not {value!r}")
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(_NAME.fullmatch(value))
-
-
-def _is_text(value: Any, longest: int) -> bool:
-    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= longest
-
-
-def _is_path(value: Any) -> bool:
-    if not _is_text(value, 1024) or not value.startswith("/"):
-        return False
-    return not {"", ".", ".."} & set(value.split("/")[1:])
-
-
-def _is_one_of(value: Any, known: set[str]) -> bool:
-    return isinstance(value, str) and value in known
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    _check(isinstance(value, list), f"{where} must be a list, not {value!r}")
-    return list(value)
-
-
-def _check_values(values: Any, where: str) -> None:
-    _check(isinstance(values, dict), f"{where} is not an object")
-    for name, value in values.items():
-        _check(isinstance(name, str) and bool(_TUNABLE.fullmatch(name)), f"{where}: {name!r}")
-        _check(_is_int(value, 0, 10**12), f"{where}: {name} must be 0-10^12, not {value!r}")
-
-
-def _check_device(device: Device, where: str) -> None:
-    _check(_is_name(device.name), f"{where}: {device.name!r} is no device name")
-    _check(_is_one_of(device.kind, _KINDS), f"{where}: unknown device kind {device.kind!r}")
-    _check(
-        _is_one_of(device.scheduler, _SCHEDULERS),
-        f"{where}: unknown scheduler {device.scheduler!r}",
-    )
-    _check_flags(device, where, "memory_backed", "rotational", "integrity")
-    _check_values(device.tunables, f"{where}: tunables")
-    _check_numbers(
-        device,
-        where,
-        {
-            "size_mib": (16, 1 << 20),
-            "irqmode": (0, 2),
-            "completion_ns": (0, 10**9),
-            "queue_depth": (1, 4096),
-        },
-    )
-    _check_real(device, where)
-
-
-def _check_real(device: Device, where: str) -> None:
-    if not device.real:
-        if device.kind == "loop" and device.path != "":
-            _check(_is_path(device.path), f"{where}: {device.path!r} is no absolute path")
-        else:
-            _check(device.path == "", f"{where}: a {device.kind} device has no path")
-        _check(device.serial is None, f"{where}: a {device.kind} device has no serial")
-        return
-    plain = {f.name: f.default for f in fields(Device) if f.name in _OF_MADE}
-    wrong = [name for name, value in plain.items() if getattr(device, name) != value]
-    _check(not wrong, f"{where}: a {device.kind} device cannot be given {', '.join(wrong)}")
-    _check(_is_path(device.path), f"{where}: {device.path!r} is no absolute path")
-    if device.kind == "directory":
-        _check(device.serial is None, f"{where}: a directory has no serial")
-        return
-    _check(bool(_NODE.fullmatch(device.path)), f"{where}: {device.path!r} is no device node")
-    fits = device.serial is None or _is_text(device.serial, 128)
-    _check(fits, f"{where}: {device.serial!r} is no serial number")
-
-
-def _check_job(job: Job, where: str) -> None:
-    _check(_is_one_of(job.engine, _ENGINES), f"{where}: unknown ioengine {job.engine!r}")
-    _check(_is_one_of(job.rw, _RW), f"{where}: unknown rw {job.rw!r}")
-    _check(_is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
-    _check_flags(job, where, "direct", "dsync")
-    cpus = _list(job.cpus, f"{where}: cpus")
-    _check(all(_is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
-    _check_numbers(
-        job,
-        where,
-        {
-            "block_size": (512, 1 << 24),
-            "iodepth": (1, 4096),
-            "numjobs": (1, 512),
-            "batch": (1, 4096),
-            "batch_min": (1, 4096),
-            "size_mib": (1, 1 << 20),
-            "ramp_ms": (0, 3_600_000),
-            "runtime_ms": (1, 3_600_000),
-            "seed": (1, 2**63 - 1),
-            "start_delay_us": (0, 10**7),
-        },
-    )
-    # fio ignores a ramp that is not shorter than the run, without a word (axboe/fio#2041).
-    _check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
-    # fio would lower it to the batch, without a word.
-    _check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
-
-
-def _check_copies(copies: Copies, where: str) -> None:
-    _check_flags(copies, where, "dsync")
-    _check_numbers(
-        copies,
-        where,
-        {
-            "block_size": (512, 1 << 24),
-            "writes": (1, 10**6),
-            "processes": (1, 10_000),
-            "start_delay_us": (0, 10**7),
-        },
-    )
-
-
-def _check_recording(recording: Recording, job: Job | None, where: str) -> None:
-    names = _list(recording.events, f"{where}: events") + _list(recording.also, f"{where}: also")
-    wrong = [n for n in names if not (isinstance(n, str) and _EVENT.fullmatch(n))]
-    _check(not wrong, f"{where}: no tracepoint names: {', '.join(map(repr, wrong))}")
-    _check(bool(recording.events), f"{where}: it records no event")
-    _check_numbers(recording, where, {"buffer_kib": (16384, 1 << 20)})
-    if job is not None:
-        _check_numbers(recording, where, {"window_ms": (1, job.runtime_ms)})
-    else:
-        _check(recording.window_ms is None, f"{where}: copies are recorded whole, no window_ms")
-
-
-def _check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) -> None:
-    kind, realtime = filesystem.kind, filesystem.realtime_device
-    names = [d.name for d in devices]
-    _check(_is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
-    _check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
-    if realtime is not None:
-        _check(realtime in names, f"{where}: no device {realtime!r}")
-        _check(kind == "xfs", f"{where}: only xfs has a realtime_device")
-        _check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
-    dropped = [d.name for d in devices if not d.memory_backed]
-    # XFS reads its metadata back from the device itself.
-    lost = kind == "xfs" and filesystem.device in dropped
-    _check(not lost, f"{where}: xfs needs a device that stores its metadata")
-
-
-def _check_surroundings(cell: Cell, where: str) -> None:
-    group, watch = cell.group, cell.watch
-    if group is not None:
-        known = _is_one_of(group.controller, _CONTROLLERS)
-        _check(known, f"{where}: unknown controller {group.controller!r}")
-        fits = group.weight is None or _is_int(group.weight, 1, 10000)
-        _check(fits, f"{where}: {group.controller}.weight must be 1-10000, not {group.weight!r}")
-    if watch is not None:
-        _check(_is_one_of(watch.on, _PLACES), f"{where}: cannot watch {watch.on!r}")
-        _check(_is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")
-        _check(cell.filesystem is None, f"{where}: a watch is for I/O on the device itself")
-    _check_values(cell.settings, f"{where}: settings")
-    _check_numbers(cell, where, {"worker_nice": (-20, 19)})
-    wrong = [
-        name
-        for name in _list(cell.count, f"{where}: count")
-        if not (isinstance(name, str) and _FUNCTION.fullmatch(name))
-    ]
-    _check(not wrong, f"{where}: no function names: {', '.join(map(repr, wrong))}")
-
-
-_PARTS: dict[str, Any] = {
-    "job": Job,
-    "copies": Copies,
-    "filesystem": FileSystem,
-    "group": Group,
-    "watch": Watch,
-    "recording": Recording,
-}
-
-
-def _parse_cell(raw: Any, where: str) -> Cell:
-    _check(isinstance(raw, dict), f"{where} is not an object")
-    devices = [
-        _build(Device, d, f"{where} device") for d in _list(raw.get("devices"), f"{where}: devices")
-    ]
-    _check("filesystem" in raw, f"{where}: filesystem is missing (null: the device itself)")
-    parts = {
-        name: None if raw.get(name) is None else _build(kind, raw[name], f"{where} {name}")
-        for name, kind in _PARTS.items()
-    }
-    cell = _build(Cell, {**raw, **parts, "devices": devices}, where)
-    _check(_is_name(cell.id), f"{where}: id {cell.id!r} is no name")
-    _check(bool(devices), f"{where}: it has no device")
-    for device in devices:
-        _check_device(device, where)
-    names = [d.name for d in devices]
-    _check(len(set(names)) == len(names), f"{where}: two devices have one name")
-    if any(d.kind == "directory" for d in devices):
-        whole = len(devices) == 1 and cell.filesystem is None
-        _check(whole, f"{where}: a directory has its file system and no device beside it")
-        _check(cell.watch is None, f"{where}: a watch is for I/O on the device itself")
-    if cell.filesystem is not None:
-        _check_filesystem(cell.filesystem, devices, where)
-    _check((cell.job is None) is not (cell.copies is None), f"{where}: it wants a job or copies")
-    if cell.job is not None:
-        _check_job(cell.job, where)
-    if cell.copies is not None:
-        _check_copies(cell.copies, where)
-    if cell.recording is not None:
-        _check_recording(cell.recording, cell.job, f"{where} recording")
-    _check_surroundings(cell, where)
-    return cell
-
-
-def parse_plan(raw: Any) -> Plan:
-    """Return the plan in a decoded JSON document.
-
-    Errors: UserError naming the first field that is unknown, missing or out of range.
-    """
-    _check(isinstance(raw, dict), "not an object")
-    found = raw.get("format")
-    _check(found == FORMAT, f"its format is {found!r}, this agent reads {FORMAT!r}")
-    cells = [_parse_cell(c, f"cell {n}") for n, c in enumerate(_list(raw.get("cells"), "cells"))]
-    _check(bool(cells), "it has no cells")
-    _check(len({c.id for c in cells}) == len(cells), "two cells have one id")
-    rest = {k: v for k, v in raw.items() if k != "format"}
-    plan = _build(Plan, {**rest, "cells": cells}, "the block")
-    _check(_is_name(plan.block), f"block {plan.block!r} is no name")
-    _check(_is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
-    _check_flags(plan, "the block", "coalesced_timers", "hardware")
-    unknown = [m for m in _list(plan.modules, "modules") if not _is_one_of(m, _MODULES)]
-    _check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
-    return plan
-
-
-def load_plan(path: Path) -> Plan:
-    """Return the plan in a file.
-
-    Errors: UserError if it cannot be read, is no JSON or is no valid plan.
-    """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read the plan {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"the plan {path} is no JSON: {error}") from error
-    return parse_plan(raw)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Counting the calls of kernel functions with kprobes, without recording any of them.
+"""Count the calls of kernel functions with kprobes, without recording them.
 
-The kernel counts a probe's hits itself (kprobe_profile). It does so only while the probe is enabled
-somewhere: here in an instance whose tracing is off, so that nothing is ever written.
+The kernel counts a probe's hits (kprobe_profile, Documentation/trace/kprobetrace.rst), but only
+while the probe is enabled in some trace instance. Here it is enabled in an instance whose tracing
+is off, so that no event is written.
 """
 
 from __future__ import annotations
@@ -21,13 +22,22 @@ _GROUP = "iolab_count"
 
 
 class Probes:
-    """Probes on functions, counting from the moment they are made; restoring removes them."""
+    """Kprobes that count the calls of kernel functions from now on.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it removes the probes.
+    functions : sequence of str
+        Names of kernel functions.
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel lacks a function or cannot probe it; the message names it.
+    """
 
     def __init__(self, journal: Journal, functions: Sequence[str]) -> None:
-        """Probe `functions`.
-
-        Errors: CannotRunError naming a function that this kernel does not have or cannot probe.
-        """
         root = tracefs(journal)
         self._profile = root / "kprobe_profile"
         self.functions = list(functions)
@@ -52,19 +62,25 @@ class Probes:
         enable.write_text("1")
 
     def hits(self) -> dict[str, int]:
-        """Return how often each function has been called since; a call that was missed counts."""
-        found = {}
+        """Return the number of calls so far.
+
+        Returns
+        -------
+        dict of str to int
+            Calls by function, including those that the kernel reports as missed.
+        """
+        calls = {}
         for line in self._profile.read_text().splitlines():
             probe, *numbers = line.split()
             if probe.startswith("c") and probe[1:].isdigit() and len(numbers) >= 2:
                 number = int(probe[1:])
                 if number < len(self.functions):
-                    found[self.functions[number]] = int(numbers[0]) + int(numbers[1])
-        return found
+                    calls[self.functions[number]] = int(numbers[0]) + int(numbers[1])
+        return calls
 
 
 def _append(path: Path, line: str) -> None:
-    # One write of its own: the kernel takes each as a command, and buffering would hide its answer.
+    # Unbuffered: the kernel takes each write as a command and answers it with an error code.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
         os.write(handle, f"{line}\n".encode())

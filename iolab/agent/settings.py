@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings of the kernel: read, journalled, written, read back."""
+"""Read and change kernel settings; every change is journalled and read back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,26 @@ __all__ = ["SettingError", "change", "read"]
 
 
 class SettingError(IolabError):
-    """The kernel refused a value, or reads back another one."""
+    """A setting is missing, or the kernel refuses a value or does not keep it."""
 
 
 def read(path: Path) -> str:
-    """Return a setting's value: stripped, and of a choice like ``a [b] c`` the chosen one.
+    """Return a setting's value.
 
-    Errors: SettingError naming the file.
+    Parameters
+    ----------
+    path : Path
+        The setting's file.
+
+    Returns
+    -------
+    str
+        The file's text, stripped; of a choice such as ``a [b] c`` only ``b``.
+
+    Raises
+    ------
+    SettingError
+        If the file cannot be read.
     """
     try:
         text = path.read_text().strip()
@@ -30,12 +43,24 @@ def read(path: Path) -> str:
 
 
 def change(journal: Journal, path: Path, value: str, *, undone_by: Path | None = None) -> None:
-    """Set `path` to `value` unless it has it already, so that `journal` can put the old one back.
+    """Change a setting unless it has the value already.
 
-    `undone_by` is another setting that the kernel changes along with this one: writing its old
-    value puts both back.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it restores the old value.
+    path : Path
+        The setting's file.
+    value : str
+        The new value.
+    undone_by : Path, optional
+        Another setting that the kernel changes together with this one: its old value is written to
+        restore both.
 
-    Errors: SettingError if the file is missing, the kernel refuses the value or does not keep it.
+    Raises
+    ------
+    SettingError
+        If the file is missing, or the kernel refuses the value or does not keep it.
     """
     if read(path) == value:
         return
@@ -45,6 +70,6 @@ def change(journal: Journal, path: Path, value: str, *, undone_by: Path | None =
         path.write_text(value)
     except OSError as error:
         raise SettingError(f"cannot write {value} to {path}: {error.strerror}") from error
-    found = read(path)
-    if found != value:
-        raise SettingError(f"{path} reads {found} after {value} was written")
+    kept = read(path)
+    if kept != value:
+        raise SettingError(f"{path} reads {kept} after {value} was written")

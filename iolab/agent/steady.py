@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is held still on a real machine: its processor's speed, its disk's interrupts."""
+"""Pin CPU governor and disk IRQ affinity."""
 
 from __future__ import annotations
 
@@ -10,35 +10,44 @@ from typing import Any
 from iolab.agent.journal import Journal
 from iolab.agent.settings import SettingError, change, read
 
-__all__ = ["hold_still", "interrupts_of"]
+__all__ = ["irqs_of", "pin_governor_and_irqs"]
 
 _GOVERNOR = "performance"
 _CPUS = Path("/sys/devices/system/cpu")
 _IRQS = Path("/proc/irq")
 
 
-def interrupts_of(disk: Path) -> list[int]:
-    """Return the numbers of the interrupts of a disk (its folder in sysfs), or of its controller.
+def irqs_of(disk: Path) -> list[int]:
+    """Return the interrupt numbers of a disk or of its controller.
 
-    A controller may serve other disks, too. Empty for a device that has none, such as a made one.
+    Parameters
+    ----------
+    disk : Path
+        The disk's folder in sysfs.
+
+    Returns
+    -------
+    list of int
+        Sorted; empty for a device without interrupts, such as null_blk. The controller may serve
+        other disks, too.
     """
     device = (disk / "device").resolve()
     for folder in (device, *device.parents):
-        messages = folder / "msi_irqs"
-        if messages.is_dir():
-            return sorted(int(p.name) for p in messages.iterdir())
-        line = folder / "irq"
-        if line.is_file() and line.read_text().strip() not in ("", "0"):
-            return [int(line.read_text())]
+        msi_irqs = folder / "msi_irqs"
+        if msi_irqs.is_dir():
+            return sorted(int(p.name) for p in msi_irqs.iterdir())
+        irq = folder / "irq"
+        if irq.is_file() and irq.read_text().strip() not in ("", "0"):
+            return [int(irq.read_text())]
     return []
 
 
-def _try(journal: Journal, path: Path, value: str) -> dict[str, str]:
-    """Change a setting if the kernel lets it be changed; say what it was and is, or why not."""
+def _try_change(journal: Journal, path: Path, value: str) -> dict[str, str]:
+    """Change a setting if the kernel allows it; return its old and new value, or why not."""
     try:
         was = read(path)
-        # Its own value first: what cannot be written must not be in the journal, as it could not
-        # be put back either.
+        # The old value first: a setting that cannot be written must not be in the journal,
+        # because it could not be restored either.
         path.write_text(was)
         change(journal, path, value)
     except OSError as error:
@@ -48,25 +57,38 @@ def _try(journal: Journal, path: Path, value: str) -> dict[str, str]:
     return {"was": was, "now": value}
 
 
-def _hold_governor(journal: Journal, cpu: int) -> dict[str, str]:
+def _pin_governor(journal: Journal, cpu: int) -> dict[str, str]:
     folder = (_CPUS / f"cpu{cpu}" / "cpufreq").resolve()
     governor, offered = folder / "scaling_governor", folder / "scaling_available_governors"
     if not governor.exists():
         return {"left": "this machine shows no frequency scaling"}
     if offered.exists() and _GOVERNOR not in offered.read_text().split():
         return {"was": read(governor), "left": f"it has no governor {_GOVERNOR}"}
-    return _try(journal, governor, _GOVERNOR)
+    return _try_change(journal, governor, _GOVERNOR)
 
 
-def hold_still(journal: Journal, *, cpu: int, disks: Iterable[Path]) -> dict[str, Any]:
-    """Set the governor of a core and bring the interrupts of disks (folders in sysfs) to it.
+def pin_governor_and_irqs(journal: Journal, *, cpu: int, disks: Iterable[Path]) -> dict[str, Any]:
+    """Set a core's governor to "performance" and send the interrupts of disks to that core.
 
-    Returns ``governor`` and ``interrupts`` (by number), each with what it ``was`` and is ``now``,
-    or why it was ``left``: a managed interrupt belongs to the kernel.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it restores the settings.
+    cpu : int
+        The core.
+    disks : iterable of Path
+        The disks' folders in sysfs.
+
+    Returns
+    -------
+    dict
+        ``governor``, and ``interrupts`` by number: each with the values that it ``was`` and is
+        ``now``, or the reason why it was ``left``. The kernel refuses to move a managed
+        interrupt (write_irq_affinity() of kernel/irq/proc.c).
     """
-    numbers = sorted({number for disk in disks for number in interrupts_of(disk)})
+    numbers = sorted({number for disk in disks for number in irqs_of(disk)})
     paths = {number: _IRQS / str(number) / "smp_affinity_list" for number in numbers}
     return {
-        "governor": _hold_governor(journal, cpu),
-        "interrupts": {str(n): _try(journal, path, str(cpu)) for n, path in paths.items()},
+        "governor": _pin_governor(journal, cpu),
+        "interrupts": {str(n): _try_change(journal, path, str(cpu)) for n, path in paths.items()},
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders and files in which no other user can make root read or write something else."""
+"""Refuse folders and files through which another user could redirect root's reads and writes."""
 
 from __future__ import annotations
 
@@ -18,48 +18,62 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def trusted_folder(path: Path) -> Path:
-    """Return a folder's path without links, if no other user can change what that path leads to.
+    """Return the canonical path of a folder that no other user can redirect.
 
-    Errors: UserError naming the part that another user owns or may write. In a folder with the
-    sticky bit, such as /tmp, others cannot rename what is root's.
+    In a folder with the sticky bit, such as /tmp, others cannot rename root's files.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, or a link to it.
+
+    Returns
+    -------
+    Path
+        The folder's path without links.
+
+    Raises
+    ------
+    UserError
+        If the folder is missing, or another user owns or can write a part of its path.
     """
     try:
         folder = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UserError(f"{path} cannot be used: {_words(error)}") from error
+        raise UserError(f"{path} cannot be used: {_reason(error)}") from error
     if not folder.is_dir():
-        raise UserError(f"{path} is no directory on the measured machine")
-    # From the root on: below a trusted folder, nobody else can replace what was looked at.
+        raise UserError(f"{path} is not a directory on the measured machine")
+    # From the root on: below a trusted folder, nobody else can replace what was checked.
     for part in (*reversed(folder.parents), folder):
-        found = part.lstat()
-        if found.st_uid not in (0, os.geteuid()):
-            wrong = f"belongs to user {found.st_uid}"
-        elif not stat.S_ISDIR(found.st_mode):
-            wrong = "was replaced just now"
-        elif found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
-            wrong = "can be written by other users"
+        status = part.lstat()
+        if status.st_uid not in (0, os.geteuid()):
+            fault = f"belongs to user {status.st_uid}"
+        elif not stat.S_ISDIR(status.st_mode):
+            fault = "was replaced just now"
+        elif status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+            fault = "can be written by other users"
         else:
             continue
         raise UserError(
             f"{path} is refused, because another user could make root write elsewhere: {part} "
-            f"{wrong}; name a folder of root's own, with only such folders above it"
+            f"{fault}; name a folder that belongs to root, with only such folders above it"
         )
     return folder
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
 
-def _wrong(found: os.stat_result) -> str:
-    """Return why a file or folder is not this user's own alone, or ""."""
-    if found.st_uid != os.geteuid():
-        return f"belongs to user {found.st_uid}"
-    return "can be written by other users" if found.st_mode & _OTHERS_WRITE else ""
+def _fault(status: os.stat_result) -> str:
+    """Return why a file or folder is not private to this user, or ""."""
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}"
+    return "can be written by other users" if status.st_mode & _OTHERS_WRITE else ""
 
 
-def _refused(path: Path, wrong: str) -> UserError:
-    return UserError(f"{path} {wrong}, so nothing in it is used: find out why, then remove it")
+def _refused(path: Path, fault: str) -> UserError:
+    return UserError(f"{path} {fault}, so nothing in it is used: find out why, then remove it")
 
 
 def _make(path: Path, mode: int) -> None:
@@ -70,12 +84,28 @@ def _make(path: Path, mode: int) -> None:
 
 @contextmanager
 def private_folder(path: Path, *, make: bool = False) -> Iterator[int]:
-    """Open a folder that only this user can enter, and yield its descriptor.
+    """Open a folder that only this user can enter, for the duration of a ``with`` block.
 
-    `make` makes it, with the folders above it. Its mode becomes 0700, whatever the umask.
+    Its mode becomes 0700, whatever the umask.
 
-    Errors: UserError if it is a link, another user's, or one that others can write; OSError, also
-    where it is not there.
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    make : bool, optional
+        Whether to make it, with the folders above it, if it is missing.
+
+    Yields
+    ------
+    int
+        The folder's file descriptor.
+
+    Raises
+    ------
+    UserError
+        If it is a link, belongs to another user, or can be written by others.
+    OSError
+        If it is missing or cannot be opened.
     """
     if make:
         _make(path, 0o700)
@@ -83,9 +113,9 @@ def private_folder(path: Path, *, make: bool = False) -> Iterator[int]:
         raise _refused(path, "is a link")
     handle = os.open(path, _FOLDER)
     try:
-        wrong = _wrong(os.fstat(handle))
-        if wrong:
-            raise _refused(path, wrong)
+        fault = _fault(os.fstat(handle))
+        if fault:
+            raise _refused(path, fault)
         os.fchmod(handle, 0o700)
         yield handle
     finally:
@@ -93,32 +123,74 @@ def private_folder(path: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def check_private(path: Path) -> None:
-    """Check that a folder, if it is there, is private. Errors: as `private_folder`."""
+    """Check that a folder, if it exists, is private.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+
+    Raises
+    ------
+    UserError, OSError
+        As `private_folder`.
+    """
     with suppress(FileNotFoundError), private_folder(path):
         pass
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file in a private folder; with O_CREAT in `flags` both are made.
+    """Open a file in a private folder.
 
-    Errors: as `private_folder`, for the file too.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    flags : int
+        Flags of open(2); with O_CREAT the folder and the file are made if missing.
+
+    Returns
+    -------
+    int
+        The open file descriptor.
+
+    Raises
+    ------
+    UserError
+        If the file or its folder is a link, belongs to another user, or can be written by others.
+    OSError
+        If the file cannot be opened.
     """
     with private_folder(path.parent, make=bool(flags & os.O_CREAT)) as folder:
         with suppress(FileNotFoundError):
-            found = os.lstat(path.name, dir_fd=folder)
-            if not stat.S_ISREG(found.st_mode):
-                raise _refused(path, "is a link" if stat.S_ISLNK(found.st_mode) else "is no file")
+            status = os.lstat(path.name, dir_fd=folder)
+            if not stat.S_ISREG(status.st_mode):
+                link = stat.S_ISLNK(status.st_mode)
+                raise _refused(path, "is a link" if link else "is not a regular file")
         handle = os.open(path.name, flags | os.O_NOFOLLOW, 0o600, dir_fd=folder)
-    wrong = _wrong(os.fstat(handle))
-    if wrong:
+    fault = _fault(os.fstat(handle))
+    if fault:
         os.close(handle)
-        raise _refused(path, wrong)
+        raise _refused(path, fault)
     return handle
 
 
 def new_file(path: Path) -> int:
-    """Make a file that is not there, for this user alone, and open it to be written.
+    """Make a file with mode 0600 and open it for writing.
 
-    Errors: OSError if the name is taken, also by a link.
+    Parameters
+    ----------
+    path : Path
+        The file; it must not exist.
+
+    Returns
+    -------
+    int
+        The open file descriptor.
+
+    Raises
+    ------
+    OSError
+        If a file or a link of this name exists.
     """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

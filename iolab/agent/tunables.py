@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Kernel settings by one name, wherever this kernel keeps them."""
+"""Change kernel settings by one name, wherever this kernel keeps them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["change_settings"]
 
 _DEBUG = Path("/sys/kernel/debug/sched")
 _PROC = Path("/proc/sys")
-# The first that exists is meant. EEVDF's base slice stands where CFS had its minimal granularity.
+# The first path that exists is used. Linux commit 8a99b6833c88 moved the scheduler's tunables from
+# sysctl to debugfs. Commit e4ec3318a17f renamed CFS's min_granularity_ns to EEVDF's base_slice_ns.
 _PLACES: dict[str, tuple[Path, ...]] = {
     "autogroup": (_PROC / "kernel/sched_autogroup_enabled",),
     "base_slice_ns": (_DEBUG / "base_slice_ns",),
@@ -32,12 +33,14 @@ _PLACES: dict[str, tuple[Path, ...]] = {
         _PROC / "kernel/sched_wakeup_granularity_ns",
     ),
 }
-# The kernel goes by bytes or by a ratio: the other of them reads 0, which bytes cannot be set to.
+# The kernel uses either bytes or a ratio, and the other one reads 0. dirty_bytes cannot be set to 0
+# (mm/page-writeback.c): writing the ratio restores both.
 _RATIOS = {
     "dirty_background_bytes": _PROC / "vm/dirty_background_ratio",
     "dirty_bytes": _PROC / "vm/dirty_ratio",
 }
-# What the kernel scales with the number of its CPUs; each kernel has some of them.
+# What the kernel scales with the number of its CPUs (update_sysctl() of kernel/sched/fair.c); each
+# kernel has some of them.
 _SCALED = (
     _DEBUG / "latency_ns",
     _DEBUG / "min_granularity_ns",
@@ -48,19 +51,34 @@ _SCALED = (
     _PROC / "kernel/sched_wakeup_granularity_ns",
 )
 _SCALING = (_DEBUG / "tunable_scaling", _PROC / "kernel/sched_tunable_scaling")
-# SCHED_TUNABLESCALING_LOG, every kernel's default.
+# SCHED_TUNABLESCALING_LOG, the default (kernel/sched/fair.c).
 _LOGARITHMIC = "1"
-# A kernel without these behaves as with the value that is asked for.
+# A kernel without the setting behaves as with this value.
 _OPTIONAL = {"autogroup": 0}
 
 
 def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, str]:
-    """Change kernel settings, and return which files stood for each.
+    """Change kernel settings.
 
-    ``scheduler_cpus`` sets what the scheduler scales as it would be with that many CPUs.
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it restores the settings.
+    settings : mapping of str to int
+        Values by name. ``scheduler_cpus`` sets the scheduler's scaled tunables to the values that
+        they have on a machine with that many CPUs.
 
-    Errors: CannotRunError for a setting that this kernel has not; SettingError if it refuses the
-    value or does not keep it.
+    Returns
+    -------
+    dict of str to str
+        Path of the changed file by name; the paths, separated by spaces, for ``scheduler_cpus``.
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel lacks a setting.
+    SettingError
+        If the kernel refuses a value or does not keep it.
     """
     used = {}
     for name, value in settings.items():
@@ -82,8 +100,8 @@ def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, 
 
 
 def _scale(journal: Journal, cpus: int) -> list[str]:
-    how = next((read(p) for p in _SCALING if p.exists()), None)
-    if how != _LOGARITHMIC:
+    scaling = next((read(p) for p in _SCALING if p.exists()), None)
+    if scaling != _LOGARITHMIC:
         raise CannotRunError("this kernel does not scale its scheduler with the logarithm of CPUs")
     own = _factor(os.cpu_count() or 1)
     used = [path for path in _SCALED if path.exists()]

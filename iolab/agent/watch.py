@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An inotify watch, such as a daemon may hold on a device node or on its directory."""
+"""Hold an inotify watch, as a daemon may hold one on a device node or on its directory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def watching(watch: Watch | None, node: Path) -> Iterator[None]:
-    """Hold a watch around a block; None holds nothing.
+    """Hold a watch for the duration of a ``with`` block.
 
-    Errors: CannotRunError if this kernel has no inotify or refuses the watch.
+    Parameters
+    ----------
+    watch : Watch or None
+        What to watch; None holds no watch.
+    node : Path
+        Node of the device that the cell measures.
+
+    Raises
+    ------
+    CannotRunError
+        If this kernel has no inotify or refuses the watch.
     """
     if watch is None:
         yield

@@ -69,8 +69,8 @@ def test_the_root_of_a_container_is_not_the_kernels(
     ("mounts", "sentence"),
     [
         ({"cgroup": ["rw", "cpu", "cpuacct"]}, "only cgroup v1 is mounted, and v1 has the cpu"),
-        ({"cgroup": ["rw", "memory"]}, "no cgroup v2 is mounted"),
-        ({}, "no cgroup v2 is mounted"),
+        ({"cgroup": ["rw", "memory"]}, "cgroup v2 is not mounted"),
+        ({}, "cgroup v2 is not mounted"),
     ],
 )
 def test_a_machine_without_cgroup_v2_is_told_why(

@@ -16,8 +16,8 @@ from iolab.agent import block, named
 from iolab.agent.claim import check_places, claimed
 from iolab.agent.facts import survey
 from iolab.agent.journal import JOURNALS
-from iolab.agent.named import NotYoursError
-from iolab.agent.plan import parse_plan
+from iolab.agent.named import DeviceInUseError
+from iolab.agent.plan_reader import parse_plan
 from iolab.errors import UserError
 from iolab.process import CommandError, run
 from tests.loops import digest, loop_device
@@ -108,7 +108,7 @@ def test_another_disk_of_the_name_is_not_written(
         found.append(digest(disk))
 
     before_the_second(monkeypatch, grow)
-    with pytest.raises(NotYoursError, match="is not the disk that was checked before the first"):
+    with pytest.raises(DeviceInUseError, match="is not the disk that was checked before the first"):
         block.run_block(parse_plan(cells_on(disk)), tmp_path / "out")
     assert [digest(disk)] == found
     assert states(tmp_path / "out") == {"first": "done"}
@@ -125,7 +125,7 @@ def test_a_disk_that_is_taken_between_two_cells_is_not_written(
         cell["filesystem"] = {"kind": "ext4", "device": "data"}
     before_the_second(monkeypatch, lambda: handles.append(os.open(disk, os.O_RDONLY | os.O_EXCL)))
     try:
-        with pytest.raises(NotYoursError, match="is in use by now"):
+        with pytest.raises(DeviceInUseError, match="is in use by now"):
             block.run_block(parse_plan(made), tmp_path / "out")
     finally:
         os.close(handles[0])
@@ -160,7 +160,7 @@ def test_nobody_mounts_or_formats_a_claimed_disk(
         claim.lend(claim.plan.cells[0])
         run(mount, timeout_s=60)
         try:
-            with pytest.raises(NotYoursError, match="is in use by now"):
+            with pytest.raises(DeviceInUseError, match="is in use by now"):
                 claim.take(claim.plan.cells[0])
         finally:
             run(["umount", disk], timeout_s=60)
@@ -172,7 +172,7 @@ def test_nobody_mounts_or_formats_a_claimed_disk(
 def test_a_claim_that_fails_holds_nothing(disk: Path, other: Path) -> None:
     made = cells_on(disk)
     made["cells"] += [{**cell, "id": f"{cell['id']}2"} for cell in cells_on(other)["cells"]]
-    with pytest.raises(NotYoursError, match=r"holds a signature \(ext4\)"):
+    with pytest.raises(DeviceInUseError, match=r"holds a signature \(ext4\)"):
         check_places(parse_plan(made))
     os.close(os.open(disk, os.O_RDONLY | os.O_EXCL))
 

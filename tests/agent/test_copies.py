@@ -13,7 +13,7 @@ from iolab.agent.copies import (
     copies_gates,
     copy_files,
     dd_argv,
-    parse_words,
+    parse_output,
     run_copies,
 )
 from iolab.agent.plan import Copies
@@ -51,7 +51,7 @@ def test_the_command_is_the_reports(tmp_path: Path) -> None:
     ],
 )
 def test_the_time_is_dds_own(text: str, writes: int, seconds: float) -> None:
-    assert parse_words(text, _copies(writes=writes)) == seconds
+    assert parse_output(text, _copies(writes=writes)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_time_is_dds_own(text: str, writes: int, seconds: float) -> None:
 )
 def test_words_of_other_writes_are_refused(text: str) -> None:
     with pytest.raises(CopyError, match="dd did not make its writes: "):
-        parse_words(text, _copies())
+        parse_output(text, _copies())
 
 
 def test_each_process_writes_its_file_after_the_one_before(tmp_path: Path) -> None:

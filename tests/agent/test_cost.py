@@ -15,7 +15,7 @@ def _work(seconds: float) -> None:
 def test_sleep_costs_nothing_and_work_what_it_costs() -> None:
     cost = Cost()
     for _ in range(2):
-        with cost.looking():
+        with cost.sampling():
             _work(0.02)
         time.sleep(0.02)
     spent = cost.spent()
@@ -27,9 +27,9 @@ def test_sleep_costs_nothing_and_work_what_it_costs() -> None:
 
 def test_work_between_the_looks_counts() -> None:
     cost = Cost()
-    with cost.looking():
+    with cost.sampling():
         pass
     _work(0.02)
-    with cost.looking():
+    with cost.sampling():
         pass
     assert cost.spent()["cpu_ns"] >= 20_000_000

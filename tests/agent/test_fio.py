@@ -18,7 +18,7 @@ from iolab.agent.fio import (
     lay_out,
     parse_report,
     report_gates,
-    strange_files,
+    unexpected_files,
 )
 from iolab.agent.plan import Job
 from iolab.process import run
@@ -59,17 +59,17 @@ def test_text_before_the_report_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "nothing at all"),
+        ("", "no output"),
         ("fio: engine libaio not loadable\n", "engine libaio not loadable"),
         (json.dumps(_REPORT)[:-20], "damaged"),
         ('{"fio version": ', "damaged"),
-        ('{"name": "another tool"}', "no report of fio"),
-        ('{"fio version": "fio-3.33"}', "no report of fio"),
-        ('{"fio version": "fio-3.33", "jobs": []}', "no report of fio"),
-        ('{"fio version": "fio-3.33", "jobs": [5]}', "no report of fio"),
-        ('{"fio version": "fio-3.33", "jobs": {"a": 1}}', "no report of fio"),
-        ('{"fio version": "fio-3.33", "jobs": [{"mixed": {}}]}', "no report of fio"),
-        ('{"fio version": "fio-3.33", "jobs": [{"read": {}, "write": {}}]}', "no report of fio"),
+        ('{"name": "another tool"}', "not a fio report"),
+        ('{"fio version": "fio-3.33"}', "not a fio report"),
+        ('{"fio version": "fio-3.33", "jobs": []}', "not a fio report"),
+        ('{"fio version": "fio-3.33", "jobs": [5]}', "not a fio report"),
+        ('{"fio version": "fio-3.33", "jobs": {"a": 1}}', "not a fio report"),
+        ('{"fio version": "fio-3.33", "jobs": [{"mixed": {}}]}', "not a fio report"),
+        ('{"fio version": "fio-3.33", "jobs": [{"read": {}, "write": {}}]}', "not a fio report"),
     ],
 )
 def test_what_is_no_report_is_said(text: str, reason: str) -> None:
@@ -119,8 +119,8 @@ def test_extents_are_as_the_job_wants_them(tmp_path: Path, layout: str) -> None:
 
 def test_files_are_never_reused_and_strange_ones_are_seen(tmp_path: Path) -> None:
     _on_disk(tmp_path, _job(numjobs=2, size_mib=1))
-    assert strange_files(_job(numjobs=2), tmp_path) == []
-    assert strange_files(_job(), tmp_path) == ["iolab.1"]
+    assert unexpected_files(_job(numjobs=2), tmp_path) == []
+    assert unexpected_files(_job(), tmp_path) == ["iolab.1"]
     with pytest.raises(FileExistsError):
         lay_out(_job(), tmp_path)
 
@@ -137,7 +137,7 @@ def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
     parsed = parse_report(report.read_text())
     assert report_gates(parsed, job) == []
     report.unlink()
-    assert strange_files(job, tmp_path) == []
+    assert unexpected_files(job, tmp_path) == []
     assert parsed["global options"]["randseed"] == "7"
     side = parsed["jobs"][0]["read" if rw == "read" else "write"]
     counters = {"context_switches": 0, "tasks": {}, "cpu": {"running_ns": 0}}

@@ -68,7 +68,7 @@ def test_a_zram_device_that_got_no_size_yet_is_removed(journal: Journal) -> None
 @_zram
 def test_a_disk_that_is_larger_than_the_memory_is_refused(journal: Journal) -> None:
     before = _there()
-    with pytest.raises(CannotRunError, match=r"a disk in memory of 1048576 MiB is wanted, \d+ MiB"):
+    with pytest.raises(CannotRunError, match=r"a disk in memory needs 1048576 MiB, \d+ MiB"):
         make_zram(journal, 1 << 20)
     assert _there() == before
 

@@ -14,7 +14,7 @@ import pytest
 from iolab.agent import named
 from iolab.agent.journal import Journal, restore
 from iolab.agent.named import (
-    NotYoursError,
+    DeviceInUseError,
     beneath,
     check_size,
     disk_of,
@@ -47,15 +47,15 @@ def test_an_empty_disk_is_free(disk: Path) -> None:
 
 def test_a_disk_with_something_on_it_is_refused(disk: Path) -> None:
     _make_ext4(disk)
-    with pytest.raises(NotYoursError, match=r"holds a signature \(ext4\); wipe it yourself"):
+    with pytest.raises(DeviceInUseError, match=r"holds a signature \(ext4\); wipe it yourself"):
         check_free(disk, None)
-    with pytest.raises(NotYoursError, match="is not the serial number"):
+    with pytest.raises(DeviceInUseError, match="is not the serial number"):
         check_free(disk, "")
     subprocess.run(["mkswap", disk], check=True, capture_output=True)
-    with pytest.raises(NotYoursError, match=r"holds a signature \(swap\)"):
+    with pytest.raises(DeviceInUseError, match=r"holds a signature \(swap\)"):
         check_free(disk, None)
     subprocess.run(["wipefs", "-q", "-a", disk], check=True)
-    with pytest.raises(NotYoursError, match="holds data without a signature"):
+    with pytest.raises(DeviceInUseError, match="holds data without a signature"):
         check_free(disk, None)
 
 
@@ -65,9 +65,9 @@ def test_a_typed_serial_number_allows_to_lose_what_is_there(
     # A loop device has no serial number, and this machine no spare disk that has one.
     monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
     _make_ext4(disk)
-    with pytest.raises(NotYoursError, match="type its serial number"):
+    with pytest.raises(DeviceInUseError, match="type its serial number"):
         check_free(disk, None)
-    with pytest.raises(NotYoursError, match="'S3RIA' is not the serial number"):
+    with pytest.raises(DeviceInUseError, match="'S3RIA' is not the serial number"):
         check_free(disk, "S3RIA")
     check_free(disk, "S3RIAL")
 
@@ -82,13 +82,13 @@ def test_a_disk_in_use_is_refused_whatever_is_typed(
     subprocess.run(["mount", disk, folder], check=True)
     try:
         assert beneath(folder) == disk
-        with pytest.raises(NotYoursError, match="is in use"):
+        with pytest.raises(DeviceInUseError, match="is in use"):
             check_free(disk, "S3RIAL")
     finally:
         subprocess.run(["umount", folder], check=True)
     handle = os.open(disk, os.O_RDWR | os.O_EXCL)
     try:
-        with pytest.raises(NotYoursError, match="is in use"):
+        with pytest.raises(DeviceInUseError, match="is in use"):
             check_free(disk, "S3RIAL")
     finally:
         os.close(handle)
@@ -100,15 +100,15 @@ def test_the_disk_that_we_run_from_is_refused() -> None:
         root = beneath(Path("/"))
     except CannotRunError:
         pytest.skip("the root's file system has no block device here")
-    with pytest.raises(NotYoursError, match="is in use"):
+    with pytest.raises(DeviceInUseError, match="is in use"):
         check_free(root, None)
 
 
 def test_what_is_no_disk_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotYoursError, match="is no block device"):
+    with pytest.raises(DeviceInUseError, match="is not a block device"):
         check_free(tmp_path / "file", None)
-    with pytest.raises(NotYoursError, match="No such file"):
+    with pytest.raises(DeviceInUseError, match="No such file"):
         check_free(tmp_path / "absent", None)
     none = pytest.raises(CannotRunError, match="has no block device of its own")
     with small_disk(tmp_path / "memory", "64k") as memory, none:
@@ -121,7 +121,7 @@ def test_what_was_made_on_a_disk_is_wiped_but_not_on_another(disk: Path, tmp_pat
         journal = Journal(tmp_path / "journal")
         journal.note("wipe", str(disk), identity)
         journal.close()
-        with pytest.raises(NotYoursError, match="ext4"):
+        with pytest.raises(DeviceInUseError, match="ext4"):
             check_free(disk, None)
         assert restore(tmp_path / "journal") == []
     check_free(disk, None)
@@ -135,7 +135,7 @@ def test_data_without_a_signature_is_not_overwritten(
         stream.seek(offset)
         stream.write(b"x")
     before = digest(disk)
-    with pytest.raises(NotYoursError, match="holds data without a signature"):
+    with pytest.raises(DeviceInUseError, match="holds data without a signature"):
         check_free(disk, None)
     monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
     check_free(disk, "S3RIAL")
@@ -160,18 +160,18 @@ def test_an_empty_partition_is_free_and_its_disk_is_not(
     before = digest(disk)
     assert node_of(part) == part
     check_free(part, None)
-    with pytest.raises(NotYoursError, match=rf"holds partitions \({part.name}\)"):
+    with pytest.raises(DeviceInUseError, match=rf"holds partitions \({part.name}\)"):
         check_free(disk, None)
     # Held as a whole by one, a part of it is in use.
     handle = open_free(part, None)
     try:
-        with pytest.raises(NotYoursError, match="is in use"):
+        with pytest.raises(DeviceInUseError, match="is in use"):
             check_free(disk, None)
     finally:
         os.close(handle)
     assert digest(disk) == before
     _make_ext4(part)
-    with pytest.raises(NotYoursError, match=r"holds a signature \(ext4\)"):
+    with pytest.raises(DeviceInUseError, match=r"holds a signature \(ext4\)"):
         check_free(part, None)
 
 

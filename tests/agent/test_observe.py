@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iolab.agent.core_time import core_time_file
-from iolab.agent.observe import _task, sample, undelayed
+from iolab.agent.observe import _task, realtime_priority, sample
 from iolab.errors import CannotRunError
 from iolab.process import kill_group, start
 from tests.processes import wait_until
@@ -99,7 +99,7 @@ def test_a_whole_sample_of_this_machine() -> None:
 def test_the_observer_alone_is_not_delayed() -> None:
     before = os.sched_getscheduler(0)
     try:
-        with undelayed():
+        with realtime_priority():
             assert os.sched_getscheduler(0) == os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
             asked = "import os; print(os.sched_getscheduler(0))"
             child = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
@@ -114,5 +114,8 @@ def test_an_observer_that_may_not_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
-    with pytest.raises(CannotRunError, match="may not run as a real-time task"), undelayed():
+    with (
+        pytest.raises(CannotRunError, match="may not run as a real-time task"),
+        realtime_priority(),
+    ):
         pytest.fail("it began nevertheless")

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.agent.plan import FORMAT, load_plan, parse_plan
+from iolab.agent.plan import FORMAT
+from iolab.agent.plan_reader import load_plan, parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError
@@ -233,9 +234,9 @@ def test_a_plan_in_a_file(tmp_path: Path) -> None:
     assert made is not None
     assert made.numjobs == 3
     for text, reason in (
-        (b"{", "is no JSON"),
-        (b"\xff", "is no JSON"),
-        (b"[" * 99999, "is no JSON"),
+        (b"{", "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[" * 99999, "is not JSON"),
     ):
         path.write_bytes(text)
         with pytest.raises(UserError, match=reason):
@@ -266,24 +267,24 @@ def test_real_devices_are_known() -> None:
 @pytest.mark.parametrize(
     ("device", "sentence"),
     [
-        ({**_FOLDER, "path": "srv"}, "'srv' is no absolute path"),
-        ({**_FOLDER, "path": ""}, "'' is no absolute path"),
-        ({**_FOLDER, "path": "/"}, "'/' is no absolute path"),
-        ({**_FOLDER, "path": "/srv/../etc"}, "no absolute path"),
-        ({**_FOLDER, "path": "/srv//x"}, "no absolute path"),
-        ({**_FOLDER, "path": "/srv/\n"}, "no absolute path"),
-        ({**_FOLDER, "path": 5}, "no absolute path"),
+        ({**_FOLDER, "path": "srv"}, "'srv' is not an absolute path"),
+        ({**_FOLDER, "path": ""}, "'' is not an absolute path"),
+        ({**_FOLDER, "path": "/"}, "'/' is not an absolute path"),
+        ({**_FOLDER, "path": "/srv/../etc"}, "not an absolute path"),
+        ({**_FOLDER, "path": "/srv//x"}, "not an absolute path"),
+        ({**_FOLDER, "path": "/srv/\n"}, "not an absolute path"),
+        ({**_FOLDER, "path": 5}, "not an absolute path"),
         ({**_FOLDER, "serial": "x"}, "a directory has no serial"),
         ({**_FOLDER, "irqmode": 2}, "cannot be given irqmode"),
-        ({**_NAMED, "path": "/dev/../etc/passwd"}, "no absolute path"),
-        ({**_NAMED, "path": "/etc/passwd"}, "no device node"),
-        ({**_NAMED, "path": "/dev/$(x)"}, "no device node"),
-        ({**_NAMED, "serial": ""}, "'' is no serial number"),
-        ({**_NAMED, "serial": 5}, "5 is no serial number"),
+        ({**_NAMED, "path": "/dev/../etc/passwd"}, "not an absolute path"),
+        ({**_NAMED, "path": "/etc/passwd"}, "not a device node"),
+        ({**_NAMED, "path": "/dev/$(x)"}, "not a device node"),
+        ({**_NAMED, "serial": ""}, "'' is not a serial number"),
+        ({**_NAMED, "serial": 5}, "5 is not a serial number"),
         ({**_NAMED, "memory_backed": False}, "cannot be given memory_backed"),
         ({**_NAMED, "kind": "zram"}, "a zram device has no path"),
-        ({**_NAMED, "kind": "loop", "path": "srv"}, "'srv' is no absolute path"),
-        ({**_NAMED, "kind": "loop", "path": 0}, "0 is no absolute path"),
+        ({**_NAMED, "kind": "loop", "path": "srv"}, "'srv' is not an absolute path"),
+        ({**_NAMED, "kind": "loop", "path": 0}, "0 is not an absolute path"),
         ({**_NAMED, "kind": "loop", "path": "", "serial": "x"}, "a loop device has no serial"),
     ],
 )

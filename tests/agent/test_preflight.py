@@ -15,7 +15,7 @@ _SPIN = "import os\nos.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True:
 
 
 def looked(**different: Any) -> Preflight:
-    return Preflight(**{"cpu": 0, "disks": set(), "rooms": {}, **different})
+    return Preflight(**{"cpu": 0, "disks": set(), "needed_mib": {}, **different})
 
 
 def found(what: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     disk = sorted(p.name for p in Path("/sys/block").iterdir())[0]
-    findings = looked(disks={disk}, rooms={tmp_path: 1 << 40}).finish()
+    findings = looked(disks={disk}, needed_mib={tmp_path: 1 << 40}).finish()
     assert all(f.keys() == {"what", "found", "good", "needed"} for f in findings)
     assert len({f["what"] for f in findings}) == len(findings)
     assert "I/Os a second (at most 20%)" in found(f"load of the disk {disk}", findings)["found"]
@@ -44,7 +44,7 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_core_that_stays_busy_is_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_MOST_LOOKS", 2)
+    monkeypatch.setattr(preflight, "_MAX_TRIES", 2)
     with subprocess.Popen([sys.executable, "-c", _SPIN], stdout=subprocess.PIPE) as spinner:
         assert spinner.stdout is not None
         spinner.stdout.readline()

@@ -10,7 +10,7 @@ import pytest
 from iolab.agent import steady
 from iolab.agent.journal import Journal, restore
 from iolab.agent.named import beneath, disks_beneath
-from iolab.agent.steady import hold_still, interrupts_of
+from iolab.agent.steady import irqs_of, pin_governor_and_irqs
 from iolab.errors import CannotRunError
 
 
@@ -36,7 +36,7 @@ def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_governor_of_the_cores_policy_is_set_and_put_back(
     policy: Path, journal: Journal
 ) -> None:
-    found = hold_still(journal, cpu=1, disks=[])
+    found = pin_governor_and_irqs(journal, cpu=1, disks=[])
     assert found == {"governor": {"was": "powersave", "now": "performance"}, "interrupts": {}}
     assert (policy / "scaling_governor").read_text() == "performance"
     noted = [json.loads(line) for line in journal.path.read_text().splitlines()]
@@ -48,28 +48,28 @@ def test_the_governor_of_the_cores_policy_is_set_and_put_back(
 def test_a_governor_that_is_not_offered_is_left(policy: Path, journal: Journal) -> None:
     (policy / "scaling_available_governors").write_text("powersave\n")
     left = {"was": "powersave", "left": "it has no governor performance"}
-    assert hold_still(journal, cpu=0, disks=[])["governor"] == left
+    assert pin_governor_and_irqs(journal, cpu=0, disks=[])["governor"] == left
     (policy / "scaling_governor").unlink()
     left = {"left": "this machine shows no frequency scaling"}
-    assert hold_still(journal, cpu=0, disks=[])["governor"] == left
+    assert pin_governor_and_irqs(journal, cpu=0, disks=[])["governor"] == left
     assert journal.path.read_bytes() == b""
 
 
 def test_interrupts_are_found_at_the_controller(tmp_path: Path) -> None:
     disk = tmp_path / "sys/devices/pci/nvme/nvme0/nvme0n1"
     disk.mkdir(parents=True)
-    assert interrupts_of(disk) == []
+    assert irqs_of(disk) == []
     (disk / "device").symlink_to("..")
-    assert interrupts_of(disk) == []
+    assert irqs_of(disk) == []
     (tmp_path / "sys/devices/pci/irq").write_text("0\n")
-    assert interrupts_of(disk) == []
+    assert irqs_of(disk) == []
     (tmp_path / "sys/devices/pci/irq").write_text("11\n")
-    assert interrupts_of(disk) == [11]
+    assert irqs_of(disk) == [11]
     messages = tmp_path / "sys/devices/pci/msi_irqs"
     messages.mkdir()
     for number in (40, 9):
         (messages / str(number)).write_text("msix\n")
-    assert interrupts_of(disk) == [9, 40]
+    assert irqs_of(disk) == [9, 40]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it needs root")
@@ -80,10 +80,10 @@ def test_this_machines_disk_is_steered_or_left_and_put_back(
         disks = disks_beneath(beneath(tmp_path))
     except CannotRunError as error:
         pytest.skip(str(error))
-    numbers = sorted({number for disk in disks for number in interrupts_of(disk)})
+    numbers = sorted({number for disk in disks for number in irqs_of(disk)})
     files = {str(n): Path(f"/proc/irq/{n}/smp_affinity_list") for n in numbers}
     before = {n: path.read_text() for n, path in files.items()}
-    found = hold_still(journal, cpu=0, disks=disks)["interrupts"]
+    found = pin_governor_and_irqs(journal, cpu=0, disks=disks)["interrupts"]
     assert found.keys() == before.keys()
     for number, told in found.items():
         if "left" in told:

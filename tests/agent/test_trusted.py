@@ -93,7 +93,7 @@ def test_an_access_list_counts(chain: Path) -> None:
 def test_what_is_no_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(UserError, match="file is no directory on the measured machine"):
+    with pytest.raises(UserError, match="file is not a directory on the measured machine"):
         trusted_folder(tmp_path / "file")
     for name, words in (("absent", "No such file or directory"), ("loop", "loop")):
         with pytest.raises(UserError, match=f"{name} cannot be used: .*{words}"):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Cell, parse_plan
+from iolab.agent.plan import Cell
+from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology.factors import Condition

@@ -17,7 +17,7 @@ from iolab.agent import block
 from iolab.agent.__main__ import main as agent
 from iolab.agent.journal import restore
 from iolab.agent.observe import sample
-from iolab.agent.plan import load_plan
+from iolab.agent.plan_reader import load_plan
 
 _VM = Path("/proc/sys/vm")
 _WAIT_S = 30.0

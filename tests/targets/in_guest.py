@@ -21,7 +21,8 @@ from iolab.agent.claim import Claim
 from iolab.agent.facts import build_id
 from iolab.agent.journal import restore
 from iolab.agent.observe import sample
-from iolab.agent.plan import Cell, Plan, load_plan
+from iolab.agent.plan import Cell, Plan
+from iolab.agent.plan_reader import load_plan
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MOMENTS_S = (0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 2.0, 3.0)

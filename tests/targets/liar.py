@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import parse_plan
+from iolab.agent.plan_reader import parse_plan
 from tests.payloads import with_text
 from tests.results import result, write_results
 

@@ -30,7 +30,7 @@ _NOBODY = 65534
 _CALLER = """
 import json, sys
 from pathlib import Path
-from iolab.agent.plan import parse_plan
+from iolab.agent.plan_reader import parse_plan
 from iolab.targets.local import LocalTarget
 LocalTarget().run(parse_plan(json.loads(sys.argv[1])), Path(sys.argv[2]))
 """

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Plan, parse_plan
+from iolab.agent.plan import Plan
+from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError

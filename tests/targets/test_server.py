@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Device, Plan, Recording, parse_plan
+from iolab.agent.plan import Device, Plan, Recording
+from iolab.agent.plan_reader import parse_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import SshTarget
