@@ -102,7 +102,7 @@ def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
             for inode, entry in enumerate(_complete(entries), 1):
                 _put(handle, inode, entry)
             _put(handle, 0, Entry(_TRAILER, 0))
-            handle.write(b"\0" * (-handle.on_progress() % _BLOCK))
+            handle.write(b"\0" * (-handle.tell() % _BLOCK))
             handle.flush()
             os.fsync(handle.fileno())
         Path(handle.name).chmod(0o644)
