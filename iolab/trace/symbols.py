@@ -9,8 +9,8 @@ from functools import cached_property
 
 __all__ = ["Symbols"]
 
-# Type letters of nm(1) for code. Data would only lend its names to the gaps between modules.
-_CODE = re.compile(rb"^([0-9a-f]{1,16}) [tTwW] (\S+)", re.MULTILINE)
+# Of the type letters (nm(1)), absolute symbols are no addresses: per-CPU offsets on x86-64.
+_SYMBOL = re.compile(rb"^([0-9a-f]{1,16}) [^aA] (\S+)", re.MULTILINE)
 
 
 class Symbols:
@@ -28,7 +28,7 @@ class Symbols:
     def name(self, address: int) -> str | None:
         """Return the function that holds an address.
 
-        Of several functions at one address the first in /proc/kallsyms names it, as in
+        Of several symbols at one address, the first in /proc/kallsyms names it, as in
         ``get_symbol_pos`` of kernel/kallsyms.c.
 
         Parameters
@@ -39,20 +39,22 @@ class Symbols:
         Returns
         -------
         str or None
-            The function without its module; None for an address below the first function and in
-            a trace without names.
+            The function without its module; None for an address below the first symbol or above
+            the last one, whose size is unknown.
         """
-        addresses, names = self._table
+        addresses, names = self._symbols
         row = bisect.bisect_right(addresses, address) - 1
-        return names[row] if row >= 0 else None
+        if row < 0 or (row == len(addresses) - 1 and address != addresses[row]):
+            return None
+        return names[addresses[row]].decode(errors="backslashreplace")
 
     @cached_property
-    def _table(self) -> tuple[list[int], list[str]]:
-        """Ascending addresses, each once, and their names."""
-        names: dict[int, str] = {}
-        for address, name in _CODE.findall(self._kallsyms):
-            names.setdefault(int(address, 16), name.decode(errors="backslashreplace"))
-        # A kernel that hides its addresses (kptr_restrict) prints zeros.
+    def _symbols(self) -> tuple[list[int], dict[int, bytes]]:
+        """All addresses in order, and the name of each."""
+        names: dict[int, bytes] = {}
+        for address, name in _SYMBOL.findall(self._kallsyms):
+            names.setdefault(int(address, 16), name)
+        # A kernel that hides its addresses prints zeros (kptr_restrict in
+        # Documentation/admin-guide/sysctl/kernel.rst).
         names.pop(0, None)
-        addresses = sorted(names)
-        return addresses, [names[address] for address in addresses]
+        return sorted(names), names

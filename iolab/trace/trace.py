@@ -112,7 +112,11 @@ class Trace:
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> switch = trace.frame("sched_switch")
     >>> switch["next_comm"].value_counts().head(3)
-    COMMS
+    next_comm
+    fio            4211
+    kworker/1:2    3062
+    ksoftirqd/1    2952
+    Name: count, dtype: int64
     """
 
     def __init__(
@@ -149,13 +153,11 @@ class Trace:
     def losses(self) -> pd.DataFrame:
         """Lost events: one row for each gap and for each counter; empty for a complete trace.
 
-        ===============  =======  ============================================================
-        ``buffer``       str      ring buffer
-        ``cpu``          int64    CPU
-        ``timestamp_ns``  Int64   first event after a gap; NA for a counter
-        ``count``        Int64    lost events; NA if the kernel does not say
-        ``source``       str      ``page`` for a gap, else the name of the kernel's counter
-        ===============  =======  ============================================================
+        - ``buffer`` (str): ring buffer
+        - ``cpu`` (int64): CPU
+        - ``timestamp_ns`` (Int64, ns): first event after a gap; NA for a counter
+        - ``count`` (Int64): lost events; NA if the kernel does not say
+        - ``source`` (str): ``page`` for a gap, else the name of the kernel's counter
 
         Gaps and counters count the same losses: never add them up. Gaps are the missed-events
         flags of pages and undercount; counters are those of ``per_cpu/cpuN/stats`` in tracefs
@@ -204,13 +206,14 @@ class Trace:
         Returns
         -------
         DataFrame
-            One row an event, in order of time; read-only, it shares its memory with the trace.
-            ``timestamp_ns`` : int64, time in nanoseconds
-            ``common_cpu`` : int16, CPU that recorded the event
-            ``common_buffer`` : category, ring buffer; only if several were read
-            ``common_pid``, ``common_flags``, … : the record's other common fields
-            The event's own fields follow with the kernel's types: strings are categories, an
-            integer array has a column for each element (``args[0]``).
+            One row for each event, in order of time; read-only, it shares the trace's memory.
+
+            - ``timestamp_ns`` (int64, ns): time
+            - ``common_cpu`` (int16): CPU that recorded the event
+            - ``common_buffer`` (category): ring buffer; only if several were read
+            - ``common_pid``, ``common_flags``, …: the record's other common fields
+            - the event's own fields with the kernel's types; a string is a category, a short
+              integer array has a column for each element (``args[0]``)
 
         Raises
         ------

@@ -52,7 +52,7 @@ def windows(
     >>> from iolab.paths import REFERENCE
     >>> path = REFERENCE / "traces" / "small_v7_mono.dat"
     >>> sum(w.events["sched_switch"] for w in windows(path, 100_000_000, ["sched_switch"]))
-    SWITCHES
+    16154
     """
     if ns <= 0:
         raise UserError(f"a window of {ns} ns: its length must be positive")

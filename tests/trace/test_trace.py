@@ -50,6 +50,15 @@ def test_header_columns(small: Path) -> None:
     assert preempted_bit(trace.formats["sched_switch"]) == 0x100
 
 
+def test_a_trace_without_kallsyms_has_no_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    path.write_bytes(trace_v7([WORK], [[Page(7)]]))
+    assert read(path).symbol(0xFFFFFFFF81000000) == "0xffffffff81000000"
+    hidden = b"0000000000000000 T _stext\n0000000000000000 t schedule\n"
+    path.write_bytes(trace_v6([WORK], [[Page(7)]], kallsyms=hidden))
+    assert read(path).symbol(0xFFFFFFFF81000000) == "0xffffffff81000000"
+
+
 def test_an_events_own_cpu_stays(tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
     data = encode(WORK, 3, {"cpu": 5, "workqueue": "events"})
