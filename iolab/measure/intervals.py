@@ -123,21 +123,10 @@ def intervals(trace: Trace) -> pd.DataFrame:
     task, state, start, end, where, waker, last = (
         column[keep] for column in (task, state, start, end, where, waker, last)
     )
-    # `last` is the row of the last switch, which has the name; -1 - row for a switch in.
-    codes = (
-        np.where(
-            last >= 0,
-            switch["prev_comm"].cat.codes.to_numpy()[np.maximum(last, 0)],
-            switch["next_comm"].cat.codes.to_numpy()[~np.minimum(last, -1)],
-        )
-        if count
-        else np.empty(0, np.int8)
-    )
-    names = pd.CategoricalDtype(switch["prev_comm"].cat.categories)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "pid": unique[task],
-            "comm": pd.Categorical.from_codes(codes, dtype=names),
+            "comm": _names(switch, last),
             "state": pd.Categorical.from_codes(state, dtype=_STATE),
             "start_ns": start,
             "end_ns": end,
@@ -145,7 +134,21 @@ def intervals(trace: Trace) -> pd.DataFrame:
             "waker": waker,
         }
     )
-    return frame
+
+
+def _names(switch: pd.DataFrame, rows: NDArray[np.int64]) -> pd.Categorical:
+    """Return the name in each switch out of `rows`, or in the switch in of row -1 - `rows`."""
+    codes = (
+        np.where(
+            rows >= 0,
+            switch["prev_comm"].cat.codes.to_numpy()[np.maximum(rows, 0)],
+            switch["next_comm"].cat.codes.to_numpy()[~np.minimum(rows, -1)],
+        )
+        if len(switch)
+        else np.empty(0, np.int8)
+    )
+    names = pd.CategoricalDtype(switch["prev_comm"].cat.categories)
+    return pd.Categorical.from_codes(codes, dtype=names)
 
 
 def _left_in(trace: Trace, prev_state: NDArray[Any]) -> NDArray[np.int8]:

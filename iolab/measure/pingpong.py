@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from iolab.errors import UserError
 from iolab.trace.trace import Trace
@@ -85,21 +86,13 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     """
     trace.require("ping_pong", "sched_switch")
     switch = trace.frame("sched_switch")
-    names = switch["prev_comm"].cat.categories
-    first, second = (names.str.fullmatch(pattern) for pattern in (one, other))
-    for pattern, fits in ((one, first), (other, second)):
-        if not fits.any():
-            raise UserError(f"no task of {trace.path} matches {pattern!r}")
-    if (first & second).any():
-        raise UserError(f"{one!r} and {other!r} both match {names[first & second][0]!r}")
-    side = np.where(first, 1, np.where(second, 2, 0))
+    side = _sides(trace, switch["prev_comm"].cat.categories, one, other)
     order = np.argsort(switch["common_cpu"].to_numpy(), kind="stable")
     cpu = switch["common_cpu"].to_numpy()[order]
     time = switch["timestamp_ns"].to_numpy()[order]
     before = side[switch["prev_comm"].cat.codes.to_numpy()[order]]
     after = side[switch["next_comm"].cat.codes.to_numpy()[order]]
     turn = before + after == 3
-    turn &= before * after == 2
     # A run lasts while each switch on the CPU is a turn.
     fresh = turn & np.concatenate([[True], ~turn[:-1] | (cpu[1:] != cpu[:-1])])
     run = np.cumsum(fresh)[turn]
@@ -114,3 +107,14 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     ios = trace.events.get("block_rq_complete")
     span = int(time.max() - time.min()) if time.size else 0
     return PingPong(int(turn.sum()), ios, runs, span)
+
+
+def _sides(trace: Trace, names: pd.Index, one: str, other: str) -> NDArray[np.int64]:
+    """Return 1 for each name that matches `one`, 2 for `other`, else 0."""
+    first, second = (names.str.fullmatch(pattern) for pattern in (one, other))
+    for pattern, matches in ((one, first), (other, second)):
+        if not matches.any():
+            raise UserError(f"no task of {trace.path} matches {pattern!r}")
+    if (first & second).any():
+        raise UserError(f"{one!r} and {other!r} both match {names[first & second][0]!r}")
+    return np.where(first, 1, np.where(second, 2, 0))

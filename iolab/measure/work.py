@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from iolab.measure.join import first_after, last_before, unique_matches
 from iolab.trace.trace import Trace
 
 __all__ = ["work_items"]
+
+Rows = NDArray[np.int64]
 
 
 def work_items(trace: Trace) -> pd.DataFrame:
@@ -46,22 +49,12 @@ def work_items(trace: Trace) -> pd.DataFrame:
     names = ("workqueue_queue_work", "workqueue_execute_start", "workqueue_execute_end")
     trace.require("work_items", *names)
     queue, start, end = (trace.frame(name) for name in names)
-    q_time, s_time, e_time = (f["timestamp_ns"].to_numpy() for f in (queue, start, end))
-    q_work, s_work, e_work = (f["work"].to_numpy() for f in (queue, start, end))
-    queued = unique_matches(last_before(q_time, s_time, (q_work,), (s_work,)))
-    # A work function may free its item, and another one may get the same address before the
-    # execution ends (process_one_work in kernel/workqueue.c): the worker is part of the key.
-    s_worker, e_worker = (f["common_pid"].to_numpy() for f in (start, end))
-    ended = first_after(e_time, s_time, (e_work, e_worker), (s_work, s_worker))
-    ended = unique_matches(ended, keep_last=True)
-    unstarted = np.setdiff1d(np.arange(len(queue)), queued)
-    q_row = np.concatenate([queued, unstarted])
-    s_row = np.concatenate([np.arange(len(start)), np.full(unstarted.size, -1)])
-    e_row = np.concatenate([ended, np.full(unstarted.size, -1)])
+    q_row, s_row, e_row = _joined(queue, start, end)
+    unstarted = q_row[s_row < 0]
     frame = pd.DataFrame(
         {
-            "work": np.concatenate([s_work, q_work[unstarted]]),
-            "function": np.concatenate([start["function"], queue["function"].iloc[unstarted]]),
+            column: np.concatenate([start[column], queue[column].iloc[unstarted]])
+            for column in ("work", "function")
         }
     )
     functions = {address: trace.symbol(address) for address in frame["function"].unique().tolist()}
@@ -69,20 +62,40 @@ def work_items(trace: Trace) -> pd.DataFrame:
     if "workqueue" in queue and len(queue):
         frame["workqueue"] = queue["workqueue"].array[q_row]
         frame["workqueue"] = frame["workqueue"].where(pd.Series(q_row >= 0))
-    frame["queued_ns"] = _rows(q_time, q_row)
-    frame["started_ns"] = _rows(s_time, s_row)
-    frame["ended_ns"] = _rows(e_time, e_row)
+    frame["queued_ns"] = _at(queue["timestamp_ns"], q_row)
+    frame["started_ns"] = _at(start["timestamp_ns"], s_row)
+    frame["ended_ns"] = _at(end["timestamp_ns"], e_row)
     frame["wait_ns"] = frame["started_ns"] - frame["queued_ns"]
     frame["run_ns"] = frame["ended_ns"] - frame["started_ns"]
-    frame["queued_by"] = _rows(queue["common_pid"].to_numpy(), q_row).fillna(-1).astype("int64")
-    frame["worker"] = _rows(s_worker, s_row).fillna(-1).astype("int64")
-    frame["cpu"] = _rows(start["common_cpu"].to_numpy(), s_row).fillna(-1).astype("int64")
+    frame["queued_by"] = _at(queue["common_pid"], q_row).fillna(-1).astype("int64")
+    frame["worker"] = _at(start["common_pid"], s_row).fillna(-1).astype("int64")
+    frame["cpu"] = _at(start["common_cpu"], s_row).fillna(-1).astype("int64")
     frame["queue_row"], frame["start_row"] = q_row, s_row
     return frame
 
 
-def _rows(values: np.ndarray, rows: np.ndarray) -> pd.Series:
-    """Return ``values[rows]`` as nullable integers, NA for row -1."""
+def _joined(queue: pd.DataFrame, start: pd.DataFrame, end: pd.DataFrame) -> tuple[Rows, Rows, Rows]:
+    """Return the rows of each execution in the three frames, -1 for none; unstarted items last."""
+    q_time, s_time, e_time = (f["timestamp_ns"].to_numpy() for f in (queue, start, end))
+    q_work, s_work, e_work = (f["work"].to_numpy() for f in (queue, start, end))
+    s_worker, e_worker = (f["common_pid"].to_numpy() for f in (start, end))
+    queued = unique_matches(last_before(q_time, s_time, (q_work,), (s_work,)))
+    # A work function may free its item, and another one may get the same address before the
+    # execution ends (process_one_work in kernel/workqueue.c): the worker is part of the key.
+    ended = first_after(e_time, s_time, (e_work, e_worker), (s_work, s_worker))
+    ended = unique_matches(ended, keep_last=True)
+    unstarted = np.setdiff1d(np.arange(len(queue)), queued)
+    none = np.full(unstarted.size, -1)
+    return (
+        np.concatenate([queued, unstarted]),
+        np.concatenate([np.arange(len(start)), none]),
+        np.concatenate([ended, none]),
+    )
+
+
+def _at(column: pd.Series, rows: Rows) -> pd.Series:
+    """Return a column's values at some rows as nullable integers, NA for row -1."""
+    values = column.to_numpy()
     if not values.size:
         return pd.Series(pd.array([pd.NA] * rows.size, dtype="Int64"))
     chosen = pd.array(values[np.maximum(rows, 0)].astype(np.int64), dtype="Int64")

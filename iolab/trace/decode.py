@@ -203,14 +203,7 @@ def run(
         If a chunk, a page or a record is damaged.
     """
     chosen = [todo.formats[name] for name in todo.wanted]
-    slots = np.full(_NUMBERS, UNKNOWN, np.int32)
-    needs = np.zeros(_NUMBERS, np.int32)
-    for event in todo.formats.values():
-        slots[event.number] = UNWANTED
-        needs[event.number] = event.min_size
-    for slot, event in enumerate(chosen):
-        slots[event.number] = slot
-    selection = Selection(slots, needs, len(chosen), todo.type_at, begin, end)
+    selection = _selection(todo, chosen, begin, end)
     loaded = load(todo.file, todo.container, todo.layout, parts, selection)
     sources = [source for source, _ in parts]
     buffers = list(dict.fromkeys(source.buffer.name for source in sources))
@@ -244,6 +237,17 @@ def run(
         losses=_losses(todo, sources, loaded, begin, end),
         between=between,
     )
+
+
+def _selection(todo: Plan, chosen: Sequence[EventFormat], begin: int, end: int) -> Selection:
+    slots = np.full(_NUMBERS, UNKNOWN, np.int32)
+    needs = np.zeros(_NUMBERS, np.int32)
+    for event in todo.formats.values():
+        slots[event.number] = UNWANTED
+        needs[event.number] = event.min_size
+    for slot, event in enumerate(chosen):
+        slots[event.number] = slot
+    return Selection(slots, needs, len(chosen), todo.type_at, begin, end)
 
 
 def _losses(

@@ -134,54 +134,54 @@ def load(
         If a chunk, a page or a record is damaged, if time goes backwards, or if the pages do not
         fit into memory; it names the offset.
     """
-    places: list[int] = []
-    total = 0
-    starts = [0]
-    page_at: list[NDArray[np.int64]] = []
+    sizes = [sum(chunk.plain for chunk in chunks) for _, chunks in parts]
     try:
-        for source, chunks in parts:
-            places.append(total)
-            size = sum(chunk.plain for chunk in chunks)
-            page_at.append(np.arange(total, total + size, source.page_size, dtype=np.int64))
-            starts.append(starts[-1] + page_at[-1].size)
-            total += size
-        pages = starts[-1]
-        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        memory = mmap.mmap(-1, total + 4 * SPARE, flags=private)
-        memory.madvise(mmap.MADV_HUGEPAGE)
+        loaded = _allocate([source for source, _ in parts], sizes, selection.size)
     except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(file.path, "the events do not fit into memory; read windows") from error
-    at = np.concatenate([*page_at, np.empty(0, np.int64)])
-    i32, i64 = np.int32, np.int64
-    first, last, lost = (np.empty(pages, i64) for _ in range(3))
-    end, wanted = (np.empty(pages, i32) for _ in range(2))
-    loaded = Loaded(
-        memory,
-        np.frombuffer(memory, np.uint32),
-        np.array(starts, i64),
-        at,
-        first,
-        last,
-        end,
-        wanted,
-        lost,
-        np.zeros(selection.size, i64),
-        [],
-    )
+    places = [sum(sizes[:i]) for i in range(len(sizes))]
+    starts = loaded.start.tolist()
     spans = [
         _Span(file, container, layout, source, span, place, starts[i], places[i])
         for i, (source, chunks) in enumerate(parts)
         for span, place in _spans(chunks, places[i])
     ]
-    for span, counts in zip(
-        spans, map_threads(lambda span: span.run(loaded, selection), spans, total), strict=True
-    ):
+    counted = map_threads(lambda span: span.run(loaded, selection), spans, sum(sizes))
+    for span, counts in zip(spans, counted, strict=True):
         loaded.counts += counts
         number = int(np.searchsorted(starts, span.first_page, "right")) - 1
         loaded.spans.append((number, *span.pages, counts))
     for i, (source, _) in enumerate(parts):
         _check_order(file.path, source, loaded, starts[i], starts[i + 1])
     return loaded
+
+
+def _allocate(sources: Sequence[Source], sizes: Sequence[int], slots: int) -> Loaded:
+    """Allocate memory for so many bytes of pages of each source."""
+    total = sum(sizes)
+    starts = [0]
+    page_at = [np.empty(0, np.int64)]
+    place = 0
+    for source, size in zip(sources, sizes, strict=True):
+        page_at.append(np.arange(place, place + size, source.page_size, dtype=np.int64))
+        starts.append(starts[-1] + page_at[-1].size)
+        place += size
+    memory = mmap.mmap(-1, total + 4 * SPARE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    pages, i32, i64 = starts[-1], np.int32, np.int64
+    return Loaded(
+        memory=memory,
+        words=np.frombuffer(memory, np.uint32),
+        start=np.array(starts, i64),
+        at=np.concatenate(page_at),
+        first=np.empty(pages, i64),
+        last=np.empty(pages, i64),
+        end=np.empty(pages, i32),
+        wanted=np.empty(pages, i32),
+        lost=np.empty(pages, i64),
+        counts=np.zeros(slots, i64),
+        spans=[],
+    )
 
 
 def _spans(chunks: Sequence[Chunk], place: int) -> Iterator[tuple[list[Chunk], int]]:

@@ -15,7 +15,9 @@ class DamagedPackageError(IolabError):
     """A file is truncated or no Debian package."""
 
     def __init__(self, deb: Path) -> None:
-        super().__init__(f"{deb} is not a whole Debian package")
+        super().__init__(
+            f"{deb} is not a whole Debian package: it is truncated, or another kind of file"
+        )
 
 
 def control_fields(deb: Path) -> dict[str, str]:

@@ -178,29 +178,8 @@ def boot(
     limit = (machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20
     with errors.open("wb") as stream:
         process = start(argv, stderr=stream, stdout=stream, memory_limit=limit)
-    seen = 0
-    heard_at = time.monotonic()
     try:
-        while True:
-            try:
-                process.wait(_POLL_S)
-                ended = True
-            except subprocess.TimeoutExpired:
-                ended = False
-            lines = _lines(console)
-            # The last line may be incomplete.
-            for line in lines[seen : len(lines) if ended else -1]:
-                seen += 1
-                heard_at = time.monotonic()
-                if match := re.search(r"iolab: .*", line):
-                    progress(match.group(0))
-            if ended:
-                break
-            if time.monotonic() - heard_at > stall_s:
-                raise GuestError(
-                    f"the guest printed nothing for {stall_s:.0f} s and was stopped; "
-                    "its last lines:\n" + console_tail(console)
-                )
+        _watch(process, console, stall_s, progress)
     finally:
         kill_group(process)
     if process.returncode != 0:
@@ -210,3 +189,34 @@ def boot(
             "guest's last lines:\n" + console_tail(console)
         )
     return console
+
+
+def _watch(
+    process: subprocess.Popen[bytes],
+    console: Path,
+    stall_s: float,
+    progress: Callable[[str], None],
+) -> None:
+    """Pass on the console's lines until the process ends; raise GuestError if none comes."""
+    printed = 0
+    printed_at = time.monotonic()
+    while True:
+        try:
+            process.wait(_POLL_S)
+            ended = True
+        except subprocess.TimeoutExpired:
+            ended = False
+        lines = _lines(console)
+        # The last line may be incomplete.
+        for line in lines[printed : len(lines) if ended else -1]:
+            printed += 1
+            printed_at = time.monotonic()
+            if match := re.search(r"iolab: .*", line):
+                progress(match.group(0))
+        if ended:
+            return
+        if time.monotonic() - printed_at > stall_s:
+            raise GuestError(
+                f"the guest printed nothing for {stall_s:.0f} s and was stopped; "
+                "its last lines:\n" + console_tail(console)
+            )

@@ -67,7 +67,7 @@ def test_programs_run_through_the_toolboxs_own_loader(tmp_path: Path) -> None:
 
 
 def test_a_program_the_toolbox_lacks_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(IolabError, match=r"has no nonesuch: delete that folder"):
+    with pytest.raises(IolabError, match=r"lacks nonesuch: delete that folder"):
         Toolbox(tmp_path).command("nonesuch")
 
 
