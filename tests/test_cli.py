@@ -135,7 +135,7 @@ def _qemu(folder: Path, text: str, mode: int = 0o755) -> str:
 @pytest.mark.parametrize(
     ("text", "mode", "sentence"),
     [
-        ("", 0o644, "IOLAB_QEMU names no program that can be run"),
+        ("", 0o644, "IOLAB_QEMU is not a program that can be run"),
         ("#!/bin/sh\necho QEMU emulator version 7.2.0\n", 0o755, "is QEMU 7.2.0: before 10.0"),
         ("#!/bin/sh\necho another tool 1.0\n", 0o755, "is not a QEMU system emulator"),
         ("#!/bin/sh\nexit 5\n", 0o755, "cannot be run: "),

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Functions over traces: where the time goes.
+"""Measure where the time of tasks and I/Os goes, from a trace.
 
-Each names the events it needs; a trace without them is a MissingEventError that says so.
+Every function raises `iolab.trace.MissingEventError` for a trace without the events it needs.
 """
 
 from iolab.measure.balance import CAUSES, migration_causes
 from iolab.measure.gaps import busy_time, idle_gaps
+from iolab.measure.intervals import intervals, slices
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong
 from iolab.measure.tasks import (
-    intervals,
     migrations,
     occupancy,
     preemptions,
-    slices,
     time_in_state,
     waits,
     waits_by_pair,
 )
 from iolab.measure.work import work_items
-from iolab.measure.writeback import flushes, most_at_once
+from iolab.measure.writeback import flushes, max_overlap
 
 __all__ = [
     "CAUSES",
@@ -30,9 +29,9 @@ __all__ = [
     "idle_gaps",
     "intervals",
     "io_path",
+    "max_overlap",
     "migration_causes",
     "migrations",
-    "most_at_once",
     "occupancy",
     "ping_pong",
     "preemptions",

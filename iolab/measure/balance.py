@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Why a task was moved to another CPU."""
+"""Attribute each migration of a task to the part of the scheduler that moved it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,53 @@ from iolab.trace import Trace
 __all__ = ["CAUSES", "migration_causes"]
 
 CAUSES: Final = ("wake-up placement", "active balance", "periodic balance", "newly idle balance")
-# include/linux/trace_events.h: the event was written from a softirq.
+# TRACE_FLAG_SOFTIRQ of common_flags, in include/linux/trace_events.h.
 _SOFTIRQ: Final = 0x10
 
 
 def migration_causes(trace: Trace) -> pd.DataFrame:
-    """Return `measure.migrations` with the path through the scheduler that moved the task.
+    """Return every migration with the part of the scheduler that caused it.
 
-    Column ``cause``, one of `CAUSES`: between a task's sched_waking and its sched_wakeup it is
-    placed by the wake-up; the stopper thread (``migration/N``) does active balancing; the
-    scheduler's softirq balances periodically, on behalf of idle CPUs too; what is left happens as a
-    CPU is about to become idle.
+    The causes are told apart by where sched_migrate_task is emitted:
 
-    Errors: MissingEventError without sched_migrate_task, sched_waking and sched_wakeup.
+    - wake-up placement: between the task's sched_waking and sched_wakeup (``try_to_wake_up`` in
+      kernel/sched/core.c)
+    - active balance: by the stopper thread ``migration/N`` (``active_load_balance_cpu_stop`` in
+      kernel/sched/fair.c)
+    - periodic balance: in the scheduler's softirq, also on behalf of idle CPUs
+      (``run_rebalance_domains`` in kernel/sched/fair.c, since 6.10 ``sched_balance_softirq``)
+    - newly idle balance: everywhere else, which is a CPU about to become idle
+      (``newidle_balance`` in kernel/sched/fair.c, since 6.10 ``sched_balance_newidle``)
+
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_migrate_task, sched_waking and sched_wakeup.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `iolab.measure.migrations`, and
+
+        - ``cause`` (category): one of `CAUSES`
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks an event.
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> from iolab.trace import read
+    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> migration_causes(trace)["cause"].value_counts()
+    cause
+    wake-up placement     2072
+    newly idle balance      17
+    periodic balance        11
+    active balance           1
+    Name: count, dtype: int64
     """
     trace.require("migration_causes", "sched_migrate_task", "sched_waking", "sched_wakeup")
     moved = trace.frame("sched_migrate_task")
@@ -42,13 +76,13 @@ def migration_causes(trace: Trace) -> pd.DataFrame:
 
 
 def _last_before(moved: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
-    """Return when each task had its last event before it was moved; -1 without one."""
-    known = events[["timestamp_ns", "pid"]].rename(columns={"timestamp_ns": "at_ns"})
-    found = pd.merge_asof(
+    """Return the time of each task's last event before its migration; -1 without one."""
+    earlier = events[["timestamp_ns", "pid"]].rename(columns={"timestamp_ns": "at_ns"})
+    joined = pd.merge_asof(
         moved[["timestamp_ns", "pid"]],
-        known.assign(seen_ns=known["at_ns"]),
+        earlier.assign(last_ns=earlier["at_ns"]),
         left_on="timestamp_ns",
         right_on="at_ns",
         by="pid",
     )
-    return np.asarray(found["seen_ns"].fillna(-1).astype("int64"))
+    return np.asarray(joined["last_ns"].fillna(-1).astype("int64"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Idle gaps: a device that does nothing although its I/O scheduler holds a request for it."""
+"""Idle gaps: a device has nothing in flight while its I/O scheduler holds a request for it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,43 @@ _COLUMNS = {
 
 
 def idle_gaps(trace: Trace, *, shortest_ns: int = 0) -> pd.DataFrame:
-    """Return when a device had nothing in flight while a request waited in its scheduler.
+    """Return the times when a device had nothing in flight while a request waited for it.
 
-    Gaps of at least `shortest_ns`, in order of their start. Columns: ``dev`` (the kernel's number),
-    ``start_ns``, ``length_ns``, ``owner`` (name of the task that inserted the request that waits
-    the longest) and ``previous`` (of the task whose request was completed last before; empty where
-    the trace does not show it).
+    A request is followed by device and sector from its insertion into the I/O scheduler to its
+    issue and its completion. With the scheduler "none" nearly all requests are issued without
+    insertion (block/blk-mq.c), so there are no gaps.
 
-    Requests are followed by device and sector from insert to issue to completion. Where the
-    scheduler is "none" nearly all are issued at once and never inserted: no gaps, by construction.
-    What cannot be followed never makes a gap: a request that is not issued under the sector of its
-    insert (merged, or the trace ends) does not wait, one whose issue or completion is not in the
-    trace is in flight from its beginning or to its end.
+    A request that cannot be followed never makes a gap. If it is not issued under the sector of
+    its insertion (it was merged, or the trace ends), it does not wait. If its issue or completion
+    is missing, it is in flight from the trace's begin or to its end.
 
-    Errors: MissingEventError without block_rq_insert, block_rq_issue and block_rq_complete.
+    Parameters
+    ----------
+    trace : Trace
+        Needs block_rq_insert, block_rq_issue and block_rq_complete.
+    shortest_ns : int
+        Drop shorter gaps; nanoseconds.
+
+    Returns
+    -------
+    DataFrame
+        One row for each gap, in order of its start.
+
+        - ``dev`` (int64): the kernel's device number
+        - ``start_ns``, ``length_ns`` (int64, ns): the gap
+        - ``owner`` (str): name of the task whose request has waited longest
+        - ``previous`` (str): name of the task whose request was completed last before the gap;
+          empty if the trace does not show it
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks an event.
     """
     names = ("block_rq_insert", "block_rq_issue", "block_rq_complete")
     trace.require("idle_gaps", *names)
     insert, issue, complete = (trace.frame(name) for name in names)
-    found = [
+    frames = [
         _of_device(
             insert[insert["dev"] == dev],
             issue[issue["dev"] == dev],
@@ -53,17 +71,30 @@ def idle_gaps(trace: Trace, *, shortest_ns: int = 0) -> pd.DataFrame:
         ).assign(dev=dev)
         for dev in np.unique(insert["dev"].to_numpy())
     ]
-    if not found:
+    if not frames:
         return pd.DataFrame(columns=list(_COLUMNS)).astype(_COLUMNS)
-    gaps = pd.concat(found, ignore_index=True)[list(_COLUMNS)].astype(_COLUMNS)
+    gaps = pd.concat(frames, ignore_index=True)[list(_COLUMNS)].astype(_COLUMNS)
     gaps = gaps[gaps["length_ns"] >= shortest_ns]
     return gaps.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
 def busy_time(trace: Trace) -> pd.Series:
-    """Return for how long each device had a request in flight (ns); the index is ``dev``.
+    """Return how long each device had a request in flight.
 
-    Errors: MissingEventError without block_rq_issue and block_rq_complete.
+    Parameters
+    ----------
+    trace : Trace
+        Needs block_rq_issue and block_rq_complete.
+
+    Returns
+    -------
+    Series
+        ``busy_ns`` (int64, ns) by ``dev``, the kernel's device number.
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks an event.
     """
     trace.require("busy_time", "block_rq_issue", "block_rq_complete")
     issue, complete = trace.frame("block_rq_issue"), trace.frame("block_rq_complete")
@@ -85,7 +116,7 @@ def _of_device(
     # Each issue takes the last insert before it.
     rows = unique_matches(last_before(inserted_at, issued_at, *keys))
     waited = np.flatnonzero(rows >= 0)
-    # In the order of their inserts.
+    # In the order of their insertion.
     waited = waited[np.argsort(rows[waited], kind="stable")]
     names = insert["comm"].astype("str").to_numpy()[rows[waited]]
     since, until = inserted_at[rows[waited]], issued_at[waited]
@@ -97,20 +128,20 @@ def _of_device(
     edges = np.diff(alone)
     start, stop = at[np.flatnonzero(edges[:-1] == 1)], at[np.flatnonzero(edges == -1)]
 
-    # Of all that wait at a time the first inserted one is the first that is issued later.
+    # Of the requests that wait at `start`, the first one inserted is the first one issued later.
     oldest = np.searchsorted(np.maximum.accumulate(until), start, side="right")
     issuers = issue["comm"].astype("str").to_numpy().astype(object)
     issuers[waited] = names
-    # One element more: what was completed before the first completion has no owner.
-    whose = np.full(len(complete) + 1, "", dtype=object)
-    whose[completed[completed >= 0]] = issuers[completed >= 0]
+    # The additional last element, row -1, stands for "no completion before the gap".
+    completers = np.full(len(complete) + 1, "", dtype=object)
+    completers[completed[completed >= 0]] = issuers[completed >= 0]
     last = np.searchsorted(complete["timestamp_ns"].to_numpy(), start, side="right") - 1
     return pd.DataFrame(
         {
             "start_ns": start,
             "length_ns": stop - start,
             "owner": names[oldest],
-            "previous": whose[last],
+            "previous": completers[last],
         }
     )
 
@@ -118,9 +149,9 @@ def _of_device(
 def _flights(
     issue: pd.DataFrame, complete: pd.DataFrame, span: tuple[int, int]
 ) -> tuple[Times, Times, Times]:
-    """Return when requests were in flight (from, to), and each issue's completion (row, or -1).
+    """Return begin and end of each request's flight, and the row of each issue's completion or -1.
 
-    After the issues' come those of which only the completion is in the trace.
+    Requests whose issue is not in the trace follow those whose issue is.
     """
     issued_at, completed_at = (f["timestamp_ns"].to_numpy() for f in (issue, complete))
     keys = (issue["sector"].to_numpy(),), (complete["sector"].to_numpy(),)
@@ -138,7 +169,7 @@ def _flights(
 def _count(
     begin: Times, end: Times, *, other: tuple[Times, ...] = ()
 ) -> tuple[Times, NDArray[Any]]:
-    """Return all the times at which anything changes, and how many intervals hold from each on."""
+    """Return all times at which anything changes, and the number of open intervals after each."""
     times = np.unique(np.concatenate([begin, end, *other]))
     change = np.zeros(times.size, np.int64)
     np.add.at(change, np.searchsorted(times, begin), 1)

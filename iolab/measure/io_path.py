@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""One I/O's path through the kernel, from the block layer to its submitter running again.
+"""Follow each I/O through the kernel, from the block layer until its submitter runs again.
 
-For direct writes that complete in a workqueue (iomap's ``iomap_dio_complete_work``)::
+The path is that of direct writes that complete in a workqueue (``iomap_dio_complete_work`` in
+fs/iomap/direct-io.c, on the workqueue ``dio/DEVICE``)::
 
     start ─queue─ issue ─device─ complete ─defer─ queued ─worker wait─ worker in
           ─dispatch─ executed ─work─ done ─gather─ woken ─submitter wait─ switched in
 
-The work of one I/O wakes the submitter, and it is done with that; the next I/Os of a batch find the
-submitter awake, and are done when their work ends. Where the submitter still sleeps then (it waits
-for more I/Os), they gather until it is woken. Each point is an event of the trace, so the segments
-of an I/O add up exactly.
+If the work of an I/O wakes the submitter, the I/O is done at the wake-up. The next I/Os of a batch
+find the submitter awake and are done when their work ends. If the submitter still sleeps then,
+because it waits for more I/Os, they gather until it is woken. Each point is an event of the trace,
+so the segments of an I/O add up exactly.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ REASONS = (
     "submitter was not switched in in the trace",
 )
 _REASON = pd.CategoricalDtype(list(REASONS))
-# Where a request is first seen, best first: the block layer's account begins there.
+# The first event of a request, the best one first. The block layer measures its latency from
+# block_io_start (blk_account_io_start in block/blk-mq.c).
 _STARTS = ("block_io_start", "block_getrq", "block_bio_queue")
 _NEEDED = (
     "block_rq_issue",
@@ -77,18 +79,26 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class IoPath:
-    """What `io_path` finds.
+    """The result of `io_path`.
 
     Attributes
     ----------
-    ios
-        A frame, one row an issued I/O in order of its issue: ``dev``, ``sector``, ``nr_sector``,
-        ``rwbs``, ``submitter``, ``worker`` (pids; -1 for unknown), ``woke`` (its work woke the
-        submitter), the points ``start_ns`` … ``in_ns``, `SEGMENTS`, ``block_ns`` (the block layer's
-        own latency, start to completion), ``total_ns`` (start to the last point that was joined)
-        and ``reason``: why the path ends early, empty for whole ones. What was not joined is NA.
-    orphans
-        Completions in the trace whose issue is not.
+    ios : DataFrame
+        One row for each issued I/O, in order of its issue.
+
+        - ``dev`` (uint32), ``sector`` (uint64), ``nr_sector`` (uint32), ``rwbs`` (category): the
+          fields of block_rq_issue
+        - ``submitter``, ``worker`` (int64): pids; -1 if not in the trace
+        - ``woke`` (bool): its work woke the submitter
+        - ``start_ns``, ``issue_ns``, ``complete_ns``, ``queued_ns``, ``worker_in_ns``,
+          ``executed_ns``, ``done_ns``, ``woken_ns``, ``in_ns`` (Int64, ns): the points of the
+          path; NA behind its end
+        - `SEGMENTS` (Int64, ns): the segments between them
+        - ``block_ns`` (Int64, ns): latency of the block layer, start to completion
+        - ``total_ns`` (int64, ns): start to the last point of the path
+        - ``reason`` (category): one of `REASONS`, why the path ends early; empty for a whole path
+    orphans : int
+        Number of completions whose issue is not in the trace.
     """
 
     ios: pd.DataFrame
@@ -96,20 +106,30 @@ class IoPath:
 
     @property
     def whole(self) -> pd.DataFrame:
-        """The I/Os whose path was joined to its end."""
+        """The I/Os with a whole path: the rows of `ios` without a reason."""
         return self.ios[self.ios["reason"] == ""]
 
     @property
     def unjoined(self) -> pd.Series:
-        """Number of I/Os by the reason why their path ends early; orphans among them."""
+        """Number of the other I/Os (int64) by reason, orphans included."""
         counts = self.ios.loc[self.ios["reason"] != "", "reason"].value_counts()
-        found = {str(reason): int(n) for reason, n in counts.items() if n}
+        numbers = {str(reason): int(n) for reason, n in counts.items() if n}
         if self.orphans:
-            found["completed, issued before the trace"] = self.orphans
-        return pd.Series(found, dtype="int64", name="ios")
+            numbers["completed, issued before the trace"] = self.orphans
+        return pd.Series(numbers, dtype="int64", name="ios")
 
     def breakdown(self) -> pd.DataFrame:
-        """Return count, mean, median, p99 and share of the total of each segment of whole I/Os."""
+        """Summarise the segments of whole paths.
+
+        Returns
+        -------
+        DataFrame
+            One row for each of `SEGMENTS`.
+
+            - ``count`` (int64): number of I/Os
+            - ``mean``, ``median``, ``p99`` (float64, ns): length
+            - ``share`` (float64): part of the time of all segments
+        """
         parts = self.whole[list(SEGMENTS)].astype("int64")
         frame = pd.DataFrame(
             {
@@ -126,32 +146,45 @@ class IoPath:
 def io_path(
     trace: Trace, *, workqueue: str | None = None, dev: int | None = None, rwbs: str | None = None
 ) -> IoPath:
-    """Join every block I/O of a trace with what followed from it.
-
-    Parameters
-    ----------
-    trace
-        A trace with the block, workqueue and sched events that the error names.
-    workqueue
-        A pattern (regular expression) for the name of the workqueue that completions are deferred
-        to, such as ``dio/.*``; None takes the first work queued by the completion.
-    dev, rwbs
-        Only I/Os of this device (the kernel's number), only of a kind: a pattern for ``rwbs``.
+    """Join every block I/O with the events that follow from it.
 
     A request and its completion are joined on device and sector. The completion's work is the
     first one queued on its CPU by the same interrupted task before the CPU's next completion.
-    The submitter is whom the work woke, if that task submits I/O in this trace; else the task that
-    submitted the I/O.
+    The submitter is the task that the work woke, if it submits I/O in this trace; else the task
+    that submitted the I/O.
 
-    Errors: MissingEventError naming the missing events; CannotRunError for `workqueue` on a kernel
-    that does not tell its name.
+    Parameters
+    ----------
+    trace : Trace
+        Needs block_rq_issue, block_rq_complete, workqueue_queue_work, workqueue_execute_start,
+        workqueue_execute_end, sched_switch and sched_waking. The start is that of block_io_start,
+        block_getrq or block_bio_queue, if recorded.
+    workqueue : str, optional
+        Regular expression for the whole name of the workqueue that completes I/Os, such as
+        ``dio/.*``; None takes the first work queued by the completion.
+    dev : int, optional
+        The kernel's number of the device to follow; None means all.
+    rwbs : str, optional
+        Regular expression for the whole ``rwbs`` of the I/Os to follow; None means all.
+
+    Returns
+    -------
+    IoPath
+        The I/Os.
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks an event.
+    CannotRunError
+        If `workqueue` is given and the kernel does not record the workqueue's name.
     """
     trace.require("io_path", *_NEEDED)
     issue = _filtered(trace.frame("block_rq_issue"), dev, rwbs)
     complete = _filtered(trace.frame("block_rq_complete"), dev, rwbs)
     i_time, c_time = _column(issue, "timestamp_ns"), _column(complete, "timestamp_ns")
     i_keys, c_keys = ((_column(f, "dev"), _column(f, "sector")) for f in (issue, complete))
-    # Each completion takes the last issue before it; a requeued request is issued again.
+    # Each completion takes the last issue before it: a requeued request is issued again.
     taken = unique_matches(last_before(i_time, c_time, i_keys, c_keys))
     done = np.full(len(issue), -1, np.int64)
     done[taken[taken >= 0]] = np.flatnonzero(taken >= 0)
@@ -165,7 +198,7 @@ def io_path(
 
 
 class _Path:
-    """The points of all I/Os as they are joined, one point after the other."""
+    """The points of all I/Os, joined one point after the other."""
 
     def __init__(self, count: int, submitter: Rows) -> None:
         self.points: dict[str, Rows] = {}
@@ -177,7 +210,7 @@ class _Path:
         self.woke = np.zeros(count, bool)
 
     def reach(self, name: str, times: Rows, rows: Rows, why: int) -> Rows:
-        """Give each I/O that is still followed the time at its row; lose those without (-1)."""
+        """Set a point of each I/O that is still followed; row -1 ends the path for a reason."""
         rows = np.where(self.alive, rows, -1)
         self.reason[self.alive & (rows < 0)] = why
         self.alive = rows >= 0
@@ -213,11 +246,11 @@ def _starts(trace: Trace, issue: pd.DataFrame) -> tuple[Rows, Rows]:
     s_time = _column(start, "timestamp_ns")
     s_keys, i_keys = ((_column(f, "dev"), _column(f, "sector")) for f in (start, issue))
     rows = unique_matches(last_before(s_time, i_time, s_keys, i_keys))
-    # Without a start of its own (a merged or split request) the account begins at the issue.
-    found = rows >= 0
+    # A merged or split request has no start of its own: it begins at the issue.
+    started = rows >= 0
     return (
-        np.where(found, _at(s_time, rows), i_time),
-        np.where(found, _at(_column(start, "common_pid"), rows), submitter),
+        np.where(started, _at(s_time, rows), i_time),
+        np.where(started, _at(_column(start, "common_pid"), rows), submitter),
     )
 
 
@@ -241,11 +274,11 @@ def _follow_work(
     path.worker[:] = np.where(s >= 0, _at(s_pid, s), -1)
     w_time, w_next = _column(switch, "timestamp_ns"), _column(switch, "next_pid")
     w = _then(last_before(w_time, s_time, (w_next,), (s_pid,)), s)
-    # The work's execution is looked up before the worker's switch in, which it is needed for.
+    # The worker's switch in is found through the execution, which comes later in the path.
     path.reason[path.alive & (s < 0)] = 3
     path.alive &= s >= 0
     w = path.reach("worker_in_ns", w_time, w, 4)
-    # A worker that was on its CPU already waited for nothing.
+    # A worker that was on its CPU already did not wait.
     path.points["worker_in_ns"] = np.maximum(path.points["worker_in_ns"], path.points["queued_ns"])
     s = path.reach("executed_ns", s_time, s, 3)
 
@@ -265,16 +298,16 @@ def _follow_work(
 
 def _follow_submitter(switch: pd.DataFrame, k_time: Rows, k_pid: Rows, path: _Path) -> None:
     """Follow the I/Os whose work is done until their submitter runs."""
-    done, who = path.points["done_ns"], (path.submitter,)
+    done, submitter = path.points["done_ns"], (path.submitter,)
     w_time, w_next = _column(switch, "timestamp_ns"), (_column(switch, "next_pid"),)
-    last_in = _unordered(last_before, w_time, done, w_next, who)
-    last_out = _unordered(last_before, w_time, done, (_column(switch, "prev_pid"),), who)
-    # In since it was last out: it runs, and sees what is done at once.
+    last_in = _unordered(last_before, w_time, done, w_next, submitter)
+    last_out = _unordered(last_before, w_time, done, (_column(switch, "prev_pid"),), submitter)
+    # Switched in after its last switch out: it runs, and sees the finished I/O at once.
     runs = (last_in >= 0) & (last_in >= last_out)
-    n = _unordered(first_after, w_time, done, w_next, who)
+    n = _unordered(first_after, w_time, done, w_next, submitter)
     in_time = np.where(runs, done, _at(w_time, n))
-    # The wake-up that led to this switch in: before the I/O was done, or while it gathered.
-    k = _unordered(last_before, k_time, in_time, (k_pid,), who)
+    # The wake-up before this switch in: before the I/O was done, or while it gathered.
+    k = _unordered(last_before, k_time, in_time, (k_pid,), submitter)
     woken = np.where(runs | (k < 0), done, np.maximum(done, _at(k_time, k)))
     rows = np.where(runs | (n >= 0), np.arange(n.size), -1)
     path.reach("woken_ns", woken, rows, 6)
@@ -288,26 +321,29 @@ def _unordered(
     keys: tuple[Rows, ...],
     at_keys: tuple[Rows, ...],
 ) -> Rows:
-    """Return a join whose times `at` need not be in order."""
+    """Apply a join to times `at` in any order."""
     order = np.argsort(at, kind="stable")
-    found = np.empty(at.size, np.int64)
-    found[order] = join(times, at[order], keys, tuple(k[order] for k in at_keys))
-    return found
+    rows = np.empty(at.size, np.int64)
+    rows[order] = join(times, at[order], keys, tuple(k[order] for k in at_keys))
+    return rows
 
 
 def _queueings(trace: Trace, workqueue: str | None) -> pd.DataFrame:
-    """Return the queued work items, those of a workqueue if the kernel tells its name."""
+    """Return the queued work items, only those of one workqueue if it is given."""
     queue = trace.frame("workqueue_queue_work")
     if workqueue is None or not len(queue):
         return queue
+    # The field was a pointer before it was a string: include/trace/events/workqueue.h.
     if "workqueue" not in queue or not isinstance(queue["workqueue"].dtype, pd.CategoricalDtype):
-        raise CannotRunError(f"{trace.path}: this kernel does not tell the workqueue's name")
-    fits = queue["workqueue"].cat.categories.str.fullmatch(workqueue).astype(bool)
-    return queue[np.asarray(fits)[queue["workqueue"].cat.codes.to_numpy()]]
+        raise CannotRunError(
+            f"{trace.path}: this kernel records no names of workqueues; measure without workqueue="
+        )
+    matches = queue["workqueue"].cat.categories.str.fullmatch(workqueue).astype(bool)
+    return queue[np.asarray(matches)[queue["workqueue"].cat.codes.to_numpy()]]
 
 
 def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
-    """Return for each completion the first work that its context queued before the next one."""
+    """Return the first work that each completion's context queued before the next completion."""
     before = last_before(
         _column(complete, "timestamp_ns"),
         _column(queue, "timestamp_ns"),
@@ -316,20 +352,20 @@ def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
     )
     same = _at(_column(complete, "common_pid"), before) == _column(queue, "common_pid")
     before = unique_matches(np.where(same, before, -1))
-    found = np.full(len(complete), -1, np.int64)
-    found[before[before >= 0]] = np.flatnonzero(before >= 0)
-    return found
+    rows = np.full(len(complete), -1, np.int64)
+    rows[before[before >= 0]] = np.flatnonzero(before >= 0)
+    return rows
 
 
 def _then(second: Rows, first: Rows) -> Rows:
-    """Return ``second[first]``, -1 where `first` is."""
+    """Chain two joins: return ``second[first]``, -1 where `first` is -1."""
     if not second.size:
         return np.full(first.size, -1, np.int64)
     return np.where(first >= 0, second[np.maximum(first, 0)], -1)
 
 
 def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.DataFrame:
-    """Return the frame's rows for a device and a kind; their index says where they were."""
+    """Return the frame's rows for a device and a kind of I/O, with their old index."""
     keep = np.ones(len(frame), bool)
     if dev is not None:
         keep &= _column(frame, "dev") == dev
@@ -344,7 +380,7 @@ def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:
 
 
 def _at(values: Rows, rows: Rows) -> Rows:
-    """Return ``values[rows]``; whatever stands there for row -1, to be masked."""
+    """Return ``values[rows]``; the value for row -1 is arbitrary, to be masked."""
     if not values.size:
         return np.zeros(rows.size, np.int64)
     return values[np.maximum(rows, 0)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Joining events by key and time: the last one before, the first one after."""
+"""Join events by key and time: the last one before, the first one after."""
 
 from __future__ import annotations
 
@@ -17,33 +17,41 @@ Integers = NDArray[Any]
 def last_before(
     times: Integers, at: Integers, keys: tuple[Integers, ...], at_keys: tuple[Integers, ...]
 ) -> NDArray[np.int64]:
-    """Return for each row of `at` the last row of `times` with equal keys and no later time.
+    """Find for each row of `at` the last row of `times` with equal keys and no later time.
 
     Parameters
     ----------
-    times, at
+    times, at : int64[n], int64[m]
         Times of the two sides, each in ascending order.
-    keys, at_keys
-        One or two columns of integers a side.
+    keys, at_keys : tuple of arrays
+        One or two columns of integers for each side.
 
     Returns
     -------
-        Row numbers of `times`; -1 where there is none.
+    int64[m]
+        Rows of `times`; -1 for no match.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> times, pids = np.array([10, 20, 30]), np.array([1, 2, 1])
+    >>> last_before(times, np.array([25, 35]), (pids,), (np.array([1, 3]),))
+    array([ 0, -1])
     """
     one, two = _pair(keys, times.size)
     at_one, at_two = _pair(at_keys, at.size)
-    found: NDArray[np.int64] = _last_before(
+    rows: NDArray[np.int64] = _last_before(
         times.astype(np.int64), at.astype(np.int64), one, two, at_one, at_two
     )
-    return found
+    return rows
 
 
 def first_after(
     times: Integers, at: Integers, keys: tuple[Integers, ...], at_keys: tuple[Integers, ...]
 ) -> NDArray[np.int64]:
-    """Return for each row of `at` the first row of `times` with equal keys and no earlier time.
+    """Find for each row of `at` the first row of `times` with equal keys and no earlier time.
 
-    The mirror of `last_before`.
+    Parameters and result are those of `last_before`.
     """
     flipped = last_before(
         -times[::-1], -at[::-1], tuple(k[::-1] for k in keys), tuple(k[::-1] for k in at_keys)
@@ -52,12 +60,25 @@ def first_after(
 
 
 def unique_matches(rows: NDArray[np.int64], *, keep_last: bool = False) -> NDArray[np.int64]:
-    """Return matches in which each row occurs once: the first taker's (or the last's), else -1."""
+    """Keep one of several matches with the same row; replace the others by -1.
+
+    Parameters
+    ----------
+    rows : int64[n]
+        Matches of a join.
+    keep_last : bool
+        Whether to keep the last of them instead of the first.
+
+    Examples
+    --------
+    >>> unique_matches(np.array([0, 0, 2]))
+    array([ 0, -1,  2])
+    """
     order = rows[::-1] if keep_last else rows
     _, first = np.unique(order, return_index=True)
-    kept = np.full(rows.size, -1, np.int64)
-    kept[first] = order[first]
-    return kept[::-1] if keep_last else kept
+    unique = np.full(rows.size, -1, np.int64)
+    unique[first] = order[first]
+    return unique[::-1] if keep_last else unique
 
 
 def _pair(keys: tuple[Integers, ...], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -72,7 +93,7 @@ def _last_before(times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: A
     while size < 2 * times.size:
         size *= 2
     slots = np.full(size, -1, np.int64)
-    found = np.full(at.size, -1, np.int64)
+    rows = np.full(at.size, -1, np.int64)
     mask = size - 1
     i = 0
     for j in range(at.size):
@@ -89,10 +110,10 @@ def _last_before(times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: A
         while slots[slot] >= 0:
             other = slots[slot]
             if one[other] == at_one[j] and two[other] == at_two[j]:
-                found[j] = other
+                rows[j] = other
                 break
             slot = (slot + 1) & mask
-    return found
+    return rows
 
 
 @numba.njit(cache=True, nogil=True)

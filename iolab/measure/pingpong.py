@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two tasks that take turns on a CPU: how often, how long, how much of it an I/O costs."""
+"""Count how often two tasks take turns on a CPU, for how long, and per I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from iolab.errors import UserError
 from iolab.trace.trace import Trace
@@ -16,19 +17,22 @@ __all__ = ["PingPong", "ping_pong"]
 
 @dataclass(frozen=True)
 class PingPong:
-    """What `ping_pong` finds.
+    """The result of `ping_pong`.
 
     Attributes
     ----------
-    switches
-        Switches from one of the pair straight to the other.
-    ios
-        Completed block I/Os in the trace; None if block_rq_complete was not recorded.
-    runs
-        A frame of uninterrupted alternations on one CPU (two switches or more): ``cpu``,
-        ``start_ns``, ``end_ns``, ``switches``.
-    span_ns
-        Time between the first and the last switch of the trace.
+    switches : int
+        Direct switches between the two tasks.
+    ios : int or None
+        Completed block I/Os in the trace; None without block_rq_complete.
+    runs : DataFrame
+        Uninterrupted alternations of two switches or more on one CPU, in order of their start.
+
+        - ``cpu`` (int16): CPU
+        - ``start_ns``, ``end_ns`` (int64, ns): first and last switch
+        - ``switches`` (int64): number of switches
+    span_ns : int
+        Time between the first and the last switch of the trace, in nanoseconds.
     """
 
     switches: int
@@ -38,41 +42,58 @@ class PingPong:
 
     @property
     def switches_per_io(self) -> float:
-        """Switches of the pair for one completed I/O; NaN without I/Os."""
+        """Switches between the two tasks per completed I/O; NaN without I/Os."""
         return self.switches / self.ios if self.ios else float("nan")
 
     @property
     def share(self) -> float:
-        """Part of the span that a CPU spent in runs of alternation; more than 1 on several CPUs."""
+        """Time in runs over the span; more than 1 if several CPUs alternate at the same time."""
         if not self.span_ns:
             return float("nan")
         return float((self.runs["end_ns"] - self.runs["start_ns"]).sum()) / self.span_ns
 
 
 def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
-    """Return how two tasks alternate; each is a pattern (regular expression) for task names.
+    """Measure the alternation of two tasks.
 
-    Errors: MissingEventError without sched_switch; UserError if a pattern fits no task or a task
-    fits both.
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_switch; block_rq_complete counts I/Os.
+    one, other : str
+        Regular expressions for the whole names of the tasks.
+
+    Returns
+    -------
+    PingPong
+        Switches and runs.
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks sched_switch.
+    UserError
+        If a pattern matches no task, or a task matches both.
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> from iolab.trace import read
+    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> pair = ping_pong(trace, "fio", "kworker/1:2")
+    >>> pair.switches, len(pair.runs), round(pair.share, 3)
+    (1497, 87, 0.004)
     """
     trace.require("ping_pong", "sched_switch")
     switch = trace.frame("sched_switch")
-    names = switch["prev_comm"].cat.categories
-    first, second = (names.str.fullmatch(pattern) for pattern in (one, other))
-    for pattern, fits in ((one, first), (other, second)):
-        if not fits.any():
-            raise UserError(f"no task of {trace.path} is called {pattern!r}")
-    if (first & second).any():
-        raise UserError(f"{one!r} and {other!r} both fit {names[first & second][0]!r}")
-    side = np.where(first, 1, np.where(second, 2, 0))
+    side = _sides(trace, switch["prev_comm"].cat.categories, one, other)
     order = np.argsort(switch["common_cpu"].to_numpy(), kind="stable")
     cpu = switch["common_cpu"].to_numpy()[order]
     time = switch["timestamp_ns"].to_numpy()[order]
     before = side[switch["prev_comm"].cat.codes.to_numpy()[order]]
     after = side[switch["next_comm"].cat.codes.to_numpy()[order]]
     turn = before + after == 3
-    turn &= before * after == 2
-    # A run goes on while each switch on the CPU is a turn.
+    # A run lasts while each switch on the CPU is a turn.
     fresh = turn & np.concatenate([[True], ~turn[:-1] | (cpu[1:] != cpu[:-1])])
     run = np.cumsum(fresh)[turn]
     turns = pd.DataFrame({"run": run, "cpu": cpu[turn], "time": time[turn]})
@@ -86,3 +107,14 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     ios = trace.events.get("block_rq_complete")
     span = int(time.max() - time.min()) if time.size else 0
     return PingPong(int(turn.sum()), ios, runs, span)
+
+
+def _sides(trace: Trace, names: pd.Index, one: str, other: str) -> NDArray[np.int64]:
+    """Return 1 for each name that matches `one`, 2 for `other`, else 0."""
+    first, second = (names.str.fullmatch(pattern) for pattern in (one, other))
+    for pattern, matches in ((one, first), (other, second)):
+        if not matches.any():
+            raise UserError(f"no task of {trace.path} matches {pattern!r}")
+    if (first & second).any():
+        raise UserError(f"{one!r} and {other!r} both match {names[first & second][0]!r}")
+    return np.where(first, 1, np.where(second, 2, 0))

@@ -158,7 +158,7 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     found = {
         "mib_traced": mib,
         "flush_workers": float(stretches["pid"].nunique()),
-        "flush_workers_at_once": float(measure.most_at_once(stretches)),
+        "flush_workers_at_once": float(measure.max_overlap(stretches)),
         "flush_us_per_mib": float(stretches["run_ns"].sum()) / 1e3 / mib,
     }
     added = trace.frame("mm_filemap_add_to_page_cache")

@@ -21,7 +21,7 @@ from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_c
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image, ensure_image, modules_archive
 from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
-from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, last_words
+from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "prepare"]
@@ -108,7 +108,7 @@ class VmTarget:
             try:
                 unpack_channel(channel, results)
             except ChannelError as error:
-                raise GuestError(f"{error}; its last lines:\n{last_words(console)}") from error
+                raise GuestError(f"{error}; its last lines:\n{console_tail(console)}") from error
             _check_ending(results, console)
             shutil.copyfile(console, results / "console.txt")
             facts = foreign.facts((results / "facts.json").read_bytes())
@@ -158,7 +158,7 @@ def _check_ending(results: Path, console: Path) -> None:
     message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
     if code == CannotRunError.exit_code:
         raise CannotRunError(message)
-    raise IolabError(f"{message}; the guest's last lines:\n{last_words(console)}")
+    raise IolabError(f"{message}; the guest's last lines:\n{console_tail(console)}")
 
 
 def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Columns for all events of loaded pages: memory, parts of the time for the threads, categories."""
+"""Build the columns of loaded pages: allocate memory, split the time, merge the categories."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from iolab.trace.columns import (
     BUFFER,
     CPU,
     DONE,
+    LOCATION,
     TIME,
     Fields,
     Memory,
@@ -23,27 +24,47 @@ from iolab.trace.columns import (
 )
 from iolab.trace.cursor import TraceError
 from iolab.trace.formats import Column, EventFormat, PageLayout
-from iolab.trace.load import Loaded, Selection, Source, in_threads, threads
+from iolab.trace.load import Loaded, Selection
 from iolab.trace.merge import Pages, new_progress
 from iolab.trace.pages import scan
+from iolab.trace.parallel import map_threads, thread_count
+from iolab.trace.sources import Source
 from iolab.trace.strings import FULL, StringTable, new_table, values
 
-__all__ = ["Assembled", "Job", "assemble", "targets"]
+__all__ = ["Assembled", "Job", "assemble", "columns_of"]
 
 _ALIGN = 64
 _FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
 Categories = list[str] | list[bytes]
-# The categories of the column that says in which buffer an event was.
+# The table of the column common_buffer.
 _BUFFERS = "buffers"
-# A part's events: less is not worth another thread. Several parts a thread, because a decoded
-# part's pages are given back: their memory and that of the columns need not exist at once.
+# Events of a part: fewer are not worth another thread. A thread decodes several parts, because the
+# memory of a decoded part's pages is released before the next part's columns are written.
 _PART = 200_000
 _PARTS_A_THREAD = 4
 
 
 @dataclass(frozen=True)
 class Job:
-    """Loaded pages and the columns that are wanted of them, by slot."""
+    """Loaded pages and the columns to decode from them.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    layout : PageLayout
+        The layout of a page.
+    sources : tuple of Source
+        The CPUs of the pages, in the order of `Loaded.start`.
+    buffers : tuple of str
+        The names of their ring buffers.
+    loaded : Loaded
+        The pages.
+    selection : Selection
+        The events to decode.
+    wanted : tuple of list of Column
+        The columns of each slot.
+    """
 
     path: Path
     layout: PageLayout
@@ -56,7 +77,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Assembled:
-    """The arrays of each event type in the order of its columns; the categories by their table."""
+    """Decoded columns.
+
+    Parameters
+    ----------
+    arrays : list of dict of str to array[rows]
+        By slot, then by column.
+    categories : dict of str to list
+        The values of each table, in the order of their codes.
+    """
 
     arrays: list[dict[str, NDArray[Any]]]
     categories: dict[str, Categories]
@@ -64,7 +93,7 @@ class Assembled:
 
 @dataclass(frozen=True)
 class _Part:
-    """A span of raw time with the events of each slot that come before it and are in it."""
+    """A span of raw time, with the number of events before it and inside it by slot."""
 
     begin: int
     end: int
@@ -72,32 +101,43 @@ class _Part:
     counts: NDArray[np.int64]
 
 
-def targets(event: EventFormat, *, several: bool) -> list[Column]:
-    """Return the columns of an event's frame in order; `several` adds the buffer's name."""
-    made = [
+def columns_of(event: EventFormat, *, several: bool) -> list[Column]:
+    """Return the columns of an event's frame in order.
+
+    Parameters
+    ----------
+    event : EventFormat
+        The event type.
+    several : bool
+        Whether several ring buffers are read: adds ``common_buffer``.
+    """
+    columns = [
         Column("timestamp_ns", TIME, 0, 8, signed=True),
         Column("common_cpu", CPU, 0, 2, signed=True),
     ]
     if several:
-        made.append(Column("common_buffer", BUFFER, 0, 1, signed=True, table=_BUFFERS))
-    return made + [column for column in event.columns if column.name != "common_type"]
+        columns.append(Column("common_buffer", BUFFER, 0, 1, signed=True, table=_BUFFERS))
+    return columns + [column for column in event.columns if column.name != "common_type"]
 
 
 def assemble(job: Job) -> Assembled:
-    """Decode all wanted events.
+    """Decode all selected events.
 
-    Errors: TraceError for a text that lies outside its record.
+    Raises
+    ------
+    TraceError
+        If a string lies outside its record, or the columns do not fit into memory.
     """
     names = {c.table for columns in job.wanted for c in columns if c.table and c.kind != BUFFER}
     tables = {name: number for number, name in enumerate(sorted(names))}
     parts = _parts(job)
     layout, memory, arrays = _allocate(job, tables)
-    worked = in_threads(
+    strings = map_threads(
         lambda part: _decode(job, part, layout, memory, len(tables)),
         parts,
         job.loaded.words.nbytes,
     )
-    categories = _merge(job, parts, worked, tables, arrays)
+    categories = _merge(job, parts, strings, tables, arrays)
     categories[_BUFFERS] = list(job.buffers)
     for columns, data in zip(job.wanted, arrays, strict=True):
         for column in columns:
@@ -108,9 +148,9 @@ def assemble(job: Job) -> Assembled:
 
 
 def _parts(job: Job) -> list[_Part]:
-    """Divide the time so that each thread gets about as many events."""
+    """Split time into parts of about as many events each."""
     loaded, selection = job.loaded, job.selection
-    count = min(_PARTS_A_THREAD * threads(), int(loaded.counts.sum()) // _PART)
+    count = min(_PARTS_A_THREAD * thread_count(), int(loaded.counts.sum()) // _PART)
     cuts: list[int] = []
     if count > 1:
         # The cuts lie between pages of the fullest source.
@@ -137,7 +177,7 @@ def _pairs(start: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def _before(job: Job, cut: int) -> NDArray[np.int64]:
-    """Count the wanted events before a raw time, by slot."""
+    """Count the selected events before a raw time, by slot."""
     loaded, selection = job.loaded, job.selection
     counts = np.zeros_like(loaded.counts)
     for source, low, high, events in loaded.spans:
@@ -145,7 +185,7 @@ def _before(job: Job, cut: int) -> NDArray[np.int64]:
         if last < cut:
             counts += events
             continue
-        # Pages without records have the time -1: harmless on either side.
+        # Pages without records have the time -1; they add nothing to either side.
         inside = low + np.flatnonzero(loaded.first[low:high] < cut)
         scratch = [np.empty(inside.size, np.int64) for _ in range(3)]
         scan(
@@ -172,7 +212,7 @@ def _before(job: Job, cut: int) -> NDArray[np.int64]:
 def _allocate(
     job: Job, tables: dict[str, int]
 ) -> tuple[Fields, Memory, list[dict[str, NDArray[Any]]]]:
-    """Return where each field goes, the memory of all columns, and the columns in it."""
+    """Return each field's place, the memory of all columns, and the columns in it."""
     start = np.zeros(len(job.wanted) + 1, np.int64)
     rows: list[tuple[int, int, int, int, int]] = []
     size = codes = 0
@@ -189,7 +229,7 @@ def _allocate(
                 size += -(-count * column.size // _ALIGN) * _ALIGN
         start[slot + 1] = len(rows)
     try:
-        # Not np.empty: its huge pages would all be there as soon as each column has its first row.
+        # Not np.empty: it asks for huge pages, and one written row would make a whole one resident.
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         base = np.frombuffer(mmap.mmap(-1, size + 8, flags=private), np.uint64)
         code_base = np.frombuffer(mmap.mmap(-1, 4 * codes + 4, flags=private), np.int32)
@@ -258,39 +298,42 @@ def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) 
             progress,
         )
         if status == DONE:
-            loaded.drop(part.begin, part.end)
+            loaded.release(part.begin, part.end)
             return strings
         if status != FULL:
-            raise _outside(job, -status - 10)
+            raise _outside(job, -status - LOCATION)
         strings = new_table(tables, 4 * strings.low.size, 4 * strings.pool.size, strings)
 
 
 def _merge(
     job: Job,
     parts: Sequence[_Part],
-    worked: Sequence[StringTable],
+    strings: Sequence[StringTable],
     tables: dict[str, int],
     arrays: Sequence[dict[str, NDArray[Any]]],
 ) -> dict[str, Categories]:
-    """Give all parts the codes of the first; return the categories by table."""
+    """Replace each part's codes by common ones; return the categories by table."""
     merged: dict[str, Categories] = {}
     codes: list[dict[str, NDArray[np.int32]]] = [{} for _ in parts]
     for name, number in tables.items():
-        known: dict[Any, int] = {}
-        for strings, mine in zip(worked, codes, strict=True):
-            found = values(strings, number, name.endswith(":1"))
-            mine[name] = np.array([known.setdefault(v, len(known)) for v in found], np.int32)
-        merged[name] = list(known)
+        common: dict[Any, int] = {}
+        for table, codes_of_part in zip(strings, codes, strict=True):
+            texts = values(table, number, name.endswith(":1"))
+            codes_of_part[name] = np.array(
+                [common.setdefault(text, len(common)) for text in texts], np.int32
+            )
+        merged[name] = list(common)
     for slot, columns in enumerate(job.wanted):
         for column in columns:
             if column.table not in tables:
                 continue
             array = arrays[slot][column.name]
-            for part, mine in zip(parts[1:], codes[1:], strict=True):
+            # The first part's codes are the common ones.
+            for part, codes_of_part in zip(parts[1:], codes[1:], strict=True):
                 low = int(part.before[slot])
-                own = array[low : low + int(part.counts[slot])]
-                if own.size:
-                    own[:] = mine[column.table][own]
+                rows = array[low : low + int(part.counts[slot])]
+                if rows.size:
+                    rows[:] = codes_of_part[column.table][rows]
     return merged
 
 
@@ -299,12 +342,12 @@ def _outside(job: Job, place: int) -> TraceError:
     page = int(np.searchsorted(loaded.at, place, "right")) - 1
     number = int(np.searchsorted(loaded.start, page, "right")) - 1
     where = f"byte {place - int(loaded.at[page])} of page {page - int(loaded.start[number])}"
-    text = f"{where} of {job.sources[number]}: a text lies outside its record"
-    return TraceError(job.path, text, job.sources[number].data.offset)
+    problem = f"{where} of {job.sources[number]}: a string lies outside its record"
+    return TraceError(job.path, problem, job.sources[number].data.offset)
 
 
 def _narrow(codes: NDArray[Any], categories: int) -> NDArray[Any]:
-    """Return codes in the type that pandas wants for so many categories, in memory of their own."""
+    """Copy codes to the type that pandas uses for so many categories."""
     kinds = (np.int8, np.int16, np.int32)
     kind = next(k for k in kinds if categories <= np.iinfo(k).max)
     return codes.astype(kind)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Unpacking what trace-cmd packed with zstd or zlib; nothing is taken on trust."""
+"""Decompress chunks and sections of a trace.dat, which may be damaged.
+
+trace-cmd compresses with zstd or zlib; see trace-cmd.dat.v7(5).
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,51 @@ from iolab.trace.cursor import TraceError
 
 __all__ = ["decompress"]
 
-# A zstd context is dear to make and serves one thread.
+# A zstd context is expensive to create and must not be shared between threads.
 _local = threading.local()
 
 
-def decompress(path: Path, how: str, data: bytes, size: int, *, offset: int, what: str) -> bytes:
-    """Return the `size` bytes that `data`, which stands at `offset` of the file, holds packed.
+def decompress(
+    path: Path, algorithm: str, data: bytes, size: int, *, offset: int, subject: str
+) -> bytes:
+    """Decompress `data` and check its size.
 
-    ``what`` says in messages what it is.
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    algorithm : str
+        ``"zstd"`` or ``"zlib"``.
+    data : bytes
+        The compressed bytes.
+    size : int
+        The number of bytes that `data` must decompress to.
+    offset : int
+        The position of `data` in the file, for messages.
+    subject : str
+        The name of `data` in messages.
 
-    Errors: TraceError naming the offset if it does not unpack to exactly `size` bytes.
+    Returns
+    -------
+    bytes
+        Exactly `size` bytes.
+
+    Raises
+    ------
+    TraceError
+        If `data` is damaged or does not decompress to `size` bytes; it names the offset.
     """
     try:
-        plain = _zstd(data, size) if how == "zstd" else _zlib(data, size)
+        plain = _zstd(data, size) if algorithm == "zstd" else _zlib(data, size)
     except (zstandard.ZstdError, zlib.error, MemoryError) as error:
-        raise TraceError(path, f"{what} is damaged: {how} says {error}", offset) from error
+        raise TraceError(path, f"{subject} is damaged: {algorithm} says {error}", offset) from error
     if plain is None or len(plain) != size:
-        raise TraceError(path, f"{what} is damaged: it does not hold {size} bytes", offset)
+        raise TraceError(path, f"{subject} is damaged: it does not hold {size} bytes", offset)
     return plain
 
 
 def _zstd(data: bytes, size: int) -> bytes | None:
-    # The frame's own size, where it has one, is what gets allocated.
+    # zstandard allocates the size that the frame declares: check it first. -1 means undeclared.
     if zstandard.frame_content_size(data) not in {-1, size}:
         return None
     context: zstandard.ZstdDecompressor | None = getattr(_local, "context", None)

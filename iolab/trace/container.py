@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What a trace.dat holds and where: sections, options, the place of each CPU's pages.
+"""Read a trace.dat's sections and options, and locate each CPU's pages.
 
-Versions 6 and 7 as trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5) describe them. Nothing of the
-ring buffer itself is read here.
+The format is that of trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5); the numbers of options are in
+trace-cmd's lib/trace-cmd/include/private/trace-cmd-private.h. The pages themselves are read by
+`iolab.trace.load`.
 """
 
 from __future__ import annotations
@@ -21,18 +22,26 @@ _COMPRESSIONS = ("none", "zlib", "zstd")
 _COMPRESSED = 1
 _MAX_CPUS = 1 << 15
 
-# Options, and in version 7 also sections.
+# TRACECMD_OPTION_*; in version 7 they number the sections too.
 _DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME = range(6)
 _OFFSET, _CPUCOUNT, _VERSION = 7, 8, 9
 _TIME_SHIFT, _TSC2NSEC = 12, 14
 _HEADERS, _FTRACE_FORMATS, _EVENT_FORMATS = 16, 17, 18
-_CMDLINES, _BUFFER_TEXT = 21, 22
+_KALLSYMS, _CMDLINES, _BUFFER_TEXT = 19, 21, 22
 _BUFFER_SECTION = 3
 
 
 @dataclass(frozen=True)
 class CpuData:
-    """Where one CPU's pages are in the file (`size` counts neither chunk headers nor padding)."""
+    """The place of one CPU's pages in the file.
+
+    Parameters
+    ----------
+    cpu : int
+        The CPU's number.
+    offset, size : int
+        Bytes; `size` excludes the headers of chunks and padding.
+    """
 
     cpu: int
     offset: int
@@ -41,7 +50,21 @@ class CpuData:
 
 @dataclass
 class Buffer:
-    """One ring buffer: the top one (empty name) or a named instance."""
+    """One ring buffer: the top one, or a named instance.
+
+    Parameters
+    ----------
+    name : str
+        Empty for the top buffer.
+    clock : str
+        As in ``trace_clock`` of tracefs, such as ``mono``.
+    page_size : int
+        Bytes of a sub-buffer; 0 in version 6, whose page header has them.
+    compressed : bool
+        Whether the pages are compressed in chunks.
+    cpus : list of CpuData
+        The pages.
+    """
 
     name: str
     clock: str
@@ -52,18 +75,42 @@ class Buffer:
 
 @dataclass
 class Container:
-    """A trace.dat's contents but for the events.
+    """A trace.dat without its events.
 
-    ``timestamp = convert(raw) + offset_ns``, where ``tsc`` (multiplier, shift) is None or the
-    conversion of a cycle counter. ``cpustats`` are the kernel's own counters by (buffer, CPU).
+    Parameters
+    ----------
+    path, version : Path, int
+        The file, and its format: 6 or 7.
+    compression : str
+        ``none``, ``zlib`` or ``zstd``.
+    header_page : str
+        The text of ``events/header_page`` in tracefs.
+    formats : list of (str, str)
+        System and format text of each event type.
+    kallsyms : bytes
+        The kernel's /proc/kallsyms; empty if it was not recorded.
+    cmdlines : str
+        Lines of pid and task name.
+    buffers : list of Buffer
+        The top buffer first.
+    cpustats : dict
+        The kernel's counters (``per_cpu/cpuN/stats`` in tracefs) by buffer and CPU.
+    options : dict
+        ``uname`` of the recorded machine, version of ``trace-cmd``.
+    cpu_count : int
+        CPUs of the recorded machine.
+    offset_ns, tsc
+        As in `iolab.trace.times.Clock`.
+    clock_list : str
+        The text of ``trace_clock`` in tracefs, the chosen clock in brackets.
     """
 
     path: Path
     version: int
-    long_size: int
     compression: str
     header_page: str = ""
     formats: list[tuple[str, str]] = field(default_factory=list)
+    kallsyms: bytes = b""
     cmdlines: str = ""
     buffers: list[Buffer] = field(default_factory=list)
     cpustats: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
@@ -75,10 +122,13 @@ class Container:
 
 
 def read_container(file: TraceFile) -> Container:
-    """Read everything but the events of a trace.dat.
+    """Read a trace.dat without its events.
 
-    Errors: TraceError for a file that is none, for a version, byte order or compression that
-    cannot be read, and for every damage, naming the offset or the section.
+    Raises
+    ------
+    TraceError
+        If the file is no trace.dat, has an unsupported version, byte order or compression, or is
+        damaged; it names the offset or the section.
     """
     cursor = Cursor.of_file(file)
     if file.size == 0:
@@ -89,17 +139,17 @@ def read_container(file: TraceFile) -> Container:
     at = cursor.position
     version = cursor.string()
     if version not in {"6", "7"}:
-        raise cursor.error(f"file version {version!r} cannot be read; 6 and 7 can", at)
+        raise cursor.error(f"unsupported file version {version!r}: iolab reads 6 and 7", at)
     order = cursor.u8()
     if order == 1:
-        raise cursor.error("big endian: traces of such machines cannot be read", at)
+        raise cursor.error("unsupported byte order big endian: iolab reads little endian", at)
     if order != 0:
         raise cursor.error(f"byte order {order} is neither little (0) nor big (1) endian", at)
     long_size = cursor.u8()
     if long_size not in {4, 8}:
-        raise cursor.error(f"a long of {long_size} bytes")
+        raise cursor.error(f"a long of {long_size} bytes is impossible")
     page_size = cursor.u32()
-    container = Container(file.path, int(version), long_size, "none")
+    container = Container(file.path, int(version), "none")
     if version == "6":
         _read_v6(container, file, cursor)
     else:
@@ -115,7 +165,7 @@ def _read_v6(container: Container, file: TraceFile, cursor: Cursor) -> None:
     _headers(container, cursor)
     _ftrace_formats(container, cursor)
     _event_formats(container, cursor)
-    cursor.skip(cursor.u32())  # kallsyms
+    _kallsyms(container, cursor)
     cursor.skip(cursor.u32())  # printk formats
     _command_lines(container, cursor)
     container.cpu_count = _cpu_count(cursor)
@@ -138,14 +188,14 @@ def _read_v6(container: Container, file: TraceFile, cursor: Cursor) -> None:
         place = Cursor.of_file(file, 0)
         place.skip(offset)
         if place.peek(10) == b"options  \0":
-            raise place.error(f"instance {instance!r} has options of its own, unknown to iolab")
+            raise place.error(f"instance {instance!r} has options of its own: not supported")
         buffers.append(_v6_buffer(container, place, instance))
     container.buffers = buffers
 
 
 def _v6_buffer(container: Container, cursor: Cursor, name: str) -> Buffer:
     if cursor.peek(10) == b"latency  \0":
-        raise cursor.error("a latency trace holds text, no events")
+        raise cursor.error("a latency trace holds text instead of events")
     cursor.expect(b"flyrecord\0")
     cpus = []
     for cpu in range(container.cpu_count):
@@ -154,7 +204,7 @@ def _v6_buffer(container: Container, cursor: Cursor, name: str) -> Buffer:
         if offset + size > cursor.end:
             raise cursor.error(f"truncated: the pages of CPU {cpu} end beyond the file", at)
         cpus.append(CpuData(cpu, offset, size))
-    # Pages of version 6 are as long as the ring buffer's header says; 0 asks for that.
+    # Version 6 takes the size of a page from the page header.
     return Buffer(name, _chosen_clock(container.clock_list), 0, False, cpus)
 
 
@@ -163,16 +213,16 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
     container.compression = cursor.string()
     if container.compression not in _COMPRESSIONS:
         names = ", ".join(_COMPRESSIONS)
-        what = f"compression {container.compression!r} cannot be read; {names} can"
-        raise cursor.error(what, at)
-    cursor.string()  # the compressing library's version
+        problem = f"unsupported compression {container.compression!r}: iolab reads {names}"
+        raise cursor.error(problem, at)
+    cursor.string()  # version of the compression library
     sections: dict[int, int] = {}
     seen: set[int] = set()
     following = cursor.u64()
     name = ""
     while following:
         if following in seen:
-            raise TraceError(file.path, "the option sections form a circle", following)
+            raise TraceError(file.path, "the option sections form a cycle", following)
         seen.add(following)
         options = _section(container, file, following, _DONE, "options")
         following = 0
@@ -184,16 +234,16 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
             if option == _DONE:
                 following = inner.u64()
                 break
-            if option in {_HEADERS, _FTRACE_FORMATS, _EVENT_FORMATS, _CMDLINES}:
+            if option in {_HEADERS, _FTRACE_FORMATS, _EVENT_FORMATS, _KALLSYMS, _CMDLINES}:
                 sections[option] = inner.u64()
             elif option == _BUFFER:
                 container.buffers.append(_v7_buffer(container, file, inner, page_size))
             elif option == _BUFFER_TEXT:
-                raise inner.error("a latency trace holds text, no events")
+                raise inner.error("a latency trace holds text instead of events")
             else:
                 name = _option(container, option, data, inner, name)
         else:
-            raise options.error("the options have no end")
+            raise options.error("the final option is missing")
     _read_sections(container, file, sections)
     container.buffers.sort(key=lambda b: b.name != "")
 
@@ -203,6 +253,7 @@ def _read_sections(container: Container, file: TraceFile, sections: dict[int, in
         (_HEADERS, "headers", _headers),
         (_FTRACE_FORMATS, "ftrace events", _ftrace_formats),
         (_EVENT_FORMATS, "event formats", _event_formats),
+        (_KALLSYMS, "kallsyms", _kallsyms),
         (_CMDLINES, "command lines", _command_lines),
     )
     for section, title, reader in readers:
@@ -213,27 +264,30 @@ def _read_sections(container: Container, file: TraceFile, sections: dict[int, in
 def _section(
     container: Container, file: TraceFile, offset: int, expected: int, title: str
 ) -> Cursor:
-    """Return a cursor over a section's plain contents."""
+    """Return a cursor over a section's decompressed contents."""
     cursor = Cursor.of_file(file, 0)
     cursor.skip(offset)
     number, flags = cursor.u16(), cursor.u16()
     if number != expected:
-        what = f"the section {title!r} is not there (section {number} is)"
-        raise TraceError(file.path, what, offset)
+        problem = f"section {title!r} is missing: section {number} is in its place"
+        raise TraceError(file.path, problem, offset)
     cursor.u32()  # the section's title, in the strings section
     size = cursor.u64()
     if flags & _COMPRESSED and container.compression == "none":
-        raise TraceError(file.path, f"section {title!r} is compressed by nothing", offset)
+        problem = f"section {title!r} is compressed, but the file names no compression"
+        raise TraceError(file.path, problem, offset)
     if not flags & _COMPRESSED:
         return Cursor.of_bytes(file.path, cursor.take(size), f"{title} at {offset:#x}")
     packed, plain = cursor.u32(), cursor.u32()
     if packed + 8 != size:
-        what = f"section {title!r}: its sizes {size} and {packed} contradict each other"
-        raise TraceError(file.path, what, offset)
+        problem = f"section {title!r}: its sizes {size} and {packed} contradict each other"
+        raise TraceError(file.path, problem, offset)
     at = cursor.position
-    name = f"section {title!r}"
-    packed_data = cursor.take(packed)
-    data = decompress(file.path, container.compression, packed_data, plain, offset=at, what=name)
+    subject = f"section {title!r}"
+    compressed = cursor.take(packed)
+    data = decompress(
+        file.path, container.compression, compressed, plain, offset=at, subject=subject
+    )
     return Cursor.of_bytes(file.path, data, f"{title} at {offset:#x}")
 
 
@@ -247,16 +301,17 @@ def _v7_buffer(container: Container, file: TraceFile, inner: Cursor, page_size: 
     section.skip(offset)
     number, flags = section.u16(), section.u16()
     if number != _BUFFER_SECTION:
-        what = f"the events of buffer {name!r} are not there (section {number} is)"
-        raise TraceError(file.path, what, offset)
+        problem = f"the events of buffer {name!r} are missing: section {number} is in their place"
+        raise TraceError(file.path, problem, offset)
     if flags & _COMPRESSED and container.compression == "none":
-        raise TraceError(file.path, f"buffer {name!r} is compressed by nothing", offset)
+        problem = f"buffer {name!r} is compressed, but the file names no compression"
+        raise TraceError(file.path, problem, offset)
     for cpu in cpus:
         if cpu.offset + cpu.size > file.size:
-            what = f"truncated: the pages of CPU {cpu.cpu} end beyond the file"
-            raise TraceError(file.path, what, cpu.offset)
+            problem = f"truncated: the pages of CPU {cpu.cpu} end beyond the file"
+            raise TraceError(file.path, problem, cpu.offset)
         if cpu.cpu >= _MAX_CPUS:
-            raise inner.error(f"a CPU of number {cpu.cpu}")
+            raise inner.error(f"impossible CPU number {cpu.cpu}")
     return Buffer(name, clock, page_size, bool(flags & _COMPRESSED), cpus)
 
 
@@ -281,6 +336,10 @@ def _event_formats(container: Container, cursor: Cursor) -> None:
             container.formats.append((system, text))
 
 
+def _kallsyms(container: Container, cursor: Cursor) -> None:
+    container.kallsyms = cursor.take(cursor.u32())
+
+
 def _command_lines(container: Container, cursor: Cursor) -> None:
     container.cmdlines = cursor.take(cursor.u64()).decode(errors="backslashreplace")
 
@@ -288,16 +347,16 @@ def _command_lines(container: Container, cursor: Cursor) -> None:
 def _cpu_count(cursor: Cursor) -> int:
     count = cursor.u32()
     if count > _MAX_CPUS:
-        raise cursor.error(f"{count} CPUs")
+        raise cursor.error(f"impossible number of CPUs: {count}")
     return count
 
 
 def _option(container: Container, option: int, data: bytes, inner: Cursor, name: str) -> str:
-    """Take one option; return the name of the buffer that the next CPU counters belong to."""
+    """Store one option; return the name of the buffer that the next CPU counters belong to."""
     text = data.split(b"\0", 1)[0].decode(errors="backslashreplace").strip()
     if option == _CPUSTAT:
-        if found := re.fullmatch(r"Buffer: (.+)", text):
-            return found[1]
+        if match := re.fullmatch(r"Buffer: (.+)", text):
+            return match[1]
         _cpustat(container, text, name)
     elif option == _DATE:
         container.offset_ns += _number(text, inner) * 1000
@@ -314,9 +373,9 @@ def _option(container: Container, option: int, data: bytes, inner: Cursor, name:
     elif option == _TSC2NSEC:
         container.tsc = (inner.u32(), inner.u32())
         if container.tsc[1] > 63:
-            raise inner.error(f"a clock shift of {container.tsc[1]} bits")
+            raise inner.error(f"impossible clock shift of {container.tsc[1]} bits")
     elif option == _TIME_SHIFT:
-        raise inner.error("the clocks of a guest and its host are to be matched: not supported")
+        raise inner.error("the file synchronizes the clocks of host and guest: not supported")
     return name
 
 
@@ -324,17 +383,17 @@ def _number(text: str, inner: Cursor) -> int:
     try:
         return int(text, 0)
     except ValueError:
-        raise inner.error(f"{text!r} is no number") from None
+        raise inner.error(f"{text!r} is not a number") from None
 
 
 def _cpustat(container: Container, text: str, name: str) -> None:
     values: dict[str, float] = {}
     for key, value in re.findall(r"^([a-z ]+): +(\d+(?:\.\d+)?)$", text, re.MULTILINE):
         values[key] = float(value)
-    if found := re.search(r"^CPU: (\d{1,5})$", text, re.MULTILINE):
-        container.cpustats[name, int(found[1])] = values
+    if cpu := re.search(r"^CPU: (\d{1,5})$", text, re.MULTILINE):
+        container.cpustats[name, int(cpu[1])] = values
 
 
 def _chosen_clock(text: str) -> str:
-    found = re.search(r"\[([^]]*)\]", text)
-    return found[1] if found else "local"
+    clock = re.search(r"\[([^]]*)\]", text)
+    return clock[1] if clock else "local"

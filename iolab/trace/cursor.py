@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading numbers and strings from a file that may be damaged, never past its end."""
+"""Read numbers and strings from a file that may be damaged, never past its end."""
 
 from __future__ import annotations
 
@@ -17,20 +17,44 @@ _STRING_LIMIT = 4096
 
 
 class TraceError(UserError):
-    """A trace file is not what it claims to be; names the file and the offset or section."""
+    """A trace file is damaged, or is no trace file.
 
-    def __init__(self, path: Path, what: str, offset: int | None = None) -> None:
+    Parameters
+    ----------
+    path : Path
+        The file.
+    problem : str
+        The problem; it names the section, if any.
+    offset : int, optional
+        The position of the problem in the file.
+    """
+
+    def __init__(self, path: Path, problem: str, offset: int | None = None) -> None:
         self.path = path
         self.offset = offset
         place = "" if offset is None else f" at offset {offset:#x}"
-        super().__init__(f"{path}{place}: {what}")
+        super().__init__(f"{path}{place}: {problem}")
 
 
 class TraceFile:
-    """A file read by position, so that threads share it; a context manager.
+    """An open file, read by position so that threads can share it; a context manager.
 
-    Errors: TraceError if it cannot be opened or is not a regular file, and for every read beyond
-    its end.
+    Parameters
+    ----------
+    path : Path
+        A regular file.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    size : int
+        Its size in bytes when it was opened.
+
+    Raises
+    ------
+    TraceError
+        If it cannot be opened or is not a regular file; every read beyond its end raises it too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,50 +80,69 @@ class TraceFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; reading it afterwards is an error."""
+        """Close the file; reading it afterwards fails."""
         os.close(self._fd)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes from `offset`."""
+        """Return exactly `size` bytes from `offset`.
+
+        Raises
+        ------
+        TraceError
+            If the file ends before.
+        """
         self._check(offset, size)
         data = os.pread(self._fd, size, offset)
-        # One call returns at most 2 GiB.
+        # read(2) transfers at most 0x7ffff000 bytes a call.
         while len(data) < size:
-            more = os.pread(self._fd, size - len(data), offset + len(data))
-            if not more:
+            following = os.pread(self._fd, size - len(data), offset + len(data))
+            if not following:
                 raise TraceError(self.path, "the file became shorter while it was read", offset)
-            data += more
+            data += following
         return data
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target` with the bytes from `offset`."""
+        """Fill `target` with the bytes from `offset`.
+
+        Raises
+        ------
+        TraceError
+            If the file ends before `target` is full.
+        """
         self._check(offset, len(target))
-        done = 0
-        while done < len(target):
-            got = os.preadv(self._fd, [target[done:]], offset + done)
-            if got == 0:
+        filled = 0
+        while filled < len(target):
+            count = os.preadv(self._fd, [target[filled:]], offset + filled)
+            if count == 0:
                 raise TraceError(self.path, "the file became shorter while it was read", offset)
-            done += got
+            filled += count
 
     def _check(self, offset: int, size: int) -> None:
         if offset < 0 or size < 0 or offset + size > self.size:
-            what = f"truncated: {size} bytes are expected, the file ends at {self.size:#x}"
-            raise TraceError(self.path, what, offset)
+            problem = f"truncated: expected {size} bytes, but the file ends at {self.size:#x}"
+            raise TraceError(self.path, problem, offset)
 
 
 class Cursor:
-    """A position in a stretch of bytes, little endian.
+    """A read position in a range of bytes; numbers are little endian.
+
+    Every method that reads raises `TraceError` at the end of the range.
 
     Parameters
     ----------
-    path
+    path : Path
         The file, for messages.
-    fetch
-        Returns `size` bytes from `offset`; both are inside the stretch.
-    start, end
-        The stretch.
-    where
-        What the stretch is called in messages; None means offsets are offsets of the file.
+    fetch : callable
+        ``fetch(offset, size)`` returns `size` bytes from `offset`; both lie inside the range.
+    start, end : int
+        The range.
+    section : str, optional
+        The range's name in messages; None if its offsets are offsets in the file.
+
+    Attributes
+    ----------
+    position, end : int
+        The offset of the next byte, and of the first one behind the range.
     """
 
     def __init__(
@@ -108,34 +151,34 @@ class Cursor:
         fetch: Callable[[int, int], bytes],
         start: int,
         end: int,
-        where: str | None = None,
+        section: str | None = None,
     ) -> None:
         self.path = path
         self.position = start
         self.end = end
         self._fetch = fetch
-        self._where = where
+        self._section = section
 
     @classmethod
     def of_file(cls, file: TraceFile, start: int = 0) -> Cursor:
-        """Return a cursor over a whole file."""
+        """Return a cursor over a file, from offset `start` to its end."""
         return cls(file.path, file.read, start, file.size)
 
     @classmethod
-    def of_bytes(cls, path: Path, data: bytes, where: str) -> Cursor:
-        """Return a cursor over bytes that came out of a section."""
-        return cls(path, lambda o, n: data[o : o + n], 0, len(data), where)
+    def of_bytes(cls, path: Path, data: bytes, section: str) -> Cursor:
+        """Return a cursor over the bytes of a section."""
+        return cls(path, lambda o, n: data[o : o + n], 0, len(data), section)
 
-    def error(self, what: str, offset: int | None = None) -> TraceError:
-        """Return an error that names this cursor's position (or another one)."""
+    def error(self, problem: str, offset: int | None = None) -> TraceError:
+        """Return an error that names this cursor's position, or `offset`."""
         at = self.position if offset is None else offset
-        if self._where is None:
-            return TraceError(self.path, what, at)
-        return TraceError(self.path, f"section {self._where!r}, byte {at}: {what}")
+        if self._section is None:
+            return TraceError(self.path, problem, at)
+        return TraceError(self.path, f"section {self._section!r}, byte {at}: {problem}")
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
+        """Number of bytes left."""
         return self.end - self.position
 
     def take(self, size: int) -> bytes:
@@ -145,47 +188,53 @@ class Cursor:
         return data
 
     def peek(self, size: int) -> bytes:
-        """Return the next `size` bytes and stay."""
+        """Return the next `size` bytes without moving."""
         self._need(size)
         return self._fetch(self.position, size)
 
     def skip(self, size: int) -> None:
-        """Pass over `size` bytes."""
+        """Skip `size` bytes."""
         self._need(size)
         self.position += size
 
     def u8(self) -> int:
-        """Return one byte."""
+        """Read one byte as a number."""
         return self.take(1)[0]
 
     def u16(self) -> int:
-        """Return two bytes as a number."""
+        """Read two bytes as a number."""
         return int(struct.unpack("<H", self.take(2))[0])
 
     def u32(self) -> int:
-        """Return four bytes as a number."""
+        """Read four bytes as a number."""
         return int(struct.unpack("<I", self.take(4))[0])
 
     def u64(self) -> int:
-        """Return eight bytes as a number."""
+        """Read eight bytes as a number."""
         return int(struct.unpack("<Q", self.take(8))[0])
 
     def string(self) -> str:
-        """Return the text before the next NUL, and pass it.
+        """Read a string that ends with NUL.
 
-        Errors: TraceError without a NUL in reach.
+        Raises
+        ------
+        TraceError
+            If the next 4096 bytes hold no NUL.
         """
         data = self.peek(min(self.left, _STRING_LIMIT))
         end = data.find(b"\0")
         if end < 0:
-            raise self.error("a text without an end")
+            raise self.error("a string without its final NUL")
         self.position += end + 1
         return data[:end].decode(errors="backslashreplace")
 
     def expect(self, marker: bytes) -> None:
-        """Pass over a fixed marker.
+        """Skip a fixed marker.
 
-        Errors: TraceError if something else stands there.
+        Raises
+        ------
+        TraceError
+            If the next bytes are not `marker`.
         """
         at = self.position
         if self.take(len(marker)) != marker:
@@ -193,4 +242,4 @@ class Cursor:
 
     def _need(self, size: int) -> None:
         if size < 0 or size > self.left:
-            raise self.error(f"truncated: {size} bytes are expected, {self.left} are left")
+            raise self.error(f"truncated: expected {size} bytes, but only {self.left} are left")

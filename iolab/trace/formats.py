@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What an event's bytes mean, as the kernel's format texts in the file say.
+"""Parse the kernel's descriptions of event records and of ring-buffer pages.
 
-A format text is the kernel's ``events/<system>/<event>/format``; the syntax is that of
-Documentation/trace/events.rst.
+They are the files ``events/<system>/<event>/format`` and ``events/header_page`` of tracefs
+(Documentation/trace/events.rst).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "preempted_bit",
 ]
 
-# How a column's value stands in a record. The record walk knows these numbers: texts are odd.
+# Kinds of a column: the encoding of its value in a record. In compiled loops texts are odd.
 INTEGER, INTEGER_UNALIGNED = 0, 2
 BYTES, TEXT = 4, 5
 BYTES_DYNAMIC, TEXT_DYNAMIC = 6, 7
@@ -60,10 +60,20 @@ _CHARACTERS = {"char", "const char"}
 
 @dataclass(frozen=True)
 class Column:
-    """One column of an event's frame: where its value stands in a record and what it is.
+    """One column of an event's frame.
 
-    ``kind`` is one of this module's constants; ``size`` is in bytes. ``table`` names the set of
-    categories the column shares with its like; None for integers.
+    Parameters
+    ----------
+    name : str
+        The field, or one element of it (``args[0]``).
+    kind : int
+        `INTEGER` or another constant of this module.
+    offset, size : int
+        Place of the value in a record, in bytes.
+    signed : bool
+        Whether an integer is signed.
+    table : str, optional
+        The set of categories; columns of one table compare. None for integers.
     """
 
     name: str
@@ -81,7 +91,21 @@ class Column:
 
 @dataclass(frozen=True)
 class EventFormat:
-    """One event type: its columns (the common ones first) and its shortest possible record."""
+    """One event type.
+
+    Parameters
+    ----------
+    system, name : str
+        As in tracefs, such as ``sched`` and ``sched_switch``.
+    number : int
+        The value of ``common_type`` in its records.
+    columns : tuple of Column
+        The common ones first.
+    min_size : int
+        Bytes of the shortest possible record.
+    print_format : str
+        The format's ``print fmt``.
+    """
 
     system: str
     name: str
@@ -93,7 +117,17 @@ class EventFormat:
 
 @dataclass(frozen=True)
 class PageLayout:
-    """A sub-buffer's head: bytes before the records, bytes of the commit word, bytes in all."""
+    """The layout of a sub-buffer, in bytes.
+
+    Parameters
+    ----------
+    head : int
+        Bytes before the records.
+    commit : int
+        Bytes of the commit word: 4 or 8.
+    size : int
+        Bytes of the sub-buffer.
+    """
 
     head: int
     commit: int
@@ -112,13 +146,28 @@ class _Field:
 
 
 class _FormatError(ValueError):
-    """A format text that cannot be understood; says why."""
+    """A format text is malformed; the message says how."""
 
 
 def parse_formats(path: Path, texts: Iterable[tuple[str, str]]) -> dict[int, EventFormat]:
-    """Return the event types by number from (system, format text) pairs.
+    """Parse event formats.
 
-    Errors: TraceError naming the event if a text is damaged or two events share a number.
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    texts : iterable of (str, str)
+        System and format text of each event type.
+
+    Returns
+    -------
+    dict of int to EventFormat
+        The event types by number.
+
+    Raises
+    ------
+    TraceError
+        If a text is malformed or two event types share a number; it names the event.
     """
     events: dict[int, EventFormat] = {}
     for system, text in texts:
@@ -126,19 +175,22 @@ def parse_formats(path: Path, texts: Iterable[tuple[str, str]]) -> dict[int, Eve
             event = _parse_event(system, text)
         except _FormatError as error:
             name = re.match(r"name: (\S+)", text)
-            what = f"the format of event {system}:{name[1] if name else '?'}: {error}"
-            raise TraceError(path, what) from error
+            problem = f"malformed format of event {system}:{name[1] if name else '?'}: {error}"
+            raise TraceError(path, problem) from error
         known = events.setdefault(event.number, event)
         if known != event:
-            what = f"events {known.name} and {event.name} both have the number {event.number}"
-            raise TraceError(path, what)
+            problem = f"events {known.name} and {event.name} both have the number {event.number}"
+            raise TraceError(path, problem)
     return events
 
 
 def common_type(path: Path, events: Iterable[EventFormat]) -> int:
-    """Return where in every record the event's number stands.
+    """Return the byte offset of the event number (``common_type``) in every record.
 
-    Errors: TraceError if the formats disagree or say nothing.
+    Raises
+    ------
+    TraceError
+        If the formats disagree or lack it.
     """
     places = {
         (column.offset, column.size)
@@ -147,35 +199,49 @@ def common_type(path: Path, events: Iterable[EventFormat]) -> int:
         if column.name == "common_type"
     }
     if len(places) != 1:
-        raise TraceError(path, "the event formats do not agree where an event's number stands")
+        raise TraceError(path, "the event formats disagree about the place of common_type")
     ((offset, size),) = places
     if size != 2 or offset % 2:
-        what = f"an event's number of {size} bytes at {offset} in the record cannot be read"
-        raise TraceError(path, what)
+        problem = f"unsupported common_type: {size} bytes at offset {offset}"
+        raise TraceError(path, problem)
     return offset
 
 
 def parse_page_layout(path: Path, text: str) -> PageLayout:
-    """Return a sub-buffer's layout from the text of ``events/header_page``.
+    """Parse the text of ``events/header_page``.
 
-    Errors: TraceError if the text is damaged or describes a layout iolab does not know.
+    Raises
+    ------
+    TraceError
+        If the text is malformed or describes an unsupported layout.
     """
     fields = {}
     for line in text.splitlines():
-        if found := _FIELD.match(line):
-            name = found["declaration"].split()[-1]
-            fields[name] = (int(found["offset"]), int(found["size"]))
+        if match := _FIELD.match(line):
+            name = match["declaration"].split()[-1]
+            fields[name] = (int(match["offset"]), int(match["size"]))
     stamp, commit, data = (fields.get(n, (-1, -1)) for n in ("timestamp", "commit", "data"))
     if stamp != (0, 8) or commit not in {(8, 4), (8, 8)} or data[0] != 8 + commit[1] or data[1] < 0:
-        raise TraceError(path, "section 'headers': a page header of unknown layout")
+        raise TraceError(path, "section 'headers': unsupported layout of the page header")
     return PageLayout(data[0], commit[1], data[0] + data[1])
 
 
 def preempted_bit(event: EventFormat) -> int:
-    """Return the bit of ``sched_switch``'s prev_state that prints as ``+``: still runnable.
+    """Return the bit of sched_switch's ``prev_state`` that marks a preempted task (``R+``).
 
-    The bit moved between kernels; it is computed from the print format's expression
-    ``REC->prev_state & (...) ? "+" : ""``. Returns 0 for kernels without such a bit.
+    It is ``TASK_REPORT_MAX`` of include/trace/events/sched.h, which follows the number of task
+    states and so differs between kernels. The print format holds it in the expression
+    ``REC->prev_state & (...) ? "+" : ""``.
+
+    Parameters
+    ----------
+    event : EventFormat
+        The format of sched_switch.
+
+    Returns
+    -------
+    int
+        The bit; 0 if the print format has no such expression.
     """
     text = event.print_format
     end = re.search(r'\?\s*"\+"\s*:\s*""', text)
@@ -202,7 +268,7 @@ def _constant(node: ast.expr) -> int:
             return left - right
         if isinstance(node.op, ast.LShift) and 0 <= right < 64:
             return left << right
-    raise _FormatError("no constant")
+    raise _FormatError("not a constant expression")
 
 
 @lru_cache(maxsize=4096)
@@ -210,85 +276,85 @@ def _parse_event(system: str, text: str) -> EventFormat:
     name = re.match(r"name: (\S+)\s*\n", text)
     number = re.search(r"^ID: (\d{1,9})\s*$", text, re.MULTILINE)
     if name is None or number is None:
-        raise _FormatError("it has no name or no ID")
+        raise _FormatError("no name or no ID")
     if int(number[1]) >= 1 << 16:
-        raise _FormatError(f"its number {number[1]} has more than 16 bits")
+        raise _FormatError(f"the ID {number[1]} has more than 16 bits")
     body, _, print_format = text.partition("print fmt:")
     lines = [line for line in body.splitlines() if line.lstrip().startswith("field:")]
     fields = [_parse_field(line) for line in lines]
     if not fields:
-        raise _FormatError("it has no fields")
+        raise _FormatError("no fields")
     columns: list[Column] = []
     min_size = 0
-    for i, one in enumerate(fields):
-        # Some of ftrace's own records end with fewer or more elements than the format says.
-        tail = i == len(fields) - 1 and bool(one.array) and (system == "ftrace" or one.size == 0)
-        made = _columns(one, tail)
-        min_size = max(min_size, one.offset + (0 if tail else one.size))
+    for i, field in enumerate(fields):
+        # The last array of some ftrace records has fewer or more elements than its format states
+        # (kernel/trace/trace_entries.h).
+        last = i == len(fields) - 1
+        tail = last and bool(field.array) and (system == "ftrace" or field.size == 0)
+        min_size = max(min_size, field.offset + (0 if tail else field.size))
         taken = {column.name for column in columns} | {"timestamp_ns", "common_cpu"}
-        # A column never hides another one of the same name.
+        # Column names are unique: the later of two fields of one name gets an underscore.
         columns += [
             Column(c.name + "_", c.kind, c.offset, c.size, c.signed, c.table)
             if c.name in taken
             else c
-            for c in made
+            for c in _columns(field, tail)
         ]
     if min_size >= _MAX_RECORD:
-        raise _FormatError(f"its records would have {min_size} bytes")
+        raise _FormatError(f"impossible record size: {min_size} bytes")
     return EventFormat(
         system, name[1], int(number[1]), tuple(columns), min_size, print_format.strip()
     )
 
 
 def _parse_field(line: str) -> _Field:
-    found = _FIELD.match(line)
-    if found is None:
-        raise _FormatError(f"no field: {line.strip()!r}")
-    declaration = " ".join(found["declaration"].split())
-    offset, size = int(found["offset"]), int(found["size"])
-    signed = found["signed"] not in {None, "0"}
+    match = _FIELD.match(line)
+    if match is None:
+        raise _FormatError(f"not a field: {line.strip()!r}")
+    declaration = " ".join(match["declaration"].split())
+    offset, size = int(match["offset"]), int(match["size"])
+    signed = match["signed"] not in {None, "0"}
     if located := _LOCATED.match(declaration):
         if size != 4:
             raise _FormatError(f"a location of {size} bytes: {line.strip()!r}")
         return _Field(located["type"], located["name"], "[]", located["how"], offset, size, signed)
-    split = _DECLARATION.match(declaration)
-    if split is None:
-        raise _FormatError(f"no declaration: {line.strip()!r}")
-    return _Field(split["type"].strip(), split["name"], split["array"], "", offset, size, signed)
+    plain = _DECLARATION.match(declaration)
+    if plain is None:
+        raise _FormatError(f"not a declaration: {line.strip()!r}")
+    return _Field(plain["type"].strip(), plain["name"], plain["array"], "", offset, size, signed)
 
 
-def _columns(one: _Field, tail: bool) -> list[Column]:
-    text = one.type in _CHARACTERS
-    if one.located:
-        plain = BYTES_DYNAMIC if one.located == "__data_loc" else BYTES_RELATIVE
-        return [Column(one.name, plain + text, one.offset, 4, False, f"{one.name}:{int(text)}")]
+def _columns(field: _Field, tail: bool) -> list[Column]:
+    text = field.type in _CHARACTERS
+    table = f"{field.name}:{int(text)}"
+    if field.located:
+        kind = BYTES_DYNAMIC if field.located == "__data_loc" else BYTES_RELATIVE
+        return [Column(field.name, kind + text, field.offset, 4, False, table)]
     if tail:
-        table = f"{one.name}:{int(text)}"
-        return [Column(one.name, BYTES_TAIL + text, one.offset, 0, False, table)]
-    if one.size == 0:
-        # An empty struct: nothing to show.
+        return [Column(field.name, BYTES_TAIL + text, field.offset, 0, False, table)]
+    if field.size == 0:
+        # An empty struct has no value.
         return []
-    if one.array or one.size not in {1, 2, 4, 8}:
-        return _array(one, text)
-    return [_integer(one.name, one.offset, one.size, one.signed)]
+    if field.array or field.size not in {1, 2, 4, 8}:
+        return _array(field, text)
+    return [_integer(field.name, field.offset, field.size, field.signed)]
 
 
-def _array(one: _Field, text: bool) -> list[Column]:
-    dimension = re.fullmatch(r"\[(\d{1,6})\]", one.array)
+def _array(field: _Field, text: bool) -> list[Column]:
+    dimension = re.fullmatch(r"\[(\d{1,6})\]", field.array)
     count = int(dimension[1]) if dimension else 0
-    element = one.size // count if count and one.size % count == 0 else 0
+    element = field.size // count if count and field.size % count == 0 else 0
     if not text and element in {2, 4, 8} and count <= _MAX_ELEMENTS:
         return [
-            _integer(f"{one.name}[{i}]", one.offset + i * element, element, one.signed)
+            _integer(f"{field.name}[{i}]", field.offset + i * element, element, field.signed)
             for i in range(count)
         ]
-    # Texts of one declared length (all task names) share their categories, so that they compare.
-    return [
-        Column(one.name, BYTES + text, one.offset, one.size, False, f"[{one.size}]:{int(text)}")
-    ]
+    # Strings of one declared length (all task names) share a table, so that they compare.
+    table = f"[{field.size}]:{int(text)}"
+    return [Column(field.name, BYTES + text, field.offset, field.size, False, table)]
 
 
 def _integer(name: str, offset: int, size: int, signed: bool) -> Column:
-    # Records are aligned to four bytes only, which is enough for a pair of four-byte reads.
+    # Records are aligned to 4 bytes; the walk reads 8-byte integers as two words.
     aligned = offset % min(size, 4) == 0
     return Column(name, INTEGER if aligned else INTEGER_UNALIGNED, offset, size, signed)

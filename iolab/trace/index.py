@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where in a file a time is, without reading all of it."""
+"""Find a time in a file without reading all of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iolab.trace.compression import decompress
 from iolab.trace.container import Container
 from iolab.trace.cursor import TraceError, TraceFile
-from iolab.trace.load import Chunk, Source, chunks_of, in_threads
+from iolab.trace.parallel import map_threads
+from iolab.trace.sources import Chunk, Source, chunks_of, read_chunk
 
 __all__ = ["Index", "Part"]
 
-# Unpacked bytes between two known times: what a window may read too much at each edge.
+# Decompressed bytes between two indexed times: a window reads at most so many in vain at each edge.
 _STEP = 1 << 20
 
 Part = tuple[Source, list[Chunk]]
@@ -24,7 +24,7 @@ Part = tuple[Source, list[Chunk]]
 
 @dataclass(frozen=True)
 class _Track:
-    """A source's chunks in steps, with the raw time that each step begins at."""
+    """A source's chunks in steps, with the raw time at which each step begins."""
 
     source: Source
     times: list[int]
@@ -32,33 +32,56 @@ class _Track:
 
 
 class Index:
-    """The raw time of every step (about a MiB of pages) of every source of a file.
+    """The raw time at which every step (about a MiB of pages) of every source begins.
 
-    Errors: TraceError naming the offset of damaged chunks and of time that goes backwards.
+    Parameters
+    ----------
+    file : TraceFile
+        The open file.
+    container : Container
+        Its description.
+    sources : sequence of Source
+        The sources to index.
+
+    Raises
+    ------
+    TraceError
+        If a chunk is damaged or time goes backwards; it names the offset.
     """
 
     def __init__(self, file: TraceFile, container: Container, sources: Sequence[Source]) -> None:
         self._file = file
         self._container = container
         size = sum(source.data.size for source in sources)
-        self._tracks = in_threads(self._track, sources, size)
+        self._tracks = map_threads(self._track, sources, size)
 
     @property
     def first(self) -> int | None:
-        """The first page's raw time; None for a file without records."""
+        """Raw time of the first page; None for a file without records."""
         return min((track.times[0] for track in self._tracks if track.times), default=None)
 
     def parts(self, begin: int, end: int) -> list[Part]:
-        """Return the sources with the chunks that may hold events of a span of raw time."""
-        found = []
+        """Return the chunks that may hold events of a span of raw time.
+
+        Parameters
+        ----------
+        begin, end : int
+            The span; `end` is excluded.
+
+        Returns
+        -------
+        list of (Source, list of Chunk)
+            One element a source.
+        """
+        parts = []
         for track in self._tracks:
             low = max(bisect.bisect_left(track.times, begin) - 1, 0)
             high = bisect.bisect_left(track.times, end)
-            found.append((track.source, [c for step in track.steps[low:high] for c in step]))
-        return found
+            parts.append((track.source, [c for step in track.steps[low:high] for c in step]))
+        return parts
 
     def following(self, time: int) -> int | None:
-        """Return the time of the first step that begins at a raw time or later."""
+        """Return the raw time of the first step that begins at `time` or later, if any."""
         later = []
         for track in self._tracks:
             at = bisect.bisect_left(track.times, time)
@@ -75,23 +98,21 @@ class Index:
                 continue
             time = time or 0
             if times and time < times[-1]:
-                what = f"time goes backwards in {source}"
-                raise TraceError(self._file.path, what, step[0].offset)
+                raise TraceError(
+                    self._file.path, f"time goes backwards in {source}", step[0].offset
+                )
             times.append(time)
             steps.append(step)
         return _Track(source, times, steps)
 
     def _time(self, source: Source, chunk: Chunk) -> int | None:
-        """Return the raw time of a chunk's first page with records."""
+        """Return the raw time of a chunk's first page with records, if any."""
         if source.buffer.compressed:
-            how, what = self._container.compression, f"a chunk of {source}"
-            packed = self._file.read(chunk.offset, chunk.packed)
-            data = decompress(
-                self._file.path, how, packed, chunk.plain, offset=chunk.offset, what=what
-            )
+            data = read_chunk(self._file, self._container.compression, source, chunk)
         else:
             data = self._file.read(chunk.offset, source.page_size)
         heads = np.frombuffer(data, np.uint64).reshape(-1, source.page_size // 8)[:, :2]
+        # The commit word's lower 27 bits are the bytes of records; see `iolab.trace.pages`.
         full = heads[(heads[:, 1] & np.uint64(0x7FFFFFF)) != 0]
         return int(full[0, 0]) if len(full) else None
 
@@ -100,7 +121,7 @@ def _steps(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
     step: list[Chunk] = []
     for chunk in chunks:
         step.append(chunk)
-        if sum(one.plain for one in step) >= _STEP:
+        if sum(chunk.plain for chunk in step) >= _STEP:
             yield step
             step = []
     if step:

@@ -1,74 +1,42 @@
 # SPDX-License-Identifier: MIT
-"""Pages from the file into memory: chunks read, unpacked and checked, in parallel."""
+"""Load pages into memory: read, decompress and check chunks in parallel."""
 
 from __future__ import annotations
 
 import mmap
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iolab.trace.compression import decompress
-from iolab.trace.container import Buffer, Container, CpuData
+from iolab.trace.container import Container
 from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.pages import PROBLEMS, SPARE, scan
+from iolab.trace.parallel import SPAN, map_threads
+from iolab.trace.sources import Chunk, Source, read_chunk
 
-__all__ = [
-    "Chunk",
-    "Loaded",
-    "Selection",
-    "Source",
-    "chunks_of",
-    "in_threads",
-    "load",
-    "sources_of",
-    "threads",
-]
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-# Unpacked bytes that one thread reads, unpacks and checks at a time: fits a core's cache.
-_SPAN = 2 << 20
-_MAX_THREADS = 8
-_MIN_PAGE, _MAX_PAGE = 64, 1 << 24
-
-
-@dataclass(frozen=True)
-class Source:
-    """One CPU of one buffer: the smallest thing whose events are in order of time."""
-
-    buffer: Buffer
-    number: int
-    data: CpuData
-    page_size: int
-
-    def __str__(self) -> str:
-        name = f" of buffer {self.buffer.name!r}" if self.buffer.name else ""
-        return f"CPU {self.data.cpu}{name}"
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A run of whole pages: `packed` bytes at `offset` of the file hold `plain` bytes."""
-
-    offset: int
-    packed: int
-    plain: int
+__all__ = ["Loaded", "Selection", "load"]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which records count: by event number their slot, and a span of raw time.
+    """The events to decode.
 
-    ``slots`` and ``needs`` are those of `pages.scan`; ``size`` is the number of slots.
+    Every wanted event type has a slot, a number from 0.
+
+    Parameters
+    ----------
+    slots, needs : int32[65536]
+        By event number, as for `iolab.trace.pages.scan`.
+    size : int
+        Number of slots.
+    type_at : int
+        Byte offset of the event number in a record's data.
+    begin, end : int
+        Span of raw time; `end` is excluded.
     """
 
     slots: NDArray[np.int32]
@@ -81,11 +49,30 @@ class Selection:
 
 @dataclass
 class Loaded:
-    """Pages in memory (`words`), checked. By page: `at`, `first`, `last`, `end`, `wanted`, `lost`.
+    """Checked pages in memory.
 
-    ``start`` has the first page of each source and the number of all pages; `counts` the wanted
-    events by slot. ``spans`` divide the pages: (source, first page, page behind the last, wanted
-    events by slot).
+    Parameters
+    ----------
+    memory : mmap
+        The pages, one after the other.
+    words : uint32[m]
+        The same memory.
+    start : int64[sources + 1]
+        Number of each source's first page, then the number of pages.
+    at : int64[pages]
+        Byte offset of the page in `words`.
+    first, last : int64[pages]
+        Raw time of the page's first and last record; -1 for a page without records.
+    end : int32[pages]
+        Bytes of records.
+    wanted : int32[pages]
+        Number of selected events.
+    lost : int64[pages]
+        Number of events lost before the page; -1 if the kernel does not say.
+    counts : int64[slots]
+        Number of selected events by slot.
+    spans : list of (int, int, int, int64[slots])
+        Ranges of pages: source, first page, page behind the last, selected events by slot.
     """
 
     memory: mmap.mmap
@@ -100,8 +87,8 @@ class Loaded:
     counts: NDArray[np.int64]
     spans: list[tuple[int, int, int, NDArray[np.int64]]]
 
-    def drop(self, begin: int, end: int) -> None:
-        """Give the memory of the pages whose events are all in a span of raw time back."""
+    def release(self, begin: int, end: int) -> None:
+        """Return to the kernel the memory of pages that lie inside a span of raw time."""
         for low, high in zip(self.start[:-1].tolist(), self.start[1:].tolist(), strict=True):
             done = (self.first[low:high] >= begin) & (self.last[low:high] < end)
             pages = low + np.flatnonzero(done)
@@ -114,60 +101,6 @@ class Loaded:
                     self.memory.madvise(mmap.MADV_DONTNEED, first, size)
 
 
-def sources_of(container: Container, layout: PageLayout, name: str | None) -> list[Source]:
-    """Return the CPUs that have pages, in the order that equal time stamps are put in.
-
-    ``name`` chooses one buffer.
-
-    Errors: TraceError for a page size that cannot be.
-    """
-    found: list[Source] = []
-    for number, buffer in enumerate(container.buffers):
-        if name is not None and buffer.name != name:
-            continue
-        size = buffer.page_size or layout.size
-        if not _MIN_PAGE <= size <= _MAX_PAGE or size % 8 or size < layout.head + 8:
-            what = f"buffer {buffer.name!r} has pages of {size} bytes"
-            raise TraceError(container.path, what)
-        found += [Source(buffer, number, cpu, size) for cpu in buffer.cpus if cpu.size]
-    return found
-
-
-def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
-    """Give the chunks of a source in order; each holds whole pages.
-
-    Errors: TraceError naming the offset if sizes contradict each other.
-    """
-    data, page = source.data, source.page_size
-    if not source.buffer.compressed:
-        if data.size % page:
-            what = f"{source} has {data.size} bytes, no whole number of pages of {page}"
-            raise TraceError(file.path, what, data.offset)
-        step = max(_SPAN // page, 1) * page
-        for at in range(data.offset, data.offset + data.size, step):
-            size = min(step, data.offset + data.size - at)
-            yield Chunk(at, size, size)
-        return
-    count = int.from_bytes(file.read(data.offset, 4), "little")
-    at = data.offset + 4
-    for _ in range(count):
-        head = file.read(at, 8)
-        packed = int.from_bytes(head[:4], "little")
-        plain = int.from_bytes(head[4:], "little")
-        at += 8
-        if at + packed > file.size or at - data.offset - 4 > data.size:
-            raise TraceError(file.path, f"a chunk of {source} ends beyond its data", at - 8)
-        if plain % page or not plain:
-            what = f"a chunk of {source} has {plain} bytes, no whole number of pages of {page}"
-            raise TraceError(file.path, what, at - 8)
-        yield Chunk(at, packed, plain)
-        at += packed
-    # The size does not count the four bytes before the chunks.
-    if not at - data.offset - 4 <= data.size <= at - data.offset:
-        what = f"{source}: its {count} chunks do not fill its {data.size} bytes"
-        raise TraceError(file.path, what, data.offset)
-
-
 def load(
     file: TraceFile,
     container: Container,
@@ -175,53 +108,46 @@ def load(
     parts: Sequence[tuple[Source, Sequence[Chunk]]],
     selection: Selection,
 ) -> Loaded:
-    """Read chunks of the given sources into memory and check every record in them.
+    """Read chunks into memory and check every record in them.
 
-    Errors: TraceError naming the offset for damaged chunks, pages and records, and for time that
-    goes backwards.
+    Parameters
+    ----------
+    file : TraceFile
+        The open file.
+    container : Container
+        Its description.
+    layout : PageLayout
+        The layout of a page.
+    parts : sequence of (Source, sequence of Chunk)
+        The chunks to read.
+    selection : Selection
+        The events to count.
+
+    Returns
+    -------
+    Loaded
+        The pages.
+
+    Raises
+    ------
+    TraceError
+        If a chunk, a page or a record is damaged, if time goes backwards, or if the pages do not
+        fit into memory; it names the offset.
     """
-    places: list[int] = []
-    total = 0
-    starts = [0]
-    page_at: list[NDArray[np.int64]] = []
+    sizes = [sum(chunk.plain for chunk in chunks) for _, chunks in parts]
     try:
-        for source, chunks in parts:
-            places.append(total)
-            size = sum(chunk.plain for chunk in chunks)
-            page_at.append(np.arange(total, total + size, source.page_size, dtype=np.int64))
-            starts.append(starts[-1] + page_at[-1].size)
-            total += size
-        pages = starts[-1]
-        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        memory = mmap.mmap(-1, total + 4 * SPARE, flags=private)
-        memory.madvise(mmap.MADV_HUGEPAGE)
+        loaded = _allocate([source for source, _ in parts], sizes, selection.size)
     except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(file.path, "the events do not fit into memory; read windows") from error
-    at = np.concatenate([*page_at, np.empty(0, np.int64)])
-    i32, i64 = np.int32, np.int64
-    first, last, lost = (np.empty(pages, i64) for _ in range(3))
-    end, wanted = (np.empty(pages, i32) for _ in range(2))
-    loaded = Loaded(
-        memory,
-        np.frombuffer(memory, np.uint32),
-        np.array(starts, i64),
-        at,
-        first,
-        last,
-        end,
-        wanted,
-        lost,
-        np.zeros(selection.size, i64),
-        [],
-    )
+    places = [sum(sizes[:i]) for i in range(len(sizes))]
+    starts = loaded.start.tolist()
     spans = [
         _Span(file, container, layout, source, span, place, starts[i], places[i])
         for i, (source, chunks) in enumerate(parts)
         for span, place in _spans(chunks, places[i])
     ]
-    for span, counts in zip(
-        spans, in_threads(lambda span: span.run(loaded, selection), spans, total), strict=True
-    ):
+    counted = map_threads(lambda span: span.run(loaded, selection), spans, sum(sizes))
+    for span, counts in zip(spans, counted, strict=True):
         loaded.counts += counts
         number = int(np.searchsorted(starts, span.first_page, "right")) - 1
         loaded.spans.append((number, *span.pages, counts))
@@ -230,30 +156,42 @@ def load(
     return loaded
 
 
-def threads() -> int:
-    """Return how many threads decoding uses: the processors it may use, up to 8."""
-    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
-
-
-def in_threads(function: Callable[[T], R], todo: Sequence[T], size: int) -> list[R]:
-    """Return the function's results in order; one thread for each processor.
-
-    ``size`` is in bytes of all the work: little work is done without threads.
-    """
-    if threads() == 1 or len(todo) < 2 or size < _SPAN:
-        return [function(one) for one in todo]
-    with ThreadPoolExecutor(threads()) as pool:
-        return list(pool.map(function, todo))
+def _allocate(sources: Sequence[Source], sizes: Sequence[int], slots: int) -> Loaded:
+    """Allocate memory for so many bytes of pages of each source."""
+    total = sum(sizes)
+    starts = [0]
+    page_at = [np.empty(0, np.int64)]
+    place = 0
+    for source, size in zip(sources, sizes, strict=True):
+        page_at.append(np.arange(place, place + size, source.page_size, dtype=np.int64))
+        starts.append(starts[-1] + page_at[-1].size)
+        place += size
+    memory = mmap.mmap(-1, total + 4 * SPARE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    pages, i32, i64 = starts[-1], np.int32, np.int64
+    return Loaded(
+        memory=memory,
+        words=np.frombuffer(memory, np.uint32),
+        start=np.array(starts, i64),
+        at=np.concatenate(page_at),
+        first=np.empty(pages, i64),
+        last=np.empty(pages, i64),
+        end=np.empty(pages, i32),
+        wanted=np.empty(pages, i32),
+        lost=np.empty(pages, i64),
+        counts=np.zeros(slots, i64),
+        spans=[],
+    )
 
 
 def _spans(chunks: Sequence[Chunk], place: int) -> Iterator[tuple[list[Chunk], int]]:
-    """Group chunks for the threads; give each group with its place in memory."""
+    """Group chunks for the threads; yield each group with its place in memory."""
     group: list[Chunk] = []
     size = 0
     for chunk in chunks:
         group.append(chunk)
         size += chunk.plain
-        if size >= _SPAN:
+        if size >= SPAN:
             yield group, place
             place += size
             group, size = [], 0
@@ -274,23 +212,20 @@ class _Span:
 
     @property
     def pages(self) -> tuple[int, int]:
-        """The span's first page among all, and the one behind its last."""
+        """Number of the span's first page and of the one behind its last."""
         size = self.source.page_size
         low = self.first_page + (self.place - self.source_place) // size
         return low, low + sum(chunk.plain for chunk in self.chunks) // size
 
     def run(self, loaded: Loaded, selection: Selection) -> NDArray[np.int64]:
-        """Fill this span's part of the arrays; return its wanted events by slot."""
+        """Fill this span's part of the arrays; return its selected events by slot."""
         view = loaded.words.data.cast("B")
         at = self.place
         for chunk in self.chunks:
             target = view[at : at + chunk.plain]
             if self.source.buffer.compressed:
-                packed = self.file.read(chunk.offset, chunk.packed)
-                how, what = self.container.compression, f"a chunk of {self.source}"
-                target[:] = decompress(
-                    self.file.path, how, packed, chunk.plain, offset=chunk.offset, what=what
-                )
+                compression = self.container.compression
+                target[:] = read_chunk(self.file, compression, self.source, chunk)
             else:
                 self.file.read_into(chunk.offset, target)
             at += chunk.plain
@@ -316,15 +251,16 @@ class _Span:
             loaded.lost[low:high],
         )
         if status:
-            what = PROBLEMS[status] + (f" (event {number})" if number else "")
-            raise self._error(where, what)
+            problem = PROBLEMS[status] + (f" (event {number})" if number else "")
+            raise self._error(where, problem)
         if size != self.layout.size:
             self._check_rest(loaded, low, high)
         return counts
 
     def _check_rest(self, loaded: Loaded, low: int, high: int) -> None:
-        # Where the file names two page sizes, a wrong one would pass over whole pages unseen. The
-        # kernel zeroes a page's unused rest, so the word after the records tells.
+        # If the file names two page sizes, decoding with the wrong one would skip whole pages. The
+        # kernel zeroes a page behind its records (ring_buffer_read_page in
+        # kernel/trace/ring_buffer.c): anything else there shows that the size is wrong.
         words = loaded.words
         after = self.layout.head + loaded.end[low:high]
         after += np.where(loaded.lost[low:high] != 0, self.layout.commit, 0).astype(np.int32)
@@ -333,12 +269,12 @@ class _Span:
         full = place[(words[place] != 0) | (words[place + 1] != 0)]
         if full.size:
             size = self.source.page_size
-            what = f"pages of {size} bytes contradict the header's {self.layout.size}"
-            raise self._error(int(full[0]) << 2, what)
+            problem = f"pages of {size} bytes contradict the header's {self.layout.size}"
+            raise self._error(int(full[0]) << 2, problem)
 
-    def _error(self, where: int, what: str) -> TraceError:
+    def _error(self, where: int, problem: str) -> TraceError:
         page, byte = divmod(where - self.source_place, self.source.page_size)
-        inside = f"byte {byte} of page {page} of {self.source}: {what}"
+        inside = f"byte {byte} of page {page} of {self.source}: {problem}"
         at = self.place
         for chunk in self.chunks:
             if where < at + chunk.plain:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The events of all CPUs in order of time, block after block, each block sorted by event type."""
+"""Merge the events of all CPUs by time into blocks, and sort each block by event type."""
 
 from __future__ import annotations
 
@@ -18,10 +18,22 @@ _LAST = (1 << 63) - 1
 
 
 class Pages(NamedTuple):
-    """Checked pages: `at` (byte offset), first time, bytes of records, wanted events.
+    """Checked pages; source s has those from ``start[s]`` to ``start[s + 1]``.
 
-    Source (buffer and CPU) s owns the pages from ``start[s]`` to ``start[s + 1]``; ``cpu`` and
-    ``buffer`` are by source, in the order that equal times are put in.
+    Parameters
+    ----------
+    at : int64[pages]
+        Byte offset.
+    first : int64[pages]
+        Raw time of the first record.
+    end : int32[pages]
+        Bytes of records.
+    wanted : int32[pages]
+        Number of selected events.
+    start : int64[sources + 1]
+        First page of each source; events of equal time come in the order of the sources.
+    cpu, buffer : int32[sources], int8[sources]
+        The source's CPU and ring buffer.
     """
 
     at: NDArray[np.int64]
@@ -34,12 +46,26 @@ class Pages(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where the merge stands, so that it can stop for a table that must grow, and go on.
+    """The state of the merge, so that it can stop for a full table and continue.
 
-    By source: ``page``, ``left`` (wanted events left in the page), ``next``, ``stop``, ``time``,
-    and the current event's ``data``, ``length`` and ``slot``. ``heap`` orders the sources,
-    ``pending`` is [sources in the heap, events in the block]; ``written`` counts rows by slot.
-    The block: ``block_*`` in merged order, ``group_*`` by type; ``group_start`` by slot.
+    Parameters
+    ----------
+    page, left : [sources]
+        Current page, and its selected events that are still to come.
+    next, stop : [sources]
+        Byte offset of the next record and of the end of the page's records.
+    time, data, length, slot : [sources]
+        Current event: raw time, byte offset and size of its data, slot.
+    heap : [sources]
+        Sources, ordered by the time of their current event.
+    pending : [2]
+        Sources in the heap (-1 before the first event), events in the block.
+    written : [slots]
+        Rows written so far.
+    block_* : [16384]
+        The block in order of time.
+    group_* : [16384]
+        The block by slot; slot s has the events from ``group_start[s]`` to ``group_start[s + 1]``.
     """
 
     page: NDArray[np.int64]
@@ -66,7 +92,7 @@ class Progress(NamedTuple):
 
 
 def new_progress(sources: int, slots: int) -> Progress:
-    """Return the state before the first event."""
+    """Return the state of the merge before the first event."""
     i32, i64 = np.int32, np.int64
     return Progress(
         page=np.zeros(sources, i64),
@@ -124,8 +150,11 @@ def fill_block(
 ) -> None:
     """Fill the block with the next events of all sources in order of time.
 
-    The state's arrays one by one: a tuple of many arrays is dear in a loop as hot as this one.
+    Arguments from `words` to `page_start` are those of `Pages`; `head` to `end` are those of
+    `iolab.trace.columns.decode`; the others are fields of `Progress`, which are updated.
     """
+    # Over 60 lines: one compiled loop. It takes arrays as single arguments, because numba counts
+    # references for each array of a tuple.
     size = pending[0]
     starting = size < 0
     if starting:
@@ -137,7 +166,7 @@ def fill_block(
     fresh = 0
     while count < _BLOCK:
         if starting:
-            # Every source is once moved to its first event, as if it had just given one.
+            # Move every source to its first event, as if it had just delivered one.
             if fresh == s_page.size:
                 starting = False
                 continue
@@ -147,7 +176,7 @@ def fill_block(
             s = heap[0]
         else:
             break
-        # Nothing else comes before this: the first event of the source that is next.
+        # Events of this source are next until the first event of the following source.
         limit_time, limit_source = _LAST, s
         if not starting:
             for child in range(1, min(size, 3)):
@@ -219,7 +248,7 @@ def _before(times: Any, a: Any, b: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _rise(heap: Any, times: Any, i: Any) -> None:
-    """Put a source that was added at place `i` of the heap where it belongs."""
+    """Move a source that was added at place `i` of the heap up to its place."""
     while i > 0:
         parent = (i - 1) >> 1
         if not _before(times, heap[i], heap[parent]):
@@ -230,7 +259,7 @@ def _rise(heap: Any, times: Any, i: Any) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _sink(heap: Any, times: Any, size: Any) -> None:
-    """Put the heap in order again after its first source has moved on."""
+    """Move the heap's first source down to its place, after its time has changed."""
     i = 0
     while True:
         child = 2 * i + 1
@@ -246,7 +275,13 @@ def _sink(heap: Any, times: Any, size: Any) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def group_block(state: Any) -> None:
-    """Sort the block by event type, stable."""
+    """Sort the block by slot; events of one slot stay in order of time.
+
+    Parameters
+    ----------
+    state : Progress
+        ``group_*`` are written.
+    """
     start = state.group_start
     count = state.pending[1]
     block_time, block_data = state.block_time, state.block_data
@@ -267,7 +302,7 @@ def group_block(state: Any) -> None:
         group_data[to] = block_data[i]
         group_length[to] = block_length[i]
         group_source[to] = block_source[i]
-    # Each start has moved to the next one's place.
+    # Each start has moved to the next slot's: shift them back.
     for slot in range(start.size - 1, 0, -1):
         start[slot] = start[slot - 1]
     start[0] = 0

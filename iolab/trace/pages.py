@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The record walk over ring-buffer pages: what is in them, checked before anything is decoded.
+"""Walk the records of ring-buffer pages and check them before anything is decoded.
 
-A page is a time stamp (8 bytes), the commit word (bytes of records; flags for lost events), then
-records: a word of 5 bits type/length and 27 bits time delta, and data. Source: the kernel's
-include/linux/ring_buffer.h and kernel/trace/ring_buffer.c, and libtraceevent's kbuffer for what
-a reader makes of time stamps.
+A page has a time stamp (8 bytes), the commit word (bytes of records; flags for lost events), then
+records: a word with 5 bits of type or length and 27 bits of time delta, then data. See
+``enum ring_buffer_type`` in the kernel's include/linux/ring_buffer.h, ``struct buffer_data_page``
+and ``RB_MISSED_*`` in kernel/trace/ring_buffer.c; how a reader combines time stamps follows
+src/kbuffer-parse.c of libtraceevent.
 
-Everything here takes memory as it comes from a file: each read is inside the page, each loop
-moves forward.
+The memory comes from a file that may be damaged: each read stays inside the page, each loop moves
+forward.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from numpy.typing import NDArray
 
 __all__ = ["PROBLEMS", "SPARE", "UNKNOWN", "UNWANTED", "read_record", "scan"]
 
-# Words behind the last page that the record walk and its users may look at.
+# Words behind the last page that the record walk and its callers may read.
 SPARE = 8
 
-# A record's fate by its event number, where it is no slot of a wanted event.
+# Slots of event numbers without a format, and of events that are not selected.
 UNKNOWN, UNWANTED = -1, -2
 
-# What scan() can find wrong, by its negative status.
+# Messages for the negative statuses of `scan`.
 PROBLEMS = {
     -1: "a page claims more bytes than it has",
     -2: "a record reaches beyond its page's end",
@@ -40,19 +41,35 @@ PROBLEMS = {
 _COMMIT_BITS = (1 << 27) - 1
 _LOST, _LOST_STORED = 1 << 31, 1 << 30
 _MAX_TIME = 1 << 62
-# Absolute stamps have 59 bits; the rest comes from the time so far.
+# Absolute time stamps have 59 bits; the others are those of the previous time (rb_fix_abs_ts in
+# kernel/trace/ring_buffer.c).
 _STAMP_HIGH = ~((1 << 59) - 1)
 
 
 @numba.njit(cache=True, nogil=True)
 def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
-    """Read one record at byte `at` of a page's records that end at `end`.
+    """Read one record.
 
-    `word` and `second` are the two words at `at`, as int64: arrays as arguments would have their
-    references counted at every call. What `second` is beyond `end` does not matter.
+    Parameters
+    ----------
+    word, second : int64
+        The two 32-bit words at `at`; `second` may lie behind `end`. Values instead of an array:
+        numba would count the array's references at every call.
+    at, end : int
+        Byte offset of the record, and of the end of the page's records.
+    time : int64
+        Raw time of the previous record.
 
-    Returns (data offset or a status, data length, next record, time). A status of 0 says: no
-    event here, go on; a negative one is a key of `PROBLEMS`.
+    Returns
+    -------
+    int
+        Byte offset of the record's data; 0 for a record that is no event; a key of `PROBLEMS`.
+    int
+        Bytes of data.
+    int
+        Byte offset of the next record.
+    int64
+        Raw time of the record.
     """
     kind, delta = word & 31, word >> 5
     if 0 < kind < 29:
@@ -62,7 +79,7 @@ def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
             return -2, 0, end, time
         return data, length, data + length, time + delta
     if kind == 29 and delta == 0:
-        return 0, 0, end, time  # the page's unused rest
+        return 0, 0, end, time  # padding: the unused rest of the page
     if at + 8 > end:
         return -2, 0, end, time
     if kind == 0:
@@ -73,7 +90,7 @@ def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
         if data + length > end:
             return -2, 0, end, time
         return data, length, data + length, time + delta
-    if kind == 29:  # a discarded record: its time still counts
+    if kind == 29:  # a discarded record, whose time delta still counts
         if second & 3:
             return -3, 0, end, time
         if at + 4 + second > end:
@@ -110,32 +127,41 @@ def scan(
     page_wanted: NDArray[np.int32],
     page_lost: NDArray[np.int64],
 ) -> Any:
-    """Walk pages, check every record, count the wanted events of each type.
+    """Check every record of some pages and count the selected events.
 
     Parameters
     ----------
-    words
-        All pages as 32-bit words, and at least `SPARE` words behind them.
-    page_at
+    words : uint32[n]
+        The pages, and at least `SPARE` words behind them.
+    page_at : int64[p]
         Byte offset of each page to walk.
-    page_size, head, commit_bytes
-        A page's bytes, those before the records and those of the commit word.
-    type_at
-        Where the event number stands in a record's data.
-    slots, needs
-        By event number: the slot, `UNKNOWN` or `UNWANTED`; the shortest allowed data in bytes.
-    begin, end
-        Count events of this span of raw time, the end excluded.
-    counts
-        By slot; added to.
-    page_first, page_last, page_end, page_wanted, page_lost
-        Results by page: the first and last time (-1 for a page without records), bytes of
-        records, wanted events, lost events before it (-1: unknown number).
+    page_size, head, commit_bytes : int
+        Bytes of a page, of what precedes its records, and of the commit word.
+    type_at : int
+        Byte offset of the event number in a record's data.
+    slots : int32[65536]
+        By event number: the slot, `UNKNOWN` or `UNWANTED`.
+    needs : int32[65536]
+        By event number: bytes of the shortest possible data.
+    begin, end : int
+        Span of raw time in which events are counted; `end` is excluded.
+    counts : int64[slots]
+        Selected events by slot; added to.
+    page_first, page_last : int64[p]
+        Written: raw time of the first and last record; -1 for a page without records.
+    page_end, page_wanted : int32[p]
+        Written: bytes of records, selected events.
+    page_lost : int64[p]
+        Written: events lost before the page; -1 if the kernel does not say how many.
 
     Returns
     -------
-        (0, 0, 0), or a key of `PROBLEMS`, the byte offset in `words`, and the event number.
+    int
+        0, or a key of `PROBLEMS`.
+    int, int
+        Byte offset and event number of the problem.
     """
+    # Over 60 lines: one compiled loop.
     for p in range(page_at.size):
         base = page_at[p]
         first_word = base >> 2

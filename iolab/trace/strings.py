@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Texts and byte strings become small numbers while records are decoded.
+"""A hash table that turns strings and byte strings into codes of categories.
 
-A hash table that compiled code fills: every distinct value of a table of categories gets the
-next code of that table. Values of up to 16 bytes are their own key; longer ones stand in `pool`.
+Compiled code fills it: every distinct value of a table of categories gets the table's next code.
+Values of up to 16 bytes are their own key; longer ones are copied to a pool.
 """
 
 from __future__ import annotations
@@ -15,19 +15,34 @@ from numpy.typing import NDArray
 
 __all__ = ["FULL", "SHORT", "StringTable", "gather", "hash_of", "intern", "new_table", "values"]
 
-# The status of a table that must grow before it can take a value.
+# Status: the table must grow before it can store a value.
 FULL = -1
 
-# Values of so many bytes are their own key.
+# The longest value, in bytes, that is its own key.
 SHORT = 16
 
 
 class StringTable(NamedTuple):
     """The hash table's arrays.
 
-    ``slots`` holds entry numbers (or -1) by hash; ``low``, ``high``, ``length``, ``place``,
-    ``table`` and ``code`` describe the entries; ``pool`` holds long values; ``used`` is
-    [entries, pool bytes]; ``next_code`` counts by table.
+    Parameters
+    ----------
+    slots : int32[2^k]
+        Number of the entry by hash; -1 for none.
+    low, high : uint64[entries]
+        The value, or a hash of a long one.
+    length : int32[entries]
+        Bytes of the value.
+    place : int64[entries]
+        Byte offset of a long value in `pool`.
+    table, code : int32[entries]
+        The table of categories, and the value's code there.
+    pool : uint8[bytes]
+        Long values.
+    used : int64[2]
+        Number of entries and bytes of the pool in use.
+    next_code : int32[tables]
+        Number of codes by table.
     """
 
     slots: NDArray[np.int32]
@@ -43,9 +58,19 @@ class StringTable(NamedTuple):
 
 
 def new_table(tables: int, entries: int, pool: int, old: StringTable | None = None) -> StringTable:
-    """Return a table with room for `entries` values and `pool` bytes, with all of `old`."""
+    """Return a hash table.
+
+    Parameters
+    ----------
+    tables : int
+        Number of tables of categories.
+    entries, pool : int
+        Room for so many values, and for so many bytes of long values.
+    old : StringTable, optional
+        Contents to copy.
+    """
     size = 1 << (2 * entries - 1).bit_length()
-    made = StringTable(
+    new = StringTable(
         np.full(size, -1, np.int32),
         np.zeros(entries, np.uint64),
         np.zeros(entries, np.uint64),
@@ -58,33 +83,43 @@ def new_table(tables: int, entries: int, pool: int, old: StringTable | None = No
         np.zeros(max(tables, 1), np.int32),
     )
     if old is not None:
-        pairs: Any = zip(made[1:], old[1:], strict=True)
+        pairs: Any = zip(new[1:], old[1:], strict=True)
         for target, source in pairs:
             target[: source.size] = source
-        _rehash(made.slots, made.low, made.high, made.table, int(made.used[0]))
-    return made
+        _rehash(new.slots, new.low, new.high, new.table, int(new.used[0]))
+    return new
 
 
 def values(strings: StringTable, table: int, text: bool) -> list[str] | list[bytes]:
-    """Return a table's values in the order of their codes."""
+    """Return the values of one table of categories in the order of their codes.
+
+    Parameters
+    ----------
+    strings : StringTable
+        The hash table.
+    table : int
+        The table of categories.
+    text : bool
+        Whether to decode the values to strings.
+    """
     count = int(strings.used[0])
-    mine = np.flatnonzero(strings.table[:count] == table)
-    mine = mine[np.argsort(strings.code[mine])]
-    found: list[bytes] = []
-    for i in mine.tolist():
+    entries = np.flatnonzero(strings.table[:count] == table)
+    entries = entries[np.argsort(strings.code[entries])]
+    data: list[bytes] = []
+    for i in entries.tolist():
         length = int(strings.length[i])
         if length <= SHORT:
             both = int(strings.low[i]) | int(strings.high[i]) << 64
-            found.append(both.to_bytes(SHORT, "little")[:length])
+            data.append(both.to_bytes(SHORT, "little")[:length])
         else:
             place = int(strings.place[i])
-            found.append(strings.pool[place : place + length].tobytes())
-    return [one.decode(errors="backslashreplace") for one in found] if text else found
+            data.append(strings.pool[place : place + length].tobytes())
+    return [value.decode(errors="backslashreplace") for value in data] if text else data
 
 
 @numba.njit(cache=True, nogil=True)
 def hash_of(low: Any, high: Any, table: Any) -> Any:
-    """Return a value's hash: 31 bits of its two words and its table."""
+    """Return the hash (31 bits) of a value's two words and its table."""
     mixed = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= np.uint64(table) * np.uint64(0x94D049BB133111EB)
     return np.int64((mixed ^ (mixed >> np.uint64(29))) & np.uint64(0x7FFFFFFF))
@@ -102,9 +137,10 @@ def _rehash(slots: Any, low: Any, high: Any, table: Any, count: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def gather(raw: Any, at: Any, size: Any, text: Any) -> Any:
-    """Return (low key, high key, length) of the value in `size` bytes at `at`.
+    """Return the two words and the length of the value in `size` bytes at `at`.
 
-    A text ends at its first NUL: what follows is garbage. Beyond 16 bytes the keys are a hash.
+    A text ends at its first NUL; what follows is garbage. The words of a value of more than 16
+    bytes are a hash.
     """
     low = np.uint64(0)
     high = np.uint64(0)
@@ -126,7 +162,7 @@ def gather(raw: Any, at: Any, size: Any, text: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def intern(strings: Any, raw: Any, at: Any, low: Any, high: Any, length: Any, table: Any) -> Any:
-    """Return the value's code in its table, a new one if need be, or `FULL`."""
+    """Return the value's code in its table, a new one for a new value, or `FULL`."""
     mask = strings.slots.size - 1
     slot = hash_of(low, high, table) & mask
     while True:

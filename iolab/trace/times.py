@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Raw ring-buffer time and the time a trace is read in, as ``trace-cmd report`` computes it."""
+"""Convert raw ring-buffer time to the trace's time, as ``trace-cmd report`` does."""
 
 from __future__ import annotations
 
@@ -15,20 +15,33 @@ _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Clock:
-    """``time = (raw * multiplier >> shift) + offset_ns``; no cycle conversion if `tsc` is None.
+    """The conversion ``time = (raw * multiplier >> shift) + offset_ns``.
 
-    The result is in nanoseconds, but for clocks that count something else (``counter``,
-    ``uptime``, an unconverted cycle counter): then in that clock's own unit.
+    Times are nanoseconds, except for clocks that count something else (``counter``, ``uptime``,
+    an unconverted cycle counter; see Documentation/trace/ftrace.rst): those keep their own unit.
+
+    Parameters
+    ----------
+    offset_ns : int
+        Added to every time.
+    tsc : (int, int), optional
+        Multiplier and shift of a cycle counter; None for clocks in nanoseconds.
     """
 
     offset_ns: int
     tsc: tuple[int, int] | None
 
     def convert(self, times: NDArray[np.int64]) -> None:
-        """Convert an array of raw times in place."""
+        """Convert an array of raw times in place.
+
+        Parameters
+        ----------
+        times : int64[n]
+            Raw times; overwritten by nanoseconds.
+        """
         if self.tsc and self.tsc[0]:
             multiplier, shift = self.tsc
-            # 96 bits of product in two halves: exact.
+            # The product has 96 bits: computed in two halves, it is exact.
             high = (times >> 32) * multiplier
             low = (times & 0xFFFFFFFF).astype(np.uint64) * np.uint64(multiplier)
             if shift <= 32:
@@ -40,13 +53,24 @@ class Clock:
             times += self.offset_ns
 
     def time_of(self, raw: int) -> int:
-        """Convert one raw time."""
+        """Convert one raw time to nanoseconds."""
         if self.tsc and self.tsc[0]:
             raw = raw * self.tsc[0] >> self.tsc[1]
         return raw + self.offset_ns
 
     def raw_span(self, between: tuple[int, int] | None) -> tuple[int, int]:
-        """Return the raw (start, end) whose conversion is just inside `between`."""
+        """Convert a span of time to raw time.
+
+        Parameters
+        ----------
+        between : (int, int), optional
+            Start and end in nanoseconds; None means all time.
+
+        Returns
+        -------
+        (int, int)
+            The first raw times whose conversion is not less than start and end.
+        """
         if between is None:
             return _FIRST, _LAST
         start, end = (self._raw(int(t)) for t in between)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A decoded trace: one frame an event type, what was lost, what the file says about itself."""
+"""A decoded trace: a frame for each event type, the losses, and the file's description."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +14,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.errors import UserError
+from iolab.names import nearest
 from iolab.trace.cursor import TraceError
 from iolab.trace.formats import EventFormat
+from iolab.trace.symbols import Symbols
 
 __all__ = ["EventColumns", "Loss", "MissingEventError", "Trace", "TraceInfo"]
 
 
 class Loss(NamedTuple):
-    """Events that were lost; the fields are the columns of `Trace.losses`."""
+    """Lost events; the fields are the columns of `Trace.losses`."""
 
     buffer: str
     cpu: int
@@ -32,12 +33,22 @@ class Loss(NamedTuple):
 
 
 class MissingEventError(TraceError):
-    """An analysis needs an event type that the trace was not recorded with, or not read with."""
+    """An analysis needs an event type that was not recorded or not read."""
 
 
 @dataclass(frozen=True)
 class EventColumns:
-    """One event type's columns: integers, or codes of the categories that `tables` names."""
+    """The columns of one event type.
+
+    Parameters
+    ----------
+    format : EventFormat
+        The event type.
+    arrays : mapping of str to array[rows]
+        Integers, or codes of categories, by column.
+    tables : mapping of str to str
+        The set of categories of each column that holds codes.
+    """
 
     format: EventFormat
     arrays: Mapping[str, NDArray[Any]]
@@ -45,16 +56,30 @@ class EventColumns:
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
+        """Number of events."""
         return int(self.arrays["timestamp_ns"].size)
 
 
 @dataclass(frozen=True)
 class TraceInfo:
-    """What the file says about itself.
+    """The file's description of the recording.
 
-    ``counters`` are the kernel's own (entries, overrun, …) by buffer and CPU; ``options`` has the
-    recording trace-cmd's version and the machine's uname.
+    Parameters
+    ----------
+    version : int
+        The format's version, 6 or 7.
+    compression : str
+        ``none``, ``zlib`` or ``zstd``.
+    cpus : int
+        CPUs of the recorded machine.
+    clock : str
+        The trace clock, such as ``mono``.
+    buffers : tuple of str
+        The ring buffers; the top one is ``""``.
+    options : mapping
+        ``trace-cmd`` (its version) and ``uname`` of the recorded machine.
+    counters : mapping
+        The kernel's counters (``entries``, ``overrun``, …) by buffer and CPU.
     """
 
     version: int
@@ -67,18 +92,31 @@ class TraceInfo:
 
 
 class Trace:
-    """A trace.dat's events in memory, in order of time; made by `iolab.trace.read`.
+    """The events of a trace.dat in memory, in order of time; made by `iolab.trace.read`.
 
     Attributes
     ----------
-    path
+    path : Path
         The file.
-    info
-        What the file says about itself.
-    comms
-        Task name by pid, as saved at the end of the recording: the last name of a reused pid.
-    between
-        The (start, end) that was read; None for everything.
+    info : TraceInfo
+        The file's description of the recording.
+    comms : dict of int to str
+        Task name by pid, saved when the recording ended: a reused pid has its last name.
+    between : (int, int) or None
+        The span that was read, in nanoseconds; None for the whole file.
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> from iolab.trace import read
+    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> switch = trace.frame("sched_switch")
+    >>> switch["next_comm"].value_counts().head(3)
+    next_comm
+    fio            4211
+    kworker/1:2    3062
+    ksoftirqd/1    2952
+    Name: count, dtype: int64
     """
 
     def __init__(
@@ -90,6 +128,7 @@ class Trace:
         categories: Mapping[str, Sequence[str] | Sequence[bytes]],
         formats: Mapping[str, EventFormat],
         comms: Mapping[int, str],
+        symbols: Symbols,
         losses: Sequence[Loss],
         between: tuple[int, int] | None,
     ) -> None:
@@ -97,6 +136,7 @@ class Trace:
         self.info = info
         self.comms = dict(comms)
         self.between = between
+        self._symbols = symbols
         self._columns = dict(columns)
         self._categories = dict(categories)
         self._dtypes: dict[str, pd.CategoricalDtype] = {}
@@ -106,17 +146,22 @@ class Trace:
 
     @property
     def events(self) -> dict[str, int]:
-        """Number of events by name, of all types that were read; some may be 0."""
+        """Number of events of each type that was read, by name; it may be 0."""
         return {name: columns.rows for name, columns in self._columns.items()}
 
     @cached_property
     def losses(self) -> pd.DataFrame:
-        """What was lost: a frame with one row a gap or counter; empty for a whole trace.
+        """Lost events: one row for each gap and for each counter; empty for a complete trace.
 
-        ``buffer``, ``cpu``, ``timestamp_ns`` (the first event after the gap; NA for a sum of the
-        whole recording), ``count`` (NA where the kernel did not say) and ``source``: ``page``, or
-        the kernel counter that tells of it. Counters and pages tell of the same losses: never add
-        them up.
+        - ``buffer`` (str): ring buffer
+        - ``cpu`` (int64): CPU
+        - ``timestamp_ns`` (Int64, ns): first event after a gap; NA for a counter
+        - ``count`` (Int64): lost events; NA if the kernel does not say
+        - ``source`` (str): ``page`` for a gap, else the name of the kernel's counter
+
+        Gaps and counters count the same losses: never add them up. Gaps are the missed-events
+        flags of pages and undercount; counters are those of ``per_cpu/cpuN/stats`` in tracefs
+        (Documentation/trace/ftrace.rst) over the whole recording.
         """
         frame = pd.DataFrame(
             self._losses, columns=["buffer", "cpu", "timestamp_ns", "count", "source"]
@@ -133,14 +178,17 @@ class Trace:
 
     @property
     def formats(self) -> dict[str, EventFormat]:
-        """All event types the file describes, read or not."""
+        """All event types of the file, read or not, by name."""
         return dict(self._formats)
 
     @property
     def span(self) -> tuple[int, int]:
-        """Time of the first and of the last event that was read, in ns.
+        """Time of the first and of the last event that was read, in nanoseconds.
 
-        Errors: TraceError if there is none.
+        Raises
+        ------
+        TraceError
+            If no event was read.
         """
         times = [c.arrays["timestamp_ns"] for c in self._columns.values() if c.rows]
         if not times:
@@ -148,15 +196,29 @@ class Trace:
         return min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
 
     def frame(self, event: str) -> pd.DataFrame:
-        """Return one event type's frame; it shares its memory with the trace.
+        """Return the events of one type.
 
-        The columns are ``timestamp_ns`` (int64), ``common_cpu``, the record's other ``common_*``
-        fields (``common_pid``, ``common_flags``, …), then the event's own fields with the types
-        of the kernel. Texts and byte strings are categoricals, short integer arrays one column an
-        element (``args[0]``). Rows are in order of time. The columns are read-only.
+        Parameters
+        ----------
+        event : str
+            ``sched_switch`` or ``sched:sched_switch``.
 
-        Errors: UserError for an event that is not in the file (with the nearest names) or was not
-        read.
+        Returns
+        -------
+        DataFrame
+            One row for each event, in order of time; read-only, it shares the trace's memory.
+
+            - ``timestamp_ns`` (int64, ns): time
+            - ``common_cpu`` (int16): CPU that recorded the event
+            - ``common_buffer`` (category): ring buffer; only if several were read
+            - ``common_pid``, ``common_flags``, …: the record's other common fields
+            - the event's own fields with the kernel's types; a string is a category, a short
+              integer array has a column for each element (``args[0]``)
+
+        Raises
+        ------
+        UserError
+            If the file lacks the event (with the nearest name) or it was not read.
         """
         name = self._key(event)
         if name not in self._frames:
@@ -175,9 +237,22 @@ class Trace:
         return self._frames[name]
 
     def array(self, event: str, column: str) -> NDArray[Any]:
-        """Return one integer column, or the codes of a categorical one, as it is in memory.
+        """Return one column without a copy.
 
-        Errors: UserError for an event or a column that is not there.
+        Parameters
+        ----------
+        event, column : str
+            As in `frame`.
+
+        Returns
+        -------
+        array[events]
+            Integers, or the codes of a categorical column.
+
+        Raises
+        ------
+        UserError
+            If the event was not read or lacks the column.
         """
         columns = self._columns[self._key(event)]
         if column not in columns.arrays:
@@ -185,27 +260,55 @@ class Trace:
             raise UserError(f"{event} has no column {column!r}; it has {names}")
         return columns.arrays[column]
 
-    def require(self, analysis: str, *events: str) -> None:
-        """Check that the trace was recorded and read with the events an analysis needs.
+    def symbol(self, address: int) -> str:
+        """Return the kernel function that holds an address.
 
-        Errors: MissingEventError naming the analysis and what is missing; UserError if one of the
-        events was recorded in several buffers, which would count it twice.
+        Parameters
+        ----------
+        address : int
+            A code address, such as the ``function`` of workqueue_execute_start.
+
+        Returns
+        -------
+        str
+            The function's name, as ``trace-cmd report`` prints it; the address in hexadecimal if
+            the trace has no name for it.
+        """
+        return self._symbols.name(address) or f"{address:#x}"
+
+    def require(self, analysis: str, *events: str) -> None:
+        """Check that the trace was recorded and read with the events that an analysis needs.
+
+        Parameters
+        ----------
+        analysis : str
+            The analysis, for messages.
+        *events : str
+            The events.
+
+        Raises
+        ------
+        MissingEventError
+            If an event is missing.
+        UserError
+            If several buffers hold the same event, which would count it twice.
         """
         missing = [event for event in events if event not in self._columns]
         if missing:
             names = ", ".join(missing)
             unread = [event for event in missing if event in self._formats]
             why = "was not read" if len(unread) == len(missing) else "is not in this trace"
-            what = f"{analysis} needs {', '.join(events)}; {names} {why}"
-            raise MissingEventError(self.path, what)
+            problem = f"{analysis} needs {', '.join(events)}; {names} {why}"
+            raise MissingEventError(self.path, problem)
         for event in events:
             buffers = self._columns[event].arrays.get("common_buffer")
             if buffers is not None and np.unique(buffers).size > 1:
-                what = f"{analysis}: {event} is in several buffers; read(..., buffer=...) one"
-                raise UserError(what)
+                raise UserError(
+                    f"{analysis}: {event} is in several buffers; read one with read(..., buffer=…)"
+                )
 
     def _dtype(self, table: str) -> pd.CategoricalDtype:
-        """Return the one dtype of all columns that share a table, so that they compare."""
+        """Return the dtype that all columns of a table share, so that they compare."""
         if table not in self._dtypes:
             values = self._categories[table]
             kind = "str" if all(isinstance(value, str) for value in values) else "object"
@@ -220,6 +323,4 @@ class Trace:
                 return key
         if event in self._formats:
             raise UserError(f"{event} was not read from {self.path}: name it in events=")
-        near = difflib.get_close_matches(event, self._formats, n=5)
-        hint = f"; nearest: {', '.join(near)}" if near else ""
-        raise UserError(f"{self.path} has no event {event!r}{hint}")
+        raise UserError(f"{self.path} has no event {event!r}{nearest(event, self._formats)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A trace larger than memory, one window of time after the other."""
+"""Read a trace that is larger than memory, one window of time after the other."""
 
 from __future__ import annotations
 
@@ -20,43 +20,68 @@ _LAST = (1 << 63) - 1
 def windows(
     path: str | Path, ns: int, events: Sequence[str] | None = None, *, buffer: str | None = None
 ) -> Iterator[Trace]:
-    """Give a trace in windows of `ns` nanoseconds, counted from its first page's time.
+    """Yield a trace in windows of `ns` nanoseconds, counted from the time of its first page.
 
-    Every event is in exactly one window; windows without events are left out. Memory is that of
-    one window and about a MiB for each CPU. The sums of the kernel's own loss counters, which
-    have no time, are in each window's losses.
+    Every event is in exactly one window; windows without events are skipped. Memory holds one
+    window and about a MiB for each CPU. The kernel's loss counters carry no time: every window's
+    losses have them.
 
-    Errors: those of `read`, for damage when its window is reached; UserError for a window that
-    is not longer than nothing.
+    Parameters
+    ----------
+    path : str or Path
+        A trace.dat.
+    ns : int
+        Length of a window in nanoseconds.
+    events, buffer
+        As for `iolab.trace.read`.
+
+    Yields
+    ------
+    Trace
+        The events of one window; `Trace.between` has its limits.
+
+    Raises
+    ------
+    UserError
+        If `ns` is not positive, or as `iolab.trace.read`.
+    TraceError
+        As `iolab.trace.read`; damaged records raise it when their window is reached.
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> path = REFERENCE / "traces" / "small_v7_mono.dat"
+    >>> sum(w.events["sched_switch"] for w in windows(path, 100_000_000, ["sched_switch"]))
+    16154
     """
     if ns <= 0:
-        raise UserError(f"a window of {ns} ns")
+        raise UserError(f"a window of {ns} ns: its length must be positive")
     with TraceFile(Path(path)) as file:
-        what = plan(file, events, buffer)
-        index = Index(file, what.container, what.sources)
+        todo = plan(file, events, buffer)
+        index = Index(file, todo.container, todo.sources)
         if index.first is None:
             return
-        origin = what.clock.time_of(index.first)
+        origin = todo.clock.time_of(index.first)
         number: int | None = 0
         while number is not None:
             between = (origin + number * ns, origin + (number + 1) * ns)
-            begin, end = what.clock.raw_span(between)
-            trace = run(what, index.parts(begin, end), begin, end, between)
+            begin, end = todo.clock.raw_span(between)
+            trace = run(todo, index.parts(begin, end), begin, end, between)
             if any(trace.events.values()):
                 yield trace
                 number += 1
             else:
-                number = _next(what, index, end, origin, ns)
+                number = _next(todo, index, end, origin, ns)
 
 
-def _next(what: Plan, index: Index, end: int, origin: int, ns: int) -> int | None:
+def _next(todo: Plan, index: Index, end: int, origin: int, ns: int) -> int | None:
     """Return the number of the next window with an event at raw time `end` or later."""
     times = []
-    # A step that begins before may go on behind.
-    rest = run(what, index.parts(end, end + 1), end, _LAST, None)
+    # A step that begins before `end` may hold later events.
+    rest = run(todo, index.parts(end, end + 1), end, _LAST, None)
     if any(rest.events.values()):
         times.append(rest.span[0])
     following = index.following(end)
     if following is not None:
-        times.append(what.clock.time_of(following))
+        times.append(todo.clock.time_of(following))
     return (min(times) - origin) // ns if times else None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The machine's own package mirror, asked through apt with private state.
+"""Fetch packages from the machine's own mirror, through apt with private state.
 
-apt is Debian's downloader and verifier: it knows the machine's mirror, proxy and keys, checks
-signatures and resolves dependencies. Only its folders are replaced here, so no root is needed and
-the system's lists, cache and packages stay untouched.
+apt knows the machine's mirror, proxy and keys, checks signatures and resolves dependencies. Here
+it works in private folders: no root is needed, and the system's lists, cache and packages stay
+untouched. The options are those of apt.conf(5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, digest_file, digest_of, locked
 from iolab.process import CommandError, Result, run
-from iolab.vm.mirror import Archive, mirror_of, said
+from iolab.vm.mirror import Archive, apt_reason, mirror_of
 
 __all__ = ["Package", "PrivateApt", "Suite"]
 
@@ -58,12 +58,21 @@ APT::Get::List-Cleanup "false";
 APT::Update::Error-Mode "any";
 """
 
-_failed: dict[str, tuple[float, str]] = {}  # by suite: when its lists could not be fetched, and why
+# Time and reason of the last failure to fetch a suite's lists, by the name of its marker.
+_failed: dict[str, tuple[float, str]] = {}
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite of one archive, e.g. Debian's ``bookworm-backports``."""
+    """One suite of an archive.
+
+    Parameters
+    ----------
+    archive : str
+        ``debian`` or ``ubuntu``.
+    name : str
+        The suite, such as ``bookworm-backports``.
+    """
 
     archive: Archive
     name: str
@@ -74,7 +83,19 @@ class Suite:
 
 @dataclass(frozen=True)
 class Package:
-    """One version of one package as the archive's signed index describes it; size in bytes."""
+    """One version of a package, as the archive's signed index describes it.
+
+    Parameters
+    ----------
+    name, version : str
+        The package.
+    depends : str
+        Its control field ``Depends``.
+    size : int
+        Bytes of the file.
+    sha256 : str
+        Digest of the file.
+    """
 
     name: str
     version: str
@@ -114,10 +135,16 @@ def _stanzas(text: str) -> Iterable[dict[str, str]]:
 
 
 class PrivateApt:
-    """apt for `suites` of this machine's mirrors, with its state under the cache directory.
+    """apt for suites of this machine's mirrors, with its state under the cache directory.
 
-    `keyring` verifies the suites; unless given it is the one Debian installs for the archive.
-    The lists are shared by all instances and refetched when older than a day.
+    All instances share the package lists, which are fetched again after a day.
+
+    Parameters
+    ----------
+    suites : sequence of Suite
+        The suites.
+    keyring : Path, optional
+        The keys that sign the suites; by default those that Debian installs for the archive.
     """
 
     def __init__(self, suites: Sequence[Suite], *, keyring: Path | None = None) -> None:
@@ -127,10 +154,19 @@ class PrivateApt:
         self._lock = self._base / ".lock"
 
     def refresh(self, progress: Callable[[str], None] = lambda _: None) -> None:
-        """Fetch the package lists of the suites, unless a day-old copy is there.
+        """Fetch package lists that are missing or older than a day.
 
-        Lists that cannot be refetched are used as they are.
-        Errors: CannotRunError if a suite cannot be reached and no list of it is cached.
+        Old lists that cannot be fetched again are used.
+
+        Parameters
+        ----------
+        progress : callable
+            Gets a line before each download.
+
+        Raises
+        ------
+        CannotRunError
+            If a suite cannot be reached and no list of it is cached.
         """
         for suite in self.suites:
             marker = self._marker(suite)
@@ -141,7 +177,7 @@ class PrivateApt:
                         self._run([suite], ["apt-get", "-qq", "update"], _UPDATE_S)
                         atomic_write(marker, "")
                     except CommandError as error:
-                        _failed[marker.name] = (time.monotonic(), said(error))
+                        _failed[marker.name] = (time.monotonic(), apt_reason(error))
             if not marker.exists():
                 raise CannotRunError(
                     f"{suite} cannot be reached ({_failed[marker.name][1]}) and no list of it is "
@@ -149,16 +185,32 @@ class PrivateApt:
                 )
 
     def newest(self, pattern: str) -> Package | None:
-        """Return the newest version of any package whose whole name matches `pattern`, or None."""
+        """Return the newest version of the packages whose whole name matches a pattern.
+
+        Parameters
+        ----------
+        pattern : str
+            A regular expression.
+
+        Returns
+        -------
+        Package or None
+            None if no name matches.
+
+        Raises
+        ------
+        CannotRunError
+            As `refresh`.
+        """
         self.refresh()
         with locked(self._lock):
             known = self._run(self.suites, ["apt-cache", "pkgnames"], 120).stdout.split()
             names = sorted(name for name in known if re.fullmatch(pattern, name))
             if not names:
                 return None
-            # Names without a package behind them (virtual ones) make apt-cache fail: no matter.
+            # apt-cache fails for virtual packages and still shows the others.
             shown = self._run(self.suites, ["apt-cache", "show", *names], 120, check=False).stdout
-        found = [
+        packages = [
             Package(
                 name=fields["Package"],
                 version=fields["Version"],
@@ -169,21 +221,51 @@ class PrivateApt:
             for fields in _stanzas(shown)
             if {"Package", "Version", "Size", "SHA256"} <= fields.keys()
         ]
-        return max(found, key=lambda package: _by_version(package.version), default=None)
+        return max(packages, key=lambda package: _by_version(package.version), default=None)
 
     def download(self, names: Sequence[str], into: Path) -> list[Path]:
-        """Download packages (``name`` or ``name=version``) without what they depend on.
+        """Download packages without their dependencies.
 
-        Errors: IolabError if a package is unknown, cannot be fetched or is damaged.
+        Parameters
+        ----------
+        names : sequence of str
+            ``name`` or ``name=version``.
+        into : Path
+            The folder for the files.
+
+        Returns
+        -------
+        list of Path
+            The files.
+
+        Raises
+        ------
+        IolabError
+            If a package is unknown, cannot be fetched or arrives damaged.
         """
         return self._fetch(["apt-get", "-qq", "download", *names], into)
 
     def closure(
         self, names: Sequence[str], into: Path, default_release: str | None = None
     ) -> list[Path]:
-        """Download packages with all they depend on, down to the C library.
+        """Download packages with all their dependencies, down to the C library.
 
-        Errors: IolabError if a package is unknown, cannot be fetched or is damaged.
+        Parameters
+        ----------
+        names, into
+            As for `download`.
+        default_release : str, optional
+            The suite to prefer.
+
+        Returns
+        -------
+        list of Path
+            The files.
+
+        Raises
+        ------
+        IolabError
+            As `download`.
         """
         release = [f"--target-release={default_release}"] if default_release else []
         argv = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
@@ -194,7 +276,7 @@ class PrivateApt:
         return "\n".join(self._stanza(suite) for suite in self.suites)
 
     def acquire_options(self) -> str:
-        """Return how this machine's apt is told to fetch (proxies, certificates), as apt.conf."""
+        """Return the machine's own ``Acquire`` options (proxies, certificates) as an apt.conf."""
         with locked(self._lock):
             return self._run(self.suites, ["apt-config", "dump", "Acquire"], 60).stdout
 
@@ -204,7 +286,7 @@ class PrivateApt:
         with locked(self._lock):
             try:
                 wanted = self._planned(argv)
-                # apt trusts a file in its cache by its size alone: never offer it a damaged one.
+                # apt takes a file of the right size from its cache unchecked: remove damaged ones.
                 for item in wanted:
                     if not item.is_in(into):
                         (into / item.file).unlink(missing_ok=True)
@@ -212,7 +294,7 @@ class PrivateApt:
                     self._run(self.suites, argv, _DOWNLOAD_S, archives=into, cwd=into)
             except CommandError as error:
                 where = " and ".join(str(suite) for suite in self.suites)
-                raise IolabError(f"cannot download from {where}: {said(error)}") from error
+                raise IolabError(f"cannot download from {where}: {apt_reason(error)}") from error
         for item in wanted:
             if not item.is_in(into):
                 (into / item.file).unlink(missing_ok=True)
@@ -223,13 +305,13 @@ class PrivateApt:
         return [into / item.file for item in wanted]
 
     def _planned(self, argv: list[str]) -> list[_Download]:
-        # From an empty folder, or apt would leave out what is already there.
+        # In an empty folder: apt omits packages that are in the cache already.
         empty = self._base / "empty"
         (empty / "partial").mkdir(parents=True, exist_ok=True)
-        told = self._run(
+        listing = self._run(
             self.suites, [*argv, "--print-uris"], _UPDATE_S, archives=empty, cwd=empty
         ).stdout
-        lines = re.finditer(r"^'\S+' (\S+) (\d+) SHA256:([0-9a-f]{64})\s*$", told, re.MULTILINE)
+        lines = re.finditer(r"^'\S+' (\S+) (\d+) SHA256:([0-9a-f]{64})\s*$", listing, re.MULTILINE)
         return [_Download(line[1], int(line[2]), line[3]) for line in lines]
 
     def _run(
@@ -274,7 +356,8 @@ class PrivateApt:
         return configuration
 
     def _stanza(self, suite: Suite, more: str = "") -> str:
-        # From a folder ("file:") apt would use packages where they are, instead of fetching them.
+        # apt uses packages of a "file:" archive in place; it copies those of "copy:"
+        # (sources.list(5)).
         uri = re.sub("^file:", "copy:", mirror_of(suite.archive))
         return (
             f"Types: deb\nURIs: {uri}\nSuites: {suite.name}\n"
@@ -294,7 +377,7 @@ class PrivateApt:
     def _is_due(marker: Path) -> bool:
         if marker.exists() and time.time() - marker.stat().st_mtime < _LISTS_AGE_S:
             return False
-        # An archive that did not answer is not asked again at once: each time costs its timeout.
+        # Wait before the next attempt: an archive that does not answer costs its timeout.
         failed = _failed.get(marker.name)
         return failed is None or time.monotonic() - failed[0] > _RETRY_AFTER_S
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A Debian system in a folder, from the machine's own mirror."""
+"""Unpack a Debian system into a folder, from the machine's own mirror."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 from iolab.vm.apt import PrivateApt, Suite
-from iolab.vm.mirror import said
+from iolab.vm.mirror import apt_reason
 from iolab.vm.toolbox import Toolbox
 
 __all__ = ["bootstrap"]
@@ -22,14 +22,33 @@ def bootstrap(
     packages: Sequence[str],
     root: Path,
     *,
-    what: str,
+    title: str,
     work: Path,
     options: Sequence[str],
 ) -> None:
-    """Let mmdebstrap put packages of a suite into the folder `root`, as its `options` say.
+    """Run mmdebstrap.
 
-    `work` takes its own files, `what` names it in sentences. Errors: CannotRunError with
-    mmdebstrap's words.
+    Parameters
+    ----------
+    toolbox : Toolbox
+        Has mmdebstrap.
+    suite : Suite
+        The Debian suite.
+    packages : sequence of str
+        The packages to install, beside those of mmdebstrap's variant.
+    root : Path
+        The folder to fill.
+    title : str
+        The system's name in messages.
+    work : Path
+        A folder for temporary files.
+    options : sequence of str
+        Further options of mmdebstrap.
+
+    Raises
+    ------
+    CannotRunError
+        If mmdebstrap fails; it has mmdebstrap's reason.
     """
     apt = PrivateApt([suite])
     sources, configuration = work / "iolab.sources", work / "apt.conf"
@@ -43,4 +62,4 @@ def bootstrap(
     try:
         run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
     except CommandError as error:
-        raise CannotRunError(f"mmdebstrap cannot make {what}: {said(error)}") from error
+        raise CannotRunError(f"mmdebstrap cannot make {title}: {apt_reason(error)}") from error

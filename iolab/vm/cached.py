@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders of the cache: made once, and whole whoever asks or is killed."""
+"""Make a folder of the cache once, completely, also if a process is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -16,11 +16,23 @@ __all__ = ["make_folder"]
 def make_folder(
     final: Path, make: Callable[[Path], None], *, good: Callable[[Path], bool] = Path.is_dir
 ) -> Path:
-    """Return the folder `final`; while it is not `good`, replace it by what `make` fills.
+    """Return a folder of the cache; make it if it is missing or not good.
 
-    Only one process makes it, the others wait. `make` works in an empty folder beside it, which
-    then gets the name.
-    Errors: those of `make`; IolabError if the disk is full or the cache may not be written.
+    One process makes it, the others wait.
+
+    Parameters
+    ----------
+    final : Path
+        The folder.
+    make : callable
+        Fills the empty folder that it gets; this folder is then renamed to `final`.
+    good : callable
+        Whether the folder can be used.
+
+    Raises
+    ------
+    IolabError
+        If the disk is full or the cache is not writable; `make` may raise others.
     """
     if good(final):
         return final
@@ -28,7 +40,7 @@ def make_folder(
         if good(final):
             return final
         making = final.parent / f".{final.name}.making"
-        # Ours alone under the lock: what is there was left by a process that was killed.
+        # The lock makes this folder ours: its contents are those of a killed process.
         shutil.rmtree(making, ignore_errors=True)
         try:
             with scratch_dir(making) as work:

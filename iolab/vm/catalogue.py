@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The stock kernels that iolab knows, and the packages in which an archive carries each."""
+"""Catalogue of stock kernels, and the packages that carry them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,18 @@ __all__ = ["CATALOGUE", "Source", "download_kernel", "find_kernel"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a kernel comes from: the first of `suites` that has a package named `pattern`.
+    """The packages of a kernel.
 
-    `companions` are prefixes of packages with the rest of a kernel that its package does not name.
+    Parameters
+    ----------
+    archive : str
+        ``debian`` or ``ubuntu``.
+    suites : tuple of str
+        Suites; the first one with a matching package provides the kernel.
+    pattern : str
+        Regular expression for the whole name of the kernel's package.
+    companions : tuple of str
+        Prefixes of further packages of the kernel, on which its package does not depend.
     """
 
     archive: Archive
@@ -31,7 +40,7 @@ class Source:
     companions: tuple[str, ...] = ()
 
 
-# The patterns end where the name of a flavour (cloud, rt, dbg, unsigned) would begin.
+# The patterns exclude flavours (cloud, rt, dbg, unsigned).
 CATALOGUE: Mapping[str, Source] = {
     "5.10": Source("debian", ("bullseye",), r"linux-image-5\.10\.0-\d+-amd64"),
     "6.1": Source("debian", ("bookworm",), r"linux-image-6\.1\.0-\d+-amd64"),
@@ -49,7 +58,7 @@ CATALOGUE: Mapping[str, Source] = {
     "7.2": Source("debian", ("trixie-backports",), r"linux-image-7\.2\.\d+\+deb\d+(\.\d+)?-amd64"),
 }
 
-# Parts of the newer packaging, which the kernel's package asks for in its own version.
+# Debian's newer packaging splits a kernel: its package depends on the parts in its own version.
 _PART = re.compile(r"(linux-(?:base|binary|modules)-[^ ,]+) \(= [^)]*\)")
 
 
@@ -61,16 +70,33 @@ def _ubuntu_keyring() -> Path:
         unpack(deb, folder)
         deb.unlink()
 
-    made = make_folder(cache_dir() / "apt" / "ubuntu-keyring", make)
-    return made / "usr" / "share" / "keyrings" / "ubuntu-archive-keyring.gpg"
+    folder = make_folder(cache_dir() / "apt" / "ubuntu-keyring", make)
+    return folder / "usr" / "share" / "keyrings" / "ubuntu-archive-keyring.gpg"
 
 
 def find_kernel(
     name: str, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[PrivateApt, Package]:
-    """Return the newest package of a catalogued kernel, and the apt that downloads it.
+    """Find the newest package of a catalogued kernel.
 
-    Errors: CannotRunError if no suite that should carry it can be reached.
+    Parameters
+    ----------
+    name : str
+        A key of `CATALOGUE`.
+    progress : callable
+        Gets a line before each download.
+
+    Returns
+    -------
+    PrivateApt
+        The apt that downloads it.
+    Package
+        The package.
+
+    Raises
+    ------
+    CannotRunError
+        If no suite that carries it can be reached.
     """
     source = CATALOGUE[name]
     problem: IolabError | None = None
@@ -96,9 +122,26 @@ def find_kernel(
 
 
 def download_kernel(name: str, apt: PrivateApt, package: Package, into: Path) -> list[Path]:
-    """Download a kernel's package with the others that hold its modules and configuration.
+    """Download a kernel's package and those of its modules and configuration.
 
-    Errors: IolabError if one cannot be fetched or is damaged.
+    Parameters
+    ----------
+    name : str
+        A key of `CATALOGUE`.
+    apt, package
+        As `find_kernel` returns them.
+    into : Path
+        The folder for the files.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    IolabError
+        If a package cannot be fetched or arrives damaged.
     """
     parts = _PART.findall(package.depends)
     release = re.sub(r"^linux-image-(unsigned-)?", "", package.name)

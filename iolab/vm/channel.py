@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The host's end of the guest's results: a file that the guest sees as memory."""
+"""The host's end of the shared memory through which a guest hands over its results.
+
+The guest sees a file of the host as the memory of a PCI device (ivshmem; docs/specs of QEMU). It
+writes there after its last cell: see `iolab.vm.guest_init`.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,18 @@ _HEADER = struct.Struct("<8sQ32s")
 
 
 class ChannelError(IolabError):
-    """The guest left no results, or not whole ones."""
+    """The guest left no results, or damaged ones."""
 
 
 def make_channel(path: Path) -> None:
-    """Make the file that backs the shared memory.
+    """Create the file behind the shared memory and reserve its room on the disk.
 
-    Errors: ChannelError if the disk has no room for it. A guest that wrote into a hole of a full
-    disk would take its QEMU down.
+    If the disk were full later, a write of the guest would end its QEMU (SIGBUS).
+
+    Raises
+    ------
+    ChannelError
+        If the disk lacks the room.
     """
     try:
         with path.open("wb") as stream:
@@ -40,13 +48,23 @@ def make_channel(path: Path) -> None:
 
 
 def unpack_channel(path: Path, into: Path) -> None:
-    """Unpack the results that the guest left in the file `path` into the folder `into`.
+    """Unpack the guest's results.
 
-    Errors: ChannelError if there are none or they are damaged; a member that would land outside
-    the folder, a link or a device among them is refused.
+    Parameters
+    ----------
+    path : Path
+        The file behind the shared memory.
+    into : Path
+        The folder for the results.
+
+    Raises
+    ------
+    ChannelError
+        If the guest left no results, or damaged ones; links, devices and members that would land
+        outside the folder are refused.
     """
     with path.open("rb") as stream:
-        # A file cut short reads as zeros: there is no magic in it.
+        # A truncated file is padded with zeros: it lacks the magic bytes.
         magic, length, digest = _HEADER.unpack(stream.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
         if magic != _MAGIC:
             raise ChannelError("the guest left no results")
@@ -64,7 +82,7 @@ def unpack_channel(path: Path, into: Path) -> None:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    # By hand: the standard library's own filter came to Python 3.11 only with its patch 4.
+    # Not tarfile's extraction filters: Python 3.11 has them since 3.11.4 only.
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
         raise ChannelError(f"the guest's results hold {member.name!r}, which is refused")

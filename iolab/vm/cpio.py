@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Archives for the guest's memory: the "newc" cpio format that the Linux kernel unpacks at boot.
+"""Write initramfs archives in the cpio format "newc" that the Linux kernel unpacks at boot.
 
-The bytes depend on nothing but the entries: no times, no owners, inodes counted from 1. The kernel
-unpacks several such archives one after another, so a boot's archive is their concatenation.
+The bytes depend on the entries only: no times, no owners, inodes counted from 1. The kernel
+unpacks several archives in a row (Documentation/driver-api/early-userspace/buffer-format.rst), so
+a boot's archive is their concatenation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,19 @@ _TRAILER = "TRAILER!!!"
 
 @dataclass(frozen=True)
 class Entry:
-    """One name in an archive, made by one of its class methods; relative to the guest's ``/``."""
+    """One entry of an archive; use the class methods to make one.
+
+    Parameters
+    ----------
+    name : str
+        The path, relative to the guest's ``/``.
+    mode : int
+        File type and permissions, as ``st_mode``.
+    data : bytes or Path
+        The contents, or the file to read them from; the target of a symbolic link.
+    device : (int, int)
+        Major and minor number of a device.
+    """
 
     name: str
     mode: int
@@ -34,7 +47,7 @@ class Entry:
 
     @classmethod
     def file(cls, name: str, data: bytes | Path, *, executable: bool = False) -> Entry:
-        """Return a regular file with these bytes, or with those of a file read when written."""
+        """Return a regular file; a path as `data` is read when the archive is written."""
         return cls(name, stat.S_IFREG | (0o755 if executable else 0o644), data)
 
     @classmethod
@@ -82,16 +95,28 @@ def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
         0,
         *entry.device,
         len(name),
-        0,  # checksum: not in this format
+        0,  # checksum, unused in this format
     )
     header = b"070701" + b"".join(b"%08X" % number for number in numbers) + name
     stream.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
 
 
 def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
-    """Write an archive, whole or not at all; the directories above each entry are implied.
+    """Write an archive under a temporary name and rename it.
 
-    Errors: ValueError for two different entries of one name; IolabError if it cannot be written.
+    Parameters
+    ----------
+    path : Path
+        The archive.
+    entries : iterable of Entry
+        The entries in any order; directories above them are added.
+
+    Raises
+    ------
+    ValueError
+        If two different entries have the same name.
+    IolabError
+        If the archive cannot be written.
     """
     handle = None
     try:

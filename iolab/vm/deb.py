@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Debian packages as files: what they say of themselves, and what is in them."""
+"""Read the control fields of Debian packages and unpack their files."""
 
 from __future__ import annotations
 
@@ -8,33 +8,44 @@ from pathlib import Path
 from iolab.errors import IolabError
 from iolab.process import CommandError, run
 
-__all__ = ["DamagedPackageError", "fields_of", "unpack"]
+__all__ = ["DamagedPackageError", "control_fields", "unpack"]
 
 
 class DamagedPackageError(IolabError):
-    """A file that should be a Debian package is truncated or something else."""
+    """A file is truncated or no Debian package."""
 
     def __init__(self, deb: Path) -> None:
-        super().__init__(f"{deb} is not a whole Debian package")
+        super().__init__(
+            f"{deb} is not a whole Debian package: it is truncated, or another kind of file"
+        )
 
 
-def fields_of(deb: Path) -> dict[str, str]:
-    """Return a package's control fields, e.g. ``Package``, ``Version``, ``Architecture``.
+def control_fields(deb: Path) -> dict[str, str]:
+    """Return a package's control fields, such as ``Package``, ``Version`` and ``Architecture``.
 
-    Errors: DamagedPackageError.
+    Raises
+    ------
+    DamagedPackageError
+        If the file is no whole package.
     """
     try:
-        told = run(["dpkg-deb", "--field", deb], timeout_s=60).stdout
+        text = run(["dpkg-deb", "--field", deb], timeout_s=60).stdout
     except CommandError as error:
         raise DamagedPackageError(deb) from error
-    pairs = (line.split(":", 1) for line in told.splitlines() if line[:1].strip() and ":" in line)
+    # Lines that begin with a space continue a field.
+    pairs = (line.split(":", 1) for line in text.splitlines() if line[:1].strip() and ":" in line)
     return {key: value.strip() for key, value in pairs}
 
 
 def unpack(deb: Path, into: Path) -> None:
-    """Unpack a package's files below `into`; nothing of it is run.
+    """Unpack a package's files into a folder, without running its scripts.
 
-    Errors: DamagedPackageError.
+    Raises
+    ------
+    DamagedPackageError
+        If the file is no whole package.
+    IolabError
+        If the disk is full.
     """
     try:
         run(["dpkg-deb", "--extract", deb, into], timeout_s=600)

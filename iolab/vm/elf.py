@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which files a program needs to start: its loader, its libraries, and theirs."""
+"""Find the files that a program needs to start: its loader, its libraries, and theirs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,24 @@ __all__ = ["closure", "link_chain"]
 
 
 def link_chain(root: Path, name: str) -> list[str]:
-    """Return `name` and, while it is a symbolic link, what it leads to; all relative to `root`.
+    """Follow symbolic links.
 
-    Errors: IolabError if a link leads nowhere.
+    Parameters
+    ----------
+    root : Path
+        The folder that the links take for ``/``.
+    name : str
+        A path relative to `root`.
+
+    Returns
+    -------
+    list of str
+        `name`, the links that it leads to, and the file; all relative to `root`.
+
+    Raises
+    ------
+    IolabError
+        If a link leads to itself, or to a file that does not exist.
     """
     chain = [name]
     while (root / chain[-1]).is_symlink():
@@ -34,7 +49,7 @@ def link_chain(root: Path, name: str) -> list[str]:
 
 
 def _needs(path: Path) -> tuple[list[str], list[str]]:
-    """Return the libraries (names) and the loader (path) that an ELF file asks for."""
+    """Return the libraries (names) and the loader (path) that an ELF file needs."""
     libraries: list[str] = []
     with path.open("rb") as stream:
         if stream.read(4) != b"\x7fELF":
@@ -48,15 +63,32 @@ def _needs(path: Path) -> tuple[list[str], list[str]]:
         section = file.get_section_by_name(".dynamic")
         if isinstance(section, DynamicSection):
             needed = section.iter_tags("DT_NEEDED")
-            # The attribute exists on tags of this kind only.
+            # Only DT_NEEDED tags have this attribute.
             libraries = [str(getattr(tag, "needed")) for tag in needed]  # noqa: B009
     return libraries, loaders
 
 
 def closure(root: Path, names: Iterable[str], library_folders: Sequence[str]) -> set[str]:
-    """Return `names` (below `root`) with all files they need to start, links included.
+    """Return programs with all files that they need to start, including links.
 
-    Errors: IolabError if a file or a library is missing.
+    Parameters
+    ----------
+    root : Path
+        The folder that the programs take for ``/``.
+    names : iterable of str
+        Programs and libraries, relative to `root`.
+    library_folders : sequence of str
+        Folders of libraries, relative to `root`; the first one with a library provides it.
+
+    Returns
+    -------
+    set of str
+        Files and links, relative to `root`.
+
+    Raises
+    ------
+    IolabError
+        If a file or a library is missing.
     """
     wanted: set[str] = set()
     todo = list(names)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The guest's userland: Debian's fio, trace-cmd, file system tools and Python, in memory.
+"""Make the guest's userland: Debian's fio, trace-cmd, file system tools and Python.
 
-mmdebstrap unpacks the packages; of these only the wanted programs, what they need to start, and a
-pruned, byte-compiled Python library go into the archive: each megabyte costs time at every boot.
+mmdebstrap unpacks the packages. Each megabyte costs time at every boot, so the archive gets only
+the wanted programs, the files they need to start, and a pruned, byte-compiled Python library.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _FILES = (
     "usr/bin/python3",
     "usr/bin/trace-cmd",
     "usr/sbin/xfs_io",
-    # The C library opens it by name when a thread is cancelled: no program lists it.
+    # The C library opens it with dlopen when a thread is cancelled: no program needs it by name.
     "lib/x86_64-linux-gnu/libgcc_s.so.1",
 )
 _LINKS = {
@@ -73,7 +73,7 @@ _LIBRARY_FOLDERS = (
     "usr/lib/x86_64-linux-gnu/ceph",
     "lib64",
 )
-# Below the standard library: what nothing on a measured machine asks for. `_KEPT` wins.
+# Parts of the standard library that nothing on a measured machine imports, except `_KEPT`.
 _DROPPED = (
     *("__phello__/*", "asyncio/*", "config-*", "curses/*", "dbm/*", "distutils/*", "ensurepip/*"),
     *("idlelib/*", "lib2to3/*", "pydoc_data/*", "sqlite3/*", "test/*", "tkinter/*"),
@@ -106,7 +106,17 @@ _RECIPE = {
 
 @dataclass(frozen=True)
 class Image:
-    """The userland as a cpio archive, its SHA-256, and the packages it was made from."""
+    """The guest's userland.
+
+    Parameters
+    ----------
+    path : Path
+        The cpio archive.
+    digest : str
+        Its SHA-256.
+    packages : dict of str to str
+        Version by package.
+    """
 
     path: Path
     digest: str
@@ -114,12 +124,12 @@ class Image:
 
 
 def _unpack_userland(toolbox: Toolbox, root: Path, work: Path) -> dict[str, str]:
-    """Let mmdebstrap unpack the packages to `root`; return their names and versions."""
-    # Nothing of a package is run, so no root, no user namespace and no chroot is needed, and the
-    # check that protects root from packages' scripts has nothing to protect.
+    """Unpack the packages into `root` with mmdebstrap; return their names and versions."""
+    # --variant=extract runs no script of a package. So chrootless mode, which needs neither root
+    # nor a user namespace, is safe, and mmdebstrap's check against it can be skipped.
     options = ["--mode=chrootless", "--variant=extract", "--skip=check/chrootless,cleanup/apt"]
-    what = "the guest image"
-    bootstrap(toolbox, _SUITE, _PACKAGES, root, what=what, work=work, options=options)
+    title = "the guest image"
+    bootstrap(toolbox, _SUITE, _PACKAGES, root, title=title, work=work, options=options)
     packages = {}
     for deb in (root / "var" / "cache" / "apt" / "archives").glob("*.deb"):
         name, version, _ = unquote(deb.stem).split("_")
@@ -128,7 +138,7 @@ def _unpack_userland(toolbox: Toolbox, root: Path, work: Path) -> dict[str, str]
 
 
 def _stdlib_files(root: Path) -> Iterator[str]:
-    """Yield the wanted files of Python's library, relative to the library."""
+    """Yield the wanted files of Python's library, relative to its folder."""
     base = root / _STDLIB
     for path in sorted(base.rglob("*")):
         name = path.relative_to(base).as_posix()
@@ -138,10 +148,10 @@ def _stdlib_files(root: Path) -> Iterator[str]:
 
 
 def _compile_stdlib(root: Path, sources: Iterable[str], work: Path) -> None:
-    """Compile modules beside their sources, with the guest's interpreter, without their paths."""
+    """Byte-compile modules beside their sources with the guest's interpreter."""
     listing = work / "modules"
     listing.write_text("".join(f"{root / _STDLIB / name}\n" for name in sources))
-    # Only this environment: a hash seed or a start-up file of the host would change the bytes.
+    # A hash seed or a start-up file of the host would change the bytes.
     environment = {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONHOME": str(root / "usr")}
     libraries = ":".join(str(root / folder) for folder in _LIBRARY_FOLDERS)
     loader = root / "lib" / "x86_64-linux-gnu" / "ld-linux-x86-64.so.2"
@@ -154,7 +164,7 @@ def _compile_stdlib(root: Path, sources: Iterable[str], work: Path) -> None:
 def _entries(root: Path, work: Path) -> Iterator[Entry]:
     library = list(_stdlib_files(root))
     _compile_stdlib(root, (name for name in library if name.endswith(".py")), work)
-    # Compiled modules alone: half the bytes, and nothing to look for beside them.
+    # Compiled modules without their sources: half the bytes.
     compiled = [f"{_STDLIB}/{re.sub(r'[.]py$', '.pyc', name)}" for name in library]
     wanted = closure(root, [*_FILES, *compiled], _LIBRARY_FOLDERS) - set(_LINKS)
     for name in wanted:
@@ -171,21 +181,31 @@ def _entries(root: Path, work: Path) -> Iterator[Entry]:
 
 
 def _described(folder: Path) -> Image | None:
-    """Return the image of a cache folder, or None if it is not whole."""
+    """Return the image of a cache folder, or None if it is incomplete."""
     path = folder / "image.cpio"
     try:
-        made = json.loads((folder / "image.json").read_text())
-        if path.stat().st_size == made["size"]:
-            return Image(path, made["digest"], made["packages"])
+        description = json.loads((folder / "image.json").read_text())
+        if path.stat().st_size == description["size"]:
+            return Image(path, description["digest"], description["packages"])
     except (OSError, ValueError, KeyError):
         pass
     return None
 
 
 def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: None) -> Image:
-    """Return the guest image, after making it if this recipe's is not in the cache yet.
+    """Return the guest image; make it if the cache lacks it.
 
-    Errors: CannotRunError if the archive cannot be reached.
+    Parameters
+    ----------
+    toolbox : Toolbox
+        Has mmdebstrap.
+    progress : callable
+        Gets a line before each slow step.
+
+    Raises
+    ------
+    CannotRunError
+        If the archive cannot be reached.
     """
 
     def make(folder: Path) -> None:
@@ -199,8 +219,12 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
                 shutil.rmtree(leftover)
             else:
                 leftover.unlink()
-        made = {"digest": digest_file(path), "packages": packages, "size": path.stat().st_size}
-        atomic_write(folder / "image.json", canonical_json(made))
+        description = {
+            "digest": digest_file(path),
+            "packages": packages,
+            "size": path.stat().st_size,
+        }
+        atomic_write(folder / "image.json", canonical_json(description))
 
     key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
     folder = make_folder(
@@ -208,12 +232,12 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
     )
     image = _described(folder)
     if image is None:
-        raise IolabError(f"the guest image in {folder} vanished: try again")
+        raise IolabError(f"the guest image in {folder} disappeared: try again")
     return image
 
 
 def modules_archive(kernel: Kernel) -> Path:
-    """Return the cpio archive of a kernel's modules, to be appended to the image."""
+    """Return the cpio archive of a kernel's modules, to append to the image."""
     path = cache_dir() / "image" / "modules" / f"{kernel.identity}.cpio"
     if not path.exists():
         base = f"lib/modules/{kernel.release}"

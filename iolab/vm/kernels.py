@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Kernels in the cache: fetched from the archive that carries them, or given by the user.
+"""Kernels in the cache: fetched from the archive that carries them, or added by the user.
 
-A kernel is never silently replaced by another. Of its packages only the image, the configuration
-and the wanted modules stay.
+The cache keeps a kernel's image, configuration and wanted modules. It never replaces a kernel by
+another one unless the user adds one of the same name.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import shutil
@@ -25,9 +24,10 @@ from iolab.files import (
     digest_of,
     scratch_dir,
 )
+from iolab.names import nearest
 from iolab.vm.cached import make_folder
 from iolab.vm.catalogue import CATALOGUE, download_kernel, find_kernel
-from iolab.vm.deb import DamagedPackageError, fields_of, unpack
+from iolab.vm.deb import DamagedPackageError, control_fields, unpack
 from iolab.vm.modules import install_modules
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
@@ -42,7 +42,8 @@ __all__ = [
     "remember_kernel_facts",
 ]
 
-_GIVEN = "given by the user"
+# Recorded as the source of a kernel that the user added.
+_BY_USER = "given by the user"
 _ARCHITECTURE = "amd64"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _KEPT = ("vmlinuz", "config", "lib")
@@ -50,10 +51,24 @@ _KEPT = ("vmlinuz", "config", "lib")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the cache; `modules` is its ``lib/modules/RELEASE`` with the wanted modules.
+    """A kernel in the cache.
 
-    `identity` is the SHA-256 over image, configuration and modules; `source` the package and its
-    version, or "given by the user".
+    Parameters
+    ----------
+    name : str
+        The user's name for it, such as ``6.12``.
+    release : str
+        As ``uname -r`` prints it.
+    vmlinuz : Path
+        The image.
+    config : Path or None
+        The configuration, if known.
+    modules : Path
+        Its ``lib/modules/RELEASE`` with the wanted modules.
+    identity : str
+        SHA-256 over image, configuration and modules.
+    source : str
+        Package and version, or "given by the user".
     """
 
     name: str
@@ -67,7 +82,21 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelStatus:
-    """What is known of one kernel: `reason` says why it is unreachable, `facts` what it said."""
+    """The state of one kernel.
+
+    Parameters
+    ----------
+    name : str
+        The kernel.
+    state : str
+        ``cached``, ``fetchable`` or ``unreachable``.
+    reason : str
+        Why it is unreachable.
+    source, release : str
+        As for `Kernel`, if known.
+    facts : mapping, optional
+        What it reported when it was booted.
+    """
 
     name: str
     state: Literal["cached", "fetchable", "unreachable"]
@@ -96,28 +125,29 @@ def cached_kernel(name: str) -> Kernel | None:
     """Return a kernel of the cache if its files are still what was put there, else None."""
     folder = _folder(name)
     try:
-        made = json.loads((folder / "kernel.json").read_text())
+        recorded = json.loads((folder / "kernel.json").read_text())
         sizes = {str(path.relative_to(folder)): path.stat().st_size for path in _contents(folder)}
-        if sizes != made["sizes"] or digest_file(folder / "vmlinuz") != made["vmlinuz"]:
+        if sizes != recorded["sizes"] or digest_file(folder / "vmlinuz") != recorded["vmlinuz"]:
             return None
         config = folder / "config"
         return Kernel(
             name=name,
-            release=made["release"],
+            release=recorded["release"],
             vmlinuz=folder / "vmlinuz",
             config=config if config.exists() else None,
-            modules=folder / "lib" / "modules" / made["release"],
-            identity=made["identity"],
-            source=made["source"],
+            modules=folder / "lib" / "modules" / recorded["release"],
+            identity=recorded["identity"],
+            source=recorded["source"],
         )
     except (OSError, ValueError, KeyError):
         return None
 
 
 def _release_of(vmlinuz: Path) -> str:
-    """Return the release that a kernel image states in its boot header.
+    """Return the release in a kernel image's boot header.
 
-    Errors: UserError if it is no kernel image for x86 ("HdrS" at 0x202).
+    The header has "HdrS" at 0x202 and the offset of the version string, less 0x200, at 0x20e
+    (Documentation/arch/x86/boot.rst). Raises UserError for any other file.
     """
     with vmlinuz.open("rb") as stream:
         head = stream.read(0x10000)
@@ -137,31 +167,31 @@ def _install(
     source: str,
     toolbox: Toolbox,
 ) -> None:
-    """Put the parts that are kept into `folder`, with their digests."""
+    """Copy a kernel's image, configuration and wanted modules to `folder`, with their digests."""
     release = _release_of(vmlinuz)
     shutil.copyfile(vmlinuz, folder / "vmlinuz")
     if config is not None:
         shutil.copyfile(config, folder / "config")
     install_modules(modules, folder / "lib" / "modules" / release, toolbox)
     digests = {str(path.relative_to(folder)): digest_file(path) for path in _contents(folder)}
-    made = {
+    recorded = {
         "release": release,
         "source": source,
         "identity": digest_of(digests),
         "vmlinuz": digests["vmlinuz"],
         "sizes": {name: (folder / name).stat().st_size for name in digests},
     }
-    atomic_write(folder / "kernel.json", canonical_json(made))
+    atomic_write(folder / "kernel.json", canonical_json(recorded))
 
 
 def _install_unpacked(folder: Path, root: Path, source: str, toolbox: Toolbox) -> None:
-    """Find the parts in unpacked packages, of either packaging, and install them."""
+    """Install the kernel in unpacked packages, of Debian's older or newer packaging."""
     bases = [root / "lib" / "modules", root / "usr" / "lib" / "modules"]
     images = sorted(root.glob("boot/vmlinuz-*"))
     images += [path for base in bases for path in sorted(base.glob("*/vmlinuz"))]
     if len(images) != 1:
-        found = "no kernel (vmlinuz)" if not images else f"{len(images)} kernels"
-        raise UserError(f"the packages contain {found}: give those of exactly one")
+        number = "no kernel (vmlinuz)" if not images else f"{len(images)} kernels"
+        raise UserError(f"the packages contain {number}: give those of exactly one")
     release = _release_of(images[0])
     for base in bases:
         if (base / release / "kernel").is_dir():
@@ -177,20 +207,36 @@ def _install_unpacked(folder: Path, root: Path, source: str, toolbox: Toolbox) -
 
 
 def check_name(name: str) -> None:
-    """Ask whether a kernel has this name, without fetching anything. Errors: UserError if none."""
+    """Check that a kernel has this name, without fetching it.
+
+    Raises
+    ------
+    UserError
+        If none has; it lists the known kernels and suggests the nearest.
+    """
     if _NAME.fullmatch(name) is None or name not in _known():
-        near = difflib.get_close_matches(name, _known(), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
         raise UserError(
-            f"unknown kernel {name!r}: known are {', '.join(_known())}{hint} "
-            "(`iolab kernels add NAME FILE...` adds one)"
+            f"unknown kernel {name!r}: known are {', '.join(_known())}"
+            f"{nearest(name, _known(), cutoff=0.5)} (`iolab kernels add NAME FILE...` adds one)"
         )
 
 
 def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> Kernel:
-    """Return a kernel of the catalogue, fetched if need be, or one that was added.
+    """Return a kernel; fetch it if the cache lacks it.
 
-    Errors: UserError for an unknown name; CannotRunError if its archive cannot be reached.
+    Parameters
+    ----------
+    name : str
+        A kernel of the catalogue, or one that the user added.
+    progress : callable
+        Gets a line before each slow step.
+
+    Raises
+    ------
+    UserError
+        If the name is unknown, or an added kernel is damaged.
+    CannotRunError
+        If the kernel's archive cannot be reached.
     """
     check_name(name)
     if (kernel := cached_kernel(name)) is not None:
@@ -214,43 +260,54 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
     make_folder(_folder(name), make, good=lambda _: cached_kernel(name) is not None)
     kernel = cached_kernel(name)
     if kernel is None:
-        raise IolabError(f"kernel {name} vanished from the cache: try again")
+        raise IolabError(f"kernel {name} disappeared from the cache: try again")
     return kernel
 
 
-def _unpack_given(debs: Sequence[Path], root: Path) -> None:
+def _unpack_users(debs: Sequence[Path], root: Path) -> None:
     for deb in debs:
         try:
-            architecture = fields_of(deb).get("Architecture", "")
+            architecture = control_fields(deb).get("Architecture", "")
             if architecture not in {_ARCHITECTURE, "all"}:
                 raise UserError(
                     f"{deb} is for {architecture}: the virtual machines are {_ARCHITECTURE}"
                 )
             unpack(deb, root)
         except DamagedPackageError as error:
-            raise UserError(f"{error}: it is truncated or something else") from error
+            raise UserError(str(error)) from error
 
 
 def add_kernel(
     name: str, files: Sequence[Path], progress: Callable[[str], None] = lambda _: None
 ) -> Kernel:
-    """Put a kernel of the user's into the cache as `name`; it replaces one of that name.
+    """Add a kernel of the user's to the cache; it replaces one of the same name.
 
-    `files` are its ``.deb`` packages, or one kernel image and its ``lib/modules/RELEASE``.
-    Errors: UserError if they are not whole, not for x86-64 or not exactly one kernel.
+    Parameters
+    ----------
+    name : str
+        The name to use for it.
+    files : sequence of Path
+        Its ``.deb`` packages, or one kernel image and its ``lib/modules/RELEASE``.
+    progress : callable
+        Gets a line before each slow step.
+
+    Raises
+    ------
+    UserError
+        If the files are damaged, not for x86-64, or not exactly one kernel.
     """
     if _NAME.fullmatch(name) is None:
-        raise UserError(f"{name!r} is no name for a kernel: use letters, digits and . _ + -")
+        raise UserError(f"invalid kernel name {name!r}: use letters, digits and . _ + -")
     for path in files:
         if not path.exists():
             raise UserError(f"no such file: {path}")
     debs = [path for path in files if path.suffix == ".deb"]
     images = [path for path in files if path.is_file() and path.suffix != ".deb"]
     folders = [path.resolve() for path in files if path.is_dir()]
-    given_parts = (len(debs), len(images), len(folders)) == (0, 1, 1)
-    if not given_parts and (not debs or images or folders):
+    unpacked = (len(debs), len(images), len(folders)) == (0, 1, 1)
+    if not unpacked and (not debs or images or folders):
         raise UserError("give the kernel's .deb files, or one vmlinuz and one modules directory")
-    if given_parts and _release_of(images[0]) != folders[0].name:
+    if unpacked and _release_of(images[0]) != folders[0].name:
         raise UserError(
             f"{images[0]} is {_release_of(images[0])}, but the modules are for {folders[0].name}: "
             "give the directory lib/modules/RELEASE of the same kernel"
@@ -258,24 +315,30 @@ def add_kernel(
 
     def make(folder: Path) -> None:
         toolbox = ensure_toolbox(progress)
-        if given_parts:
-            config = images[0].parent / f"config-{folders[0].name}"
-            kept = config if config.is_file() else None
-            _install(folder, images[0], folders[0], config=kept, source=_GIVEN, toolbox=toolbox)
+        if unpacked:
+            path = images[0].parent / f"config-{folders[0].name}"
+            config = path if path.is_file() else None
+            _install(folder, images[0], folders[0], config=config, source=_BY_USER, toolbox=toolbox)
             return
         with scratch_dir(folder.parent) as work:
-            _unpack_given(debs, work)
-            _install_unpacked(folder, work, _GIVEN, toolbox)
+            _unpack_users(debs, work)
+            _install_unpacked(folder, work, _BY_USER, toolbox)
 
     make_folder(_folder(name), make, good=lambda _: False)
     kernel = cached_kernel(name)
     if kernel is None:
-        raise IolabError(f"kernel {name} vanished from the cache: try again")
+        raise IolabError(f"kernel {name} disappeared from the cache: try again")
     return kernel
 
 
 def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[KernelStatus]:
-    """Return what is known of each kernel, asking the archives only for those not in the cache."""
+    """Return the state of each kernel; ask the archives only for those that the cache lacks.
+
+    Parameters
+    ----------
+    progress : callable
+        Gets a line before each slow step.
+    """
     return [_status(name, progress) for name in _known()]
 
 
@@ -298,13 +361,21 @@ def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
 
 def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
     try:
-        said = json.loads((_folder(kernel.name) / "facts.json").read_text())
-        return said["facts"] if said["identity"] == kernel.identity else None
+        recorded = json.loads((_folder(kernel.name) / "facts.json").read_text())
+        return recorded["facts"] if recorded["identity"] == kernel.identity else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 def remember_kernel_facts(kernel: Kernel, facts: Mapping[str, Any]) -> None:
-    """Store what a booted kernel said of itself, for `list_kernels`."""
-    said = {"identity": kernel.identity, "facts": dict(facts)}
-    atomic_write(_folder(kernel.name) / "facts.json", canonical_json(said))
+    """Store what a booted kernel reported, for `list_kernels`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    facts : mapping
+        What it reported; JSON.
+    """
+    recorded = {"identity": kernel.identity, "facts": dict(facts)}
+    atomic_write(_folder(kernel.name) / "facts.json", canonical_json(recorded))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where this machine's apt gets an archive, and what apt says when it fails."""
+"""Find the mirror of this machine's apt sources, and the reason of an apt failure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Literal
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = ["Archive", "mirror_of", "said"]
+__all__ = ["Archive", "apt_reason", "mirror_of"]
 
 Archive = Literal["debian", "ubuntu"]
 
-# Release names that only the archive itself uses; derivatives and vendors are told apart by URI.
+# Release names of the archive itself. Derivatives and vendors may use them too: see `mirror_of`.
 _RELEASES: dict[Archive, re.Pattern[str]] = {
     "debian": re.compile(
         r"(bullseye|bookworm|trixie|forky|duke|sid|(old){0,2}stable|testing|unstable)(-backports)?"
@@ -24,8 +24,14 @@ _RELEASES: dict[Archive, re.Pattern[str]] = {
 }
 
 
-def said(error: CommandError) -> str:
-    """Return what apt itself gave as the reason, on one line."""
+def apt_reason(error: CommandError) -> str:
+    """Return the reason of a failure in apt's own words, on one line.
+
+    Parameters
+    ----------
+    error : CommandError
+        A failure of apt, or of a program that runs apt.
+    """
     for line in error.output.splitlines():
         if match := re.match(r"[EW]: *(.+)", line):
             return match[1].rstrip(" .")
@@ -34,7 +40,8 @@ def said(error: CommandError) -> str:
 
 @functools.lru_cache
 def _configured_sources() -> tuple[tuple[str, str], ...]:
-    # Without ReleaseInfo=0 apt names only sources whose lists are there: none on a fresh machine.
+    # By default apt lists only sources whose lists exist: none on a fresh machine. ReleaseInfo=0
+    # lists all (apt-get(8), indextargets).
     try:
         listing = run(
             [
@@ -48,7 +55,7 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
         )
     except CommandError as error:
         raise CannotRunError(
-            f"apt cannot be asked for this machine's package mirror ({said(error)}): kernels and "
+            f"apt does not name this machine's package mirror ({apt_reason(error)}): kernels and "
             "the guest image come from Debian's packages, so run iolab on Debian"
         ) from error
     rows = [line.split("|") for line in listing.stdout.splitlines()]
@@ -56,24 +63,33 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
 
 
 def mirror_of(archive: Archive) -> str:
-    """Return the URI from which this machine's apt gets `archive`.
+    """Return the URI of this machine's mirror of an archive.
 
-    ``IOLAB_MIRROR_DEBIAN`` and ``IOLAB_MIRROR_UBUNTU`` name another one.
-    Errors: CannotRunError if apt knows no source of it.
+    The environment variables ``IOLAB_MIRROR_DEBIAN`` and ``IOLAB_MIRROR_UBUNTU`` override it.
+
+    Parameters
+    ----------
+    archive : str
+        ``debian`` or ``ubuntu``.
+
+    Raises
+    ------
+    CannotRunError
+        If no apt source carries the archive.
     """
     variable = f"IOLAB_MIRROR_{archive.upper()}"
     if chosen := os.environ.get(variable):
         return chosen.rstrip("/") + "/"
-    found = [
+    uris = [
         uri
         for uri, release in _configured_sources()
         if _RELEASES[archive].fullmatch(release) and not uri.startswith("cdrom:")
     ]
-    # A vendor's repository may borrow the release's name; mirrors end in the archive's name.
-    found.sort(key=lambda uri: not uri.rstrip("/").endswith(archive))
-    if not found:
+    # A vendor's repository may use the release's name; mirrors end in the archive's name.
+    uris.sort(key=lambda uri: not uri.rstrip("/").endswith(archive))
+    if not uris:
         raise CannotRunError(
             f"no apt source of this machine carries {archive.capitalize()}"
             f"{' noble' if archive == 'ubuntu' else ''}; name a mirror in {variable}"
         )
-    return found[0]
+    return uris[0]

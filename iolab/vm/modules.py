@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A kernel's modules: the few that an experiment may load, with what they depend on."""
+"""Select the kernel modules that an experiment may load, with their dependencies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from iolab.vm.toolbox import Toolbox
 
 __all__ = ["WANTED", "install_modules"]
 
-# One that a kernel lacks or has built in is passed over; modprobe in the guest knows which.
+# Modules that a kernel lacks or has built in are skipped; modprobe in the guest tells which.
 WANTED = (
     *("null_blk", "brd", "loop", "scsi_debug", "sd_mod", "zram", "nvme"),
     *("bfq", "mq-deadline", "kyber-iosched"),
     *("ext4", "xfs", "crc32c_generic", "crc32c_intel", "crc32c_cryptoapi", "libcrc32c"),
     *("virtio_blk", "virtio_console", "virtio_pci"),
 )
-# What the package says of built-in modules and of their order: depmod needs it.
+# The package's lists of built-in modules and of the order of modules, which depmod(8) reads.
 _NOTES = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 
 
@@ -48,7 +48,7 @@ def _decompressed(path: Path, toolbox: Toolbox, into: Path) -> Path:
 
 
 def _depends(module: Path) -> list[str]:
-    """Return what a module says it needs loaded before it."""
+    """Return the modules that must be loaded before a module, by its section ``.modinfo``."""
     with module.open("rb") as stream:
         section = ELFFile(stream).get_section_by_name(".modinfo")
         notes = section.data().decode(errors="replace").split("\0") if section else []
@@ -63,10 +63,21 @@ def _depends(module: Path) -> list[str]:
 
 
 def install_modules(source: Path, into: Path, toolbox: Toolbox) -> None:
-    """Copy the wanted modules of `source` (a ``lib/modules/RELEASE``) to `into`, decompressed.
+    """Copy the wanted modules of a kernel without compression, and index them with depmod.
 
-    `into` must end in ``lib/modules/RELEASE`` too; depmod writes its indexes there.
-    Errors: IolabError if a module is damaged or depmod fails.
+    Parameters
+    ----------
+    source : Path
+        The kernel's ``lib/modules/RELEASE``.
+    into : Path
+        The new one; it ends in ``lib/modules/RELEASE`` too.
+    toolbox : Toolbox
+        Has depmod and zstd.
+
+    Raises
+    ------
+    IolabError
+        If a module is damaged or depmod fails.
     """
     available: dict[str, Path] = {}
     for path in sorted(source.rglob("*.ko*")):

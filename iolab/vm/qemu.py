@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A virtual machine, from its command line to its end."""
+"""Run a virtual machine: build QEMU's command line, start it and watch it to its end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from iolab import foreign
 from iolab.errors import IolabError
 from iolab.process import kill_group, start
 
-__all__ = ["Accelerator", "GuestError", "Machine", "boot", "last_words"]
+__all__ = ["Accelerator", "GuestError", "Machine", "boot", "console_tail"]
 
 Accelerator = Literal["icount", "kvm", "tcg"]
 
-# A flat and plain processor. Without the "fast rep movsb" bits of newer models the kernel copies by
-# eight bytes an instruction instead of one, which matters when each instruction costs 1 ns.
+# A plain processor. It lacks ERMS and FSRM ("fast rep movsb"), with which the kernel copies one
+# byte per instruction instead of eight (arch/x86/lib/memcpy_64.S and copy_user_64.S); that matters
+# when each instruction costs 1 ns.
 _MODEL = "Nehalem"
 _TRANSLATIONS_MIB = 256
 _POLL_S = 0.2
@@ -28,10 +29,19 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Machine:
-    """What is started: how time passes, processors, memory and the kernel's own options.
+    """A virtual machine.
 
-    ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and ``tcg`` run on the
-    host's clock.
+    Parameters
+    ----------
+    accelerator : str
+        ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and ``tcg`` run on
+        the host's clock.
+    cpus : int
+        Number of processors.
+    memory_mib : int
+        Memory in MiB.
+    kernel_options : tuple of str
+        Further options of the kernel's command line.
     """
 
     accelerator: Accelerator = "icount"
@@ -41,7 +51,7 @@ class Machine:
 
 
 class GuestError(IolabError):
-    """The guest panicked, hung, ran out of memory, or its QEMU died; with the last kernel lines."""
+    """The guest panicked, hung or ran out of memory, or its QEMU died; has the console's tail."""
 
 
 def _argv(
@@ -49,7 +59,7 @@ def _argv(
 ) -> list[str]:
     if machine.accelerator == "icount":
         accelerator = ["-accel", f"tcg,tb-size={_TRANSLATIONS_MIB}"]
-        # The clock starts at a fixed date and runs with the instructions; so does every seed.
+        # The clock starts at a fixed date and follows the instructions; the seed is fixed too.
         accelerator += ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
         accelerator += ["-seed", "1"]
     elif machine.accelerator == "tcg":
@@ -104,10 +114,16 @@ def _lines(console: Path) -> list[str]:
     return [foreign.line(line.rstrip()) for line in text.splitlines() if line.strip()]
 
 
-def last_words(console: Path) -> str:
-    """Return the lines of a console that tell how its kernel ended, indented."""
+def console_tail(console: Path) -> str:
+    """Return the lines of a console that show how its kernel ended, indented.
+
+    Parameters
+    ----------
+    console : Path
+        The console's output.
+    """
     lines = _lines(console)
-    # A panic's cause stands above a long trace: begin there when there is one.
+    # The cause of a panic comes before a long stack trace: begin there.
     marks = ("Kernel panic", "BUG:", "Oops", "Out of memory", "invoked oom-killer")
     first = next((n for n, line in enumerate(lines) if any(m in line for m in marks)), None)
     shown = lines[-8:] if first is None else lines[first : first + 8]
@@ -125,12 +141,34 @@ def boot(
     stall_s: float,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Run a machine to its end and return the file with its console.
+    """Run a machine to its end.
 
-    `channel` is the file of the guest's shared memory and its size in bytes, `folder` takes the
-    console; `progress` gets every line that begins with "iolab:" as it appears.
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    qemu : sequence of str
+        The command that runs QEMU.
+    kernel, initrd : Path
+        The kernel image and the archives of its first file system.
+    channel : (Path, int)
+        The file behind the guest's shared memory and its size in bytes.
+    folder : Path
+        The folder for the console's output.
+    stall_s : float
+        Seconds without output after which the machine is killed.
+    progress : callable
+        Gets every line that begins with "iolab:", as it appears.
 
-    Errors: GuestError when QEMU dies, or says nothing for `stall_s` seconds; it is then killed.
+    Returns
+    -------
+    Path
+        The console's output.
+
+    Raises
+    ------
+    GuestError
+        If QEMU fails, or the guest prints nothing for `stall_s` seconds.
     """
     console = folder / "console.txt"
     errors = folder / "qemu.txt"
@@ -141,35 +179,45 @@ def boot(
     limit = (machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20
     with errors.open("wb") as stream:
         process = start(argv, stderr=stream, stdout=stream, memory_limit=limit)
-    seen = 0
-    heard_at = time.monotonic()
     try:
-        while True:
-            try:
-                process.wait(_POLL_S)
-                ended = True
-            except subprocess.TimeoutExpired:
-                ended = False
-            lines = _lines(console)
-            # The last line may still be growing.
-            for line in lines[seen : len(lines) if ended else -1]:
-                seen += 1
-                heard_at = time.monotonic()
-                if match := re.search(r"iolab: .*", line):
-                    progress(match.group(0))
-            if ended:
-                break
-            if time.monotonic() - heard_at > stall_s:
-                raise GuestError(
-                    f"the guest said nothing for {stall_s:.0f} s and was stopped; its last lines:\n"
-                    + last_words(console)
-                )
+        _watch(process, console, stall_s, progress)
     finally:
         kill_group(process)
     if process.returncode != 0:
-        said = errors.read_text(errors="replace").strip().splitlines()[-3:]
+        messages = errors.read_text(errors="replace").strip().splitlines()[-3:]
         raise GuestError(
-            f"QEMU ended with {process.returncode}: {' '.join(said) or 'no message'}; the guest's "
-            "last lines:\n" + last_words(console)
+            f"QEMU ended with {process.returncode}: {' '.join(messages) or 'no message'}; the "
+            "guest's last lines:\n" + console_tail(console)
         )
     return console
+
+
+def _watch(
+    process: subprocess.Popen[bytes],
+    console: Path,
+    stall_s: float,
+    progress: Callable[[str], None],
+) -> None:
+    """Pass on the console's lines until the process ends; raise GuestError if none comes."""
+    printed = 0
+    printed_at = time.monotonic()
+    while True:
+        try:
+            process.wait(_POLL_S)
+            ended = True
+        except subprocess.TimeoutExpired:
+            ended = False
+        lines = _lines(console)
+        # The last line may be incomplete.
+        for line in lines[printed : len(lines) if ended else -1]:
+            printed += 1
+            printed_at = time.monotonic()
+            if match := re.search(r"iolab: .*", line):
+                progress(match.group(0))
+        if ended:
+            return
+        if time.monotonic() - printed_at > stall_s:
+            raise GuestError(
+                f"the guest printed nothing for {stall_s:.0f} s and was stopped; "
+                "its last lines:\n" + console_tail(console)
+            )

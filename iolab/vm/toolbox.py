@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The programs that make and run virtual machines, the same ones on every host.
+"""Programs that make and run virtual machines, the same on every host.
 
-They are Debian's, unpacked into the cache with everything they need down to the C library, and
-started through that library's own loader: nothing is installed, no root is needed, and the same
-QEMU gives the same measured bytes wherever it runs.
+They are Debian's, unpacked into the cache with all their dependencies down to the C library, and
+started through that library's own loader. Nothing is installed, no root is needed, and the same
+QEMU gives the same measured bytes on every host.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OLDEST_QEMU = (10, 0, 0)
 
 _QEMU = "qemu-system-x86_64"
 _PACKAGES = ("qemu-system-x86", "mmdebstrap", "perl", "kmod", "zstd")
-# Pairs of the suite itself and of what to prefer from; bookworm's own QEMU is too old.
+# Pairs of a suite and of another one to prefer: bookworm's own QEMU is too old.
 _SUITES = (("bookworm", "bookworm-backports"), ("trixie", None))
 _UNUSED = (
     "usr/bin/qemu-system-i386",
@@ -56,7 +56,7 @@ _PERL = (
 
 
 def _inside(root: Path, name: str) -> Path | None:
-    """Follow `name`'s symbolic links as if `root` were ``/``; None if it leads nowhere."""
+    """Follow `name`'s symbolic links as if `root` were ``/``; None if the file is missing."""
     path = root / name
     for _ in range(40):
         if not path.is_symlink():
@@ -68,14 +68,28 @@ def _inside(root: Path, name: str) -> Path | None:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """Programs unpacked below `root`, and how to start them."""
+    """Unpacked programs and the commands that run them.
+
+    Parameters
+    ----------
+    root : Path
+        The folder of the programs.
+    """
 
     root: Path
 
     def command(self, name: str) -> list[str]:
-        """Return the argv prefix that runs one of the toolbox's programs.
+        """Return the command that runs one of the programs; append its arguments.
 
-        Errors: IolabError if the toolbox has no such program.
+        Parameters
+        ----------
+        name : str
+            The program.
+
+        Raises
+        ------
+        IolabError
+            If the toolbox lacks the program.
         """
         for folder in _PROGRAMS:
             path = _inside(self.root, f"{folder}/{name}")
@@ -83,49 +97,54 @@ class Toolbox:
                 break
         else:
             raise IolabError(
-                f"the toolbox in {self.root} has no {name}: delete that folder, and it is made anew"
+                f"the toolbox in {self.root} lacks {name}: delete that folder to make it again"
             )
         with path.open("rb") as stream:
             is_perl = stream.read(64).startswith(b"#!/usr/bin/perl")
-        # A program of many names (kmod) asks under which one it was called.
+        # kmod acts as the program whose name it was called by.
         loader = [*self._loader(), "--argv0", name]
         if is_perl:
-            folders = [found for entry in _PERL for found in sorted(self.root.glob(entry))]
+            folders = [folder for entry in _PERL for folder in sorted(self.root.glob(entry))]
             perl = self.root / "usr" / "bin" / "perl"
-            return [*loader, str(perl), *(f"-I{found}" for found in folders), str(path)]
+            return [*loader, str(perl), *(f"-I{folder}" for folder in folders), str(path)]
         return [*loader, str(path)]
 
     def qemu_argv(self) -> list[str]:
-        """Return the argv prefix that runs QEMU: the toolbox's, or the one ``IOLAB_QEMU`` names.
+        """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``.
 
-        Errors: UserError if ``IOLAB_QEMU`` names no program.
+        Raises
+        ------
+        UserError
+            If ``IOLAB_QEMU`` is not a program.
         """
         if own := os.environ.get("IOLAB_QEMU"):
-            found = shutil.which(own)
-            if found is None:
-                raise UserError(f"IOLAB_QEMU names no program that can be run: {own}")
-            return [found]
+            program = shutil.which(own)
+            if program is None:
+                raise UserError(f"IOLAB_QEMU is not a program that can be run: {own}")
+            return [program]
         folders = [self.root / rom for rom in _ROMS if (self.root / rom).is_dir()]
         return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
 
     def qemu_version(self) -> tuple[int, int, int]:
-        """Ask QEMU for its version.
+        """Return QEMU's version.
 
-        Errors: UserError if ``IOLAB_QEMU`` names a program that is no QEMU, or one too old for
-        several virtual CPUs with counted instructions.
+        Raises
+        ------
+        UserError
+            If ``IOLAB_QEMU`` is not QEMU, or too old for several CPUs on counted instructions.
         """
         argv = self.qemu_argv()
         own = os.environ.get("IOLAB_QEMU")
         try:
-            told = run([*argv, "--version"], timeout_s=60).stdout
+            text = run([*argv, "--version"], timeout_s=60).stdout
         except CommandError as error:
             if own:
                 raise UserError(f"IOLAB_QEMU cannot be run: {own}: {error.reason}") from error
             raise
-        found = re.match(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)", told)
-        if found is None:
+        numbers = re.match(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)", text)
+        if numbers is None:
             raise UserError(f"IOLAB_QEMU is not a QEMU system emulator: {own}")
-        version = (int(found[1]), int(found[2]), int(found[3]))
+        version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
         if version < OLDEST_QEMU:
             raise UserError(
                 f"{own or _QEMU} is QEMU {'.'.join(map(str, version))}: before "
@@ -135,9 +154,12 @@ class Toolbox:
         return version
 
     def identity(self) -> str:
-        """Return QEMU's version and the SHA-256 of its program, as one line.
+        """Return QEMU's version and the SHA-256 of its program on one line.
 
-        Errors: as `qemu_version`.
+        Raises
+        ------
+        UserError
+            As `qemu_version`.
         """
         version = ".".join(map(str, self.qemu_version()))
         own = os.environ.get("IOLAB_QEMU")
@@ -149,7 +171,9 @@ class Toolbox:
             if (loader := _inside(self.root, name)) is not None:
                 libraries = ":".join(str(self.root / folder) for folder in _LIBRARIES)
                 return [str(loader), "--library-path", libraries]
-        raise IolabError(f"the toolbox in {self.root} is not whole: delete that folder")
+        raise IolabError(
+            f"the toolbox in {self.root} is incomplete: delete that folder to make it again"
+        )
 
 
 def _download(into: Path, progress: Callable[[str], None]) -> tuple[list[Path], str]:
@@ -167,9 +191,17 @@ def _download(into: Path, progress: Callable[[str], None]) -> tuple[list[Path], 
 
 
 def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
-    """Return the toolbox, after fetching and unpacking it if it is not in the cache yet.
+    """Return the toolbox; fetch and unpack it if the cache lacks it.
 
-    Errors: CannotRunError on a machine that is not x86-64 or if the archive cannot be reached.
+    Parameters
+    ----------
+    progress : callable
+        Gets a line before each slow step.
+
+    Raises
+    ------
+    CannotRunError
+        If the machine is not x86-64, or the archive cannot be reached.
     """
     if platform.machine() != "x86_64":
         raise CannotRunError(
@@ -182,7 +214,7 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
         progress(f"unpacking {len(debs)} packages")
         for deb in debs:
             unpack(deb, folder)
-        made = {"suite": suite, "packages": {deb.name: digest_file(deb) for deb in sorted(debs)}}
+        packages = {deb.name: digest_file(deb) for deb in sorted(debs)}
         shutil.rmtree(folder / "debs")
         for unused in _UNUSED:
             path = folder / unused
@@ -191,8 +223,9 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
             else:
                 path.unlink(missing_ok=True)
         Toolbox(folder).qemu_version()
-        atomic_write(folder / "toolbox.json", canonical_json(made))
+        description = {"suite": suite, "packages": packages}
+        atomic_write(folder / "toolbox.json", canonical_json(description))
 
-    # Through JSON, in which the recipe's tuples are lists.
+    # Through JSON, where the recipe's tuples become lists.
     key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
     return Toolbox(make_folder(cache_dir() / "toolbox" / key, make))

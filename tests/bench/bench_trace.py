@@ -71,7 +71,7 @@ def unpacked(path: Path) -> int:
     """Return the bytes of the trace's pages, unpacked."""
     from iolab.trace.cursor import TraceFile
     from iolab.trace.decode import plan
-    from iolab.trace.load import chunks_of
+    from iolab.trace.sources import chunks_of
 
     with TraceFile(path) as file:
         sources = plan(file, None, None).sources

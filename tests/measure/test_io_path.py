@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from iolab import measure
 from iolab.measure.io_path import SEGMENTS
 from iolab.measure.join import first_after, last_before
-from tests.measure.story import Line, block, story, switch, waking, work
+from iolab.trace import read
+from tests.measure.story import Line, block, story, switch, waking, work, write
 
 IDLE, FIO, WORKER = (0, "swapper"), (10, "fio"), (20, "kworker/0:1")
 
@@ -159,6 +160,14 @@ def test_work_items(tmp_path: Path) -> None:
     ]
     assert found["run_ns"].dropna().tolist() == [5, 10, 5]
     assert found["worker"].tolist() == [1, 2, 2, -1]
+    assert set(found["function_name"]) == {"0xf00"}
+
+
+def test_work_items_have_the_names_of_their_functions(tmp_path: Path) -> None:
+    lines = [work(10, 0, 1, "queue", 0xA), work(20, 0, 2, "start", 0xA), work(30, 0, 2, "end", 0xA)]
+    kallsyms = b"0000000000000f00 t iomap_dio_complete_work\n0000000000001000 T schedule\n"
+    trace = read(write(tmp_path / "t.dat", lines, kallsyms=kallsyms))
+    assert measure.work_items(trace)["function_name"].tolist() == ["iomap_dio_complete_work"]
 
 
 times = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=40)

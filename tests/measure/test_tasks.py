@@ -110,7 +110,7 @@ def test_ping_pong(trace: Trace) -> None:
     assert np.isnan(found.switches_per_io)
     with pytest.raises(UserError, match="no task"):
         measure.ping_pong(trace, "fio", "nobody")
-    with pytest.raises(UserError, match="both fit"):
+    with pytest.raises(UserError, match="both match"):
         measure.ping_pong(trace, "fio", ".*")
 
 
@@ -156,7 +156,7 @@ def test_missing_events_name_the_analysis(tmp_path: Path) -> None:
     trace = read(path, ["sched_waking"])
     with pytest.raises(MissingEventError, match=r"intervals needs .* sched_switch was not read"):
         measure.waits(trace)
-    with pytest.raises(UserError, match="nearest: sched_switch"):
+    with pytest.raises(UserError, match="did you mean sched_switch"):
         read(path, ["sched_swich"])
 
 

@@ -32,7 +32,7 @@ def test_a_stretch_has_the_cpu_time_of_its_task_alone(tmp_path: Path) -> None:
     )
     found = measure.flushes(trace)
     assert found[_COLUMNS].to_numpy().tolist() == [[20, 1100, 2000, 600], [20, 2100, 2300, 200]]
-    assert measure.most_at_once(found) == 1
+    assert measure.max_overlap(found) == 1
 
 
 def test_what_the_edges_cut_reaches_to_them(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_two_workers_overlap_or_do_not(tmp_path: Path, second_begins: int, at_on
         ],
     )
     found = measure.flushes(trace)
-    assert measure.most_at_once(found) == at_once
+    assert measure.max_overlap(found) == at_once
     assert found.set_index("pid")["run_ns"].to_dict() == {20: 400, 30: 1900 - second_begins}
 
 
 def test_a_trace_without_writing_back(tmp_path: Path) -> None:
     found = measure.flushes(story(tmp_path, [switch(1000, 0, IDLE, 0, FIO)]))
     assert found.columns.tolist() == _COLUMNS
-    assert (len(found), measure.most_at_once(found)) == (0, 0)
+    assert (len(found), measure.max_overlap(found)) == (0, 0)
 
 
 def test_the_events_it_needs_are_named(tmp_path: Path) -> None:

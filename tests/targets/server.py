@@ -87,7 +87,7 @@ def ensure_server() -> Path:
         hooks = [f"--essential-hook={_BEFORE}", f"--customize-hook={_AFTER}"]
         options = ["--mode=root", "--variant=minbase", *hooks]
         toolbox, what = ensure_toolbox(), "the server"
-        bootstrap(toolbox, _SUITE, _PACKAGES, root, what=what, work=folder, options=options)
+        bootstrap(toolbox, _SUITE, _PACKAGES, root, title=what, work=folder, options=options)
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], timeout_s=60)
         for home, owner in (("root", 0), ("home/trusted", 1000), ("home/stranger", 1001)):
             keys = root / home / ".ssh"

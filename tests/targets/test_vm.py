@@ -243,7 +243,7 @@ def test_a_guest_that_hangs_is_stopped(
 
     monkeypatch.setattr(vm, "boot", impatient)
     program = "print('iolab: here I hang', flush=True)\nwhile True: pass"
-    with pytest.raises(GuestError, match=r"said nothing for 45 s and was stopped") as caught:
+    with pytest.raises(GuestError, match=r"printed nothing for 45 s and was stopped") as caught:
         _run_program(target, program, tmp_path, monkeypatch)
     assert "here I hang" in str(caught.value)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import IolabError, UserError
 from iolab.trace import read
 from iolab.trace.export.parquet import write_parquet
 from iolab.trace.export.perfetto import write_perfetto
-from iolab.trace.export.protobuf import message, varint
-from tests.measure.story import block, story, switch, waking, work
+from tests.measure.story import block, switch, waking, work, write
 from tests.trace.writer import Page, encode, event, trace_v7
 
 
@@ -46,29 +46,21 @@ def test_an_event_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_wire_format() -> None:
-    assert varint(300) == b"\xac\x02"
-    assert varint(-1) == b"\xff" * 9 + b"\x01"
-    assert message((1, 150), (2, "testing"), (3, None)) == b"\x08\x96\x01\x12\x07testing"
-
-
 def test_perfetto(tmp_path: Path) -> None:
-    protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     idle, fio, worker = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
-    trace = story(
-        tmp_path,
-        [
-            block(90, 0, 10, "block_rq_issue", 800, dev=254 << 20 | 1),
-            block(95, 0, 10, "block_rq_issue", 808, dev=254 << 20 | 1),
-            switch(100, 0, fio, 1, idle),
-            block(150, 0, 0, "block_rq_complete", 808, dev=254 << 20 | 1),
-            block(160, 0, 0, "block_rq_complete", 800, dev=254 << 20 | 1),
-            waking(170, 0, 0, worker),
-            switch(200, 0, idle, 0, worker),
-            work(210, 0, 20, "start", 0xA),
-            work(250, 0, 20, "end", 0xA),
-        ],
-    )
+    lines = [
+        block(90, 0, 10, "block_rq_issue", 800, dev=254 << 20 | 1),
+        block(95, 0, 10, "block_rq_issue", 808, dev=254 << 20 | 1),
+        switch(100, 0, fio, 1, idle),
+        block(150, 0, 0, "block_rq_complete", 808, dev=254 << 20 | 1),
+        block(160, 0, 0, "block_rq_complete", 800, dev=254 << 20 | 1),
+        waking(170, 0, 0, worker),
+        switch(200, 0, idle, 0, worker),
+        work(210, 0, 20, "start", 0xA),
+        work(250, 0, 20, "end", 0xA),
+    ]
+    kallsyms = b"0000000000000f00 t iomap_dio_complete_work\n"
+    trace = read(write(tmp_path / "story.dat", lines, kallsyms=kallsyms))
     path = tmp_path / "out.perfetto-trace"
     count = write_perfetto(trace, path)
     made = protos.Trace()
@@ -89,13 +81,12 @@ def test_perfetto(tmp_path: Path) -> None:
         (160, ""),
         (95, "WS 808+8"),
         (150, ""),
-        (210, "work 0xf00"),
+        (210, "iomap_dio_complete_work"),
         (250, ""),
     ]
 
 
 def test_perfetto_of_a_real_trace(small: Path, tmp_path: Path) -> None:
-    protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     trace = read(small)
     write_perfetto(trace, tmp_path / "out")
     made = protos.Trace()

@@ -126,7 +126,7 @@ def test_truncated_heads(tmp_path: Path, size: int) -> None:
     [
         (0, b"\x18", "magic"),
         (10, b"5", "version '5'"),
-        (12, b"\1", "big endian"),
+        (12, b"\1", "byte order big endian"),
         (12, b"\7", "byte order 7"),
         (13, b"\3", "long of 3 bytes"),
         (18, b"lzma", "compression 'lzma'"),

@@ -13,6 +13,7 @@ from iolab import process
 from iolab.trace import read
 from tests.trace.conftest import big_traces
 from tests.trace.oracle import differences, report
+from tests.trace.writer import EVENTS, Page, encode, trace_v6, trace_v7
 
 TRACEFS = Path("/sys/kernel/tracing")
 
@@ -26,6 +27,62 @@ def test_big_traces(path: Path | None, trace_cmd: str) -> None:
     if path is None:
         pytest.skip("no folder of traces: set IOLAB_TRACES")
     assert list(differences(read(path), report(path))) == []
+
+
+KALLSYMS = b"""\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000040 t iomap_dio_complete_work
+ffffffff81000080 T schedule
+ffffffff81000100 D jiffies
+ffffffffc0000000 t xfs_end_io\t[xfs]
+ffffffffc0000020 t xlog_ioend_work\t[xfs]
+ffffffffa0000000 t ext4_end_io_rsv_work\t[ext4]
+"""
+ADDRESSES = {
+    0x5: "0x5",
+    0xFFFFFFFF81000000: "_stext",
+    0xFFFFFFFF81000040: "iomap_dio_complete_work",
+    0xFFFFFFFF81000050: "iomap_dio_complete_work",
+    0xFFFFFFFF81000080: "schedule",
+    0xFFFFFFFFA0000000: "ext4_end_io_rsv_work",
+    0xFFFFFFFFC0000000: "xfs_end_io",
+    0xFFFFFFFFC0000020: "xlog_ioend_work",
+    0xFFFFFFFFC0000090: "0xffffffffc0000090",
+}
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_symbols(version: int, tmp_path: Path, trace_cmd: str) -> None:
+    start = EVENTS["workqueue_execute_start"]
+    page = Page(1000)
+    for address in ADDRESSES:
+        page.event(10, encode(start, 7, {"function": address}))
+    if version == 6:
+        data = trace_v6([start], [[page]], kallsyms=KALLSYMS)
+    else:
+        data = trace_v7([start], [[page]], kallsyms=KALLSYMS, compression="zstd")
+    path = tmp_path / "t.dat"
+    path.write_bytes(data)
+    trace = read(path)
+    assert {address: trace.symbol(address) for address in ADDRESSES} == ADDRESSES
+    text = process.run([trace_cmd, "report", str(path)], timeout_s=60).stdout
+    printed = [line.split()[-1] for line in text.splitlines() if "function" in line]
+    assert printed == [trace.symbol(address) for address in ADDRESSES]
+
+
+def test_kernel_functions(small: Path, trace_cmd: str) -> None:
+    trace = read(small, ["sched_switch"])
+    listed = process.run([trace_cmd, "dump", "--kallsyms", str(small)], timeout_s=60).stdout
+    functions = {
+        int(words[0], 16): words[2]
+        for words in map(str.split, reversed(listed.splitlines()))
+        if len(words) >= 3 and words[1] in {"t", "T"}
+    }
+    some = sorted(functions)[::1000]
+    assert len(some) > 50
+    assert [trace.symbol(address) for address in some] == [functions[a] for a in some]
 
 
 @pytest.fixture

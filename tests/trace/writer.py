@@ -202,13 +202,15 @@ def trace_v6(
     *,
     comms: Mapping[int, str] | None = None,
     stats: Mapping[int, Mapping[str, int]] | None = None,
+    kallsyms: bytes = b"",
     options: bytes = b"",
     page_size: int = 4096,
 ) -> bytes:
     """Return a file of version 6; `cpus` are each CPU's pages."""
     lines = "".join(f"{pid} {comm}\n" for pid, comm in (comms or {}).items()).encode()
     head = MAGIC + b"6\0" + struct.pack("<BBI", 0, 8, page_size) + _headers(page_size)
-    head += struct.pack("<I", 0) + _formats(events) + struct.pack("<II", 0, 0)
+    head += struct.pack("<I", 0) + _formats(events)
+    head += struct.pack("<I", len(kallsyms)) + kallsyms + struct.pack("<I", 0)
     head += struct.pack("<Q", len(lines)) + lines + struct.pack("<I", len(cpus))
     head += b"options  \0" + _option(4, b"local [mono] boot\0") + _stats(stats or {}) + options
     head += struct.pack("<H", 0) + b"flyrecord\0"
@@ -228,6 +230,7 @@ def trace_v7(
     compression: str = "none",
     comms: Mapping[int, str] | None = None,
     stats: Mapping[int, Mapping[str, int]] | None = None,
+    kallsyms: bytes = b"",
     options: bytes = b"",
     page_size: int = 4096,
     chunk_pages: int = 2,
@@ -255,6 +258,7 @@ def trace_v7(
     for number, data in (
         (16, _headers(page_size)),
         (18, _formats(events)),
+        (19, struct.pack("<I", len(kallsyms)) + kallsyms),
         (21, struct.pack("<Q", len(lines)) + lines),
     ):
         opts += _option(number, struct.pack("<Q", len(file)))
@@ -328,7 +332,14 @@ EVENTS = {
             "int req_cpu",
             "int cpu",
         ),
-        event("workqueue", "workqueue_execute_start", 311, "u64 work", "u64 function"),
+        event(
+            "workqueue",
+            "workqueue_execute_start",
+            311,
+            "u64 work",
+            "u64 function",
+            print_format='"work struct %p: function %ps", REC->work, REC->function',
+        ),
         event("workqueue", "workqueue_execute_end", 312, "u64 work", "u64 function"),
         *(
             event(

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iolab.vm.cpio import Entry, write_cpio
@@ -44,6 +44,7 @@ def test_an_archive_lists_each_directory_before_what_is_in_it(tmp_path: Path) ->
     assert [member.inode for member in found.values()] == list(range(1, 10))
 
 
+@settings(deadline=None)
 @given(st.permutations([Entry.file(f"a/{n}", bytes([n] * n)) for n in range(5)]))
 def test_the_order_of_the_entries_does_not_matter(entries: list[Entry]) -> None:
     import tempfile

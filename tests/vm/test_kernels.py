@@ -156,7 +156,7 @@ def test_what_is_no_kernel_is_the_users_mistake(
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65])
 def test_a_name_that_is_no_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is no name for a kernel"):
+    with pytest.raises(UserError, match="invalid kernel name"):
         add_kernel(name, [tmp_path])
     with pytest.raises(UserError, match="unknown kernel"):
         get_kernel(name)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Exports of a trace: Parquet tables, and Perfetto's protocol buffers."""
+"""Export a trace to Parquet tables or to Perfetto."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A trace as a folder of Parquet files, one for each event type."""
+"""Export a trace to a folder of Parquet files, one for each event type."""
 
 from __future__ import annotations
 
@@ -21,19 +21,31 @@ _EVENT = re.compile(r"[\w:.-]*\w", re.ASCII)
 
 
 def write_parquet(trace: Trace, folder: Path) -> list[Path]:
-    """Write ``<event>.parquet`` for every event type with rows and ``losses.parquet``.
+    """Write ``<event>.parquet`` for every event type with rows, and ``losses.parquet``.
 
-    Texts are dictionaries, integers keep the kernel's types; each file's schema metadata says
-    under ``iolab`` (JSON) what the trace was: file name, clock, buffers, trace-cmd, uname. The
-    folder is new or empty and appears whole.
+    The columns are those of `Trace.frame` and `Trace.losses`: strings are dictionaries, integers
+    keep the kernel's types. Each file's schema metadata describes the trace under ``iolab``
+    (JSON): file name, clock, buffers, versions of trace-cmd and of the kernel.
 
-    Returns the files.
+    Parameters
+    ----------
+    trace : Trace
+        The trace.
+    folder : Path
+        A new or empty folder; it appears when all files are complete.
 
-    Errors: IolabError if the folder holds something or cannot be written, or if an event has a name
-    that is no file's.
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    IolabError
+        If the folder is not empty or cannot be written, or an event's name is no file name.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise IolabError(f"{folder} is there already and not empty")
+        raise IolabError(f"{folder} is not empty")
     about = json.dumps(
         {
             "source": trace.path.name,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A trace for Perfetto's user interface: tasks, their states and wake-ups, I/O and work slices.
+"""Export a trace to Perfetto: tasks, their states and wake-ups, slices of I/Os and work items.
 
-Field numbers: protos/perfetto/trace/ of github.com/google/perfetto.
+The messages are those of protos/perfetto/trace/ in github.com/google/perfetto.
 """
 
 from __future__ import annotations
@@ -11,29 +11,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
 from iolab.files import atomic_write
-from iolab.trace.export.protobuf import Value, message
 from iolab.trace.trace import Trace
 
 __all__ = ["write_perfetto"]
 
-# Trace
-_PACKET = 1
-# TracePacket
-_FTRACE, _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _SYSTEM_INFO, _TRACK_DESCRIPTOR = 1, 8, 10, 11, 45, 60
-# FtraceEvent
-_SWITCH, _WAKEUP, _WAKING, _WAKEUP_NEW = 4, 17, 20, 114
-# TrackEvent
-_TYPE, _TRACK, _NAME = 9, 11, 23
-_BEGIN, _END = 1, 2
-
+# Events of one packet.
 _BUNDLE = 4096
-_SEQUENCE_NUMBER = 1
+_SEQUENCE = 1
+# Track numbers of the first device's first lane, and of the worker with pid 0.
 _IO_TRACK, _WORK_TRACK = 1 << 32, 2 << 32
 
-_SWITCH_FIELDS = (
+_SWITCH = (
     "prev_comm",
     "prev_pid",
     "prev_prio",
@@ -42,139 +34,172 @@ _SWITCH_FIELDS = (
     "next_pid",
     "next_prio",
 )
-_WAKE_FIELDS = (("comm", 1), ("pid", 2), ("prio", 3), ("target_cpu", 5))
+_WAKE = ("comm", "pid", "prio", "target_cpu")
+_FIELDS = {
+    "sched_switch": _SWITCH,
+    "sched_waking": _WAKE,
+    "sched_wakeup": _WAKE,
+    "sched_wakeup_new": _WAKE,
+}
+
+# Begin, end, title.
+Slice = tuple[int, int, str]
 
 
 def write_perfetto(trace: Trace, path: Path) -> int:
-    """Write a trace as a Perfetto protobuf file, to open in ui.perfetto.dev; return its packets.
+    """Write a trace as a protobuf file for ui.perfetto.dev.
 
-    It holds sched_switch, sched_waking, sched_wakeup and sched_wakeup_new as kernel events, from
-    which Perfetto draws CPUs, tasks, their states and wake-ups; a slice for each block I/O from
-    its issue to its completion, on as many lanes a device as I/Os are in flight; and a slice for
-    each executed work item on a track a worker. Times are the trace's own. For a stretch of a
-    longer trace, read it with `between`.
+    The file has sched_switch, sched_waking, sched_wakeup and sched_wakeup_new as kernel events;
+    Perfetto draws CPUs, tasks, their states and wake-ups from them. Each block I/O is a slice from
+    its issue to its completion, on as many lanes of its device as I/Os are in flight. Each executed
+    work item is a slice with its function's name on the track of its worker. Times are the
+    trace's own. To export a part of a long trace, read that part with `between`.
 
-    Errors: UserError if the trace has none of these events; IolabError if the file cannot be
-    written.
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_switch, a wake-up, block_rq_issue and block_rq_complete, or
+        workqueue_execute_start and workqueue_execute_end.
+    path : Path
+        The file.
+
+    Returns
+    -------
+    int
+        Number of packets.
+
+    Raises
+    ------
+    UserError
+        If the trace has none of these events.
+    IolabError
+        If the file cannot be written.
     """
     packets = [
-        packet
-        for part in (_about(trace), _kernel(trace), _ios(trace), _works(trace))
+        # A file is the concatenation of its packets, each as a message of its own.
+        protos.Trace(packet=[packet]).SerializeToString()
+        for part in (_system(trace), _kernel(trace), _ios(trace), _works(trace))
         for packet in part
     ]
     if len(packets) < 2:
         raise UserError(f"{trace.path} has nothing that Perfetto could show")
-    atomic_write(path, b"".join(message((_PACKET, packet)) for packet in packets))
+    atomic_write(path, b"".join(packets))
     return len(packets)
 
 
-def _about(trace: Trace) -> Iterator[bytes]:
-    # Perfetto reads prev_state by the kernel's release.
+def _system(trace: Trace) -> Iterator[protos.TracePacket]:
+    # Perfetto interprets prev_state by the kernel's release.
+    packet = protos.TracePacket()
+    packet.system_info.utsname.SetInParent()
     words = trace.info.options.get("uname", "").split()
-    system: list[tuple[int, Value]] = []
     if len(words) >= 4:
-        system = [(1, words[0]), (3, words[2]), (4, words[-1])]
-    yield message((_SYSTEM_INFO, message((1, message(*system)))))
+        utsname = packet.system_info.utsname
+        utsname.sysname, utsname.release, utsname.machine = words[0], words[2], words[-1]
+    yield packet
 
 
-def _kernel(trace: Trace) -> Iterator[bytes]:
-    by_cpu: dict[int, list[tuple[int, bytes]]] = {}
-    for name, number in (
-        ("sched_switch", _SWITCH),
-        ("sched_waking", _WAKING),
-        ("sched_wakeup", _WAKEUP),
-        ("sched_wakeup_new", _WAKEUP_NEW),
-    ):
+def _kernel(trace: Trace) -> Iterator[protos.TracePacket]:
+    by_cpu: dict[int, list[tuple[int, protos.FtraceEvent]]] = {}
+    for name in _FIELDS:
         if trace.events.get(name):
-            for time, cpu, event in _events(trace.frame(name), number):
+            for time, cpu, event in _events(trace.frame(name), name):
                 by_cpu.setdefault(cpu, []).append((time, event))
     for cpu, events in sorted(by_cpu.items()):
         events.sort(key=lambda pair: pair[0])
         for at in range(0, len(events), _BUNDLE):
-            bundle = message((1, cpu), *((2, event) for _, event in events[at : at + _BUNDLE]))
-            yield message((_FTRACE, bundle))
+            packet = protos.TracePacket()
+            packet.ftrace_events.cpu = cpu
+            packet.ftrace_events.event.extend(event for _, event in events[at : at + _BUNDLE])
+            yield packet
 
 
-def _events(frame: pd.DataFrame, number: int) -> Iterator[tuple[int, int, bytes]]:
-    fields = (
-        tuple(zip(_SWITCH_FIELDS, range(1, 8), strict=True)) if number == _SWITCH else _WAKE_FIELDS
-    )
-    columns = [frame[name].tolist() for name, _ in fields]
-    numbers = [field for _, field in fields]
+def _events(frame: pd.DataFrame, name: str) -> Iterator[tuple[int, int, protos.FtraceEvent]]:
+    fields = _FIELDS[name]
+    columns = [frame[field].tolist() for field in fields]
     heads = (frame[c].tolist() for c in ("timestamp_ns", "common_cpu", "common_pid"))
     for time, cpu, pid, *values in zip(*heads, *columns, strict=True):
-        inner = message(*zip(numbers, values, strict=True))
-        yield time, cpu, message((1, time), (2, pid), (number, inner))
+        inner = dict(zip(fields, values, strict=True))
+        yield time, cpu, protos.FtraceEvent(timestamp=time, pid=pid, **{name: inner})
 
 
-def _ios(trace: Trace) -> Iterator[bytes]:
+def _ios(trace: Trace) -> Iterator[protos.TracePacket]:
     if not trace.events.get("block_rq_issue") or not trace.events.get("block_rq_complete"):
         return
-    waiting: dict[tuple[int, int], tuple[int, str]] = {}
-    slices: dict[int, list[tuple[int, int, str]]] = {}
-    issue, complete = (trace.frame(f"block_rq_{what}") for what in ("issue", "complete"))
-    merged = heapq.merge(_requests(issue, 0), _requests(complete, 1))
-    for time, what, dev, sector, text in merged:
-        if what == 0:
-            waiting[dev, sector] = (time, text)
-        elif (begun := waiting.pop((dev, sector), None)) is not None:
-            slices.setdefault(dev, []).append((begun[0], time, begun[1]))
-    for dev, found in sorted(slices.items()):
-        title = f"I/O {dev >> 20}:{dev & 0xFFFFF}"
-        for lane, inside in enumerate(_lanes(sorted(found))):
-            yield from _track(_IO_TRACK + (dev << 8) + lane, f"{title} lane {lane}", inside)
+    flying: dict[tuple[int, int], tuple[int, str]] = {}
+    slices: dict[int, list[Slice]] = {}
+    merged = heapq.merge(
+        _requests(trace.frame("block_rq_issue"), completes=False),
+        _requests(trace.frame("block_rq_complete"), completes=True),
+    )
+    for time, completes, dev, sector, title in merged:
+        if not completes:
+            flying[dev, sector] = (time, title)
+        elif (issue := flying.pop((dev, sector), None)) is not None:
+            slices.setdefault(dev, []).append((issue[0], time, issue[1]))
+    for dev, of_device in sorted(slices.items()):
+        # MAJOR() and MINOR() of the kernel's include/linux/kdev_t.h.
+        name = f"I/O {dev >> 20}:{dev & 0xFFFFF}"
+        for number, lane in enumerate(_lanes(sorted(of_device))):
+            yield from _track(_IO_TRACK + (dev << 8) + number, f"{name} lane {number}", lane)
 
 
-def _requests(frame: pd.DataFrame, what: int) -> Iterator[tuple[int, int, int, int, str]]:
+def _requests(frame: pd.DataFrame, *, completes: bool) -> Iterator[tuple[int, bool, int, int, str]]:
     columns = ("timestamp_ns", "dev", "sector", "nr_sector", "rwbs")
     for time, dev, sector, count, kind in zip(*(frame[c].tolist() for c in columns), strict=True):
-        yield time, what, dev, sector, f"{kind} {sector}+{count}"
+        yield time, completes, dev, sector, f"{kind} {sector}+{count}"
 
 
-def _lanes(slices: Iterable[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
-    """Spread slices, ordered by their begin, over as few lanes as keep them apart."""
-    lanes: list[list[tuple[int, int, str]]] = []
+def _lanes(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """Spread slices, ordered by their begin, over the fewest lanes on which none overlap."""
+    lanes: list[list[Slice]] = []
     free: list[tuple[int, int]] = []
-    for one in slices:
-        if free and free[0][0] <= one[0]:
-            lane = heapq.heappop(free)[1]
+    for begin, end, title in slices:
+        if free and free[0][0] <= begin:
+            number = heapq.heappop(free)[1]
         else:
-            lane = len(lanes)
+            number = len(lanes)
             lanes.append([])
-        lanes[lane].append(one)
-        heapq.heappush(free, (one[1], lane))
+        lanes[number].append((begin, end, title))
+        heapq.heappush(free, (end, number))
     return lanes
 
 
-def _works(trace: Trace) -> Iterator[bytes]:
+def _works(trace: Trace) -> Iterator[protos.TracePacket]:
     if not trace.events.get("workqueue_execute_start"):
         return
     if "workqueue_execute_end" not in trace.events:
         return
-    start, end = (trace.frame(f"workqueue_execute_{what}") for what in ("start", "end"))
-    begun: dict[int, tuple[int, str]] = {}
-    slices: dict[int, list[tuple[int, int, str]]] = {}
-    for time, what, worker, function in heapq.merge(_executions(start, 0), _executions(end, -1)):
-        if what == 0:
-            begun[worker] = (time, f"work {function:#x}")
-        elif (first := begun.pop(worker, None)) is not None:
-            slices.setdefault(worker, []).append((first[0], time, first[1]))
-    for worker, found in sorted(slices.items()):
+    running: dict[int, tuple[int, int]] = {}
+    slices: dict[int, list[Slice]] = {}
+    # At equal times the end of an item comes before the start of the next one.
+    merged = heapq.merge(
+        _executions(trace.frame("workqueue_execute_end"), starts=False),
+        _executions(trace.frame("workqueue_execute_start"), starts=True),
+    )
+    for time, starts, worker, function in merged:
+        if starts:
+            running[worker] = (time, function)
+        elif (start := running.pop(worker, None)) is not None:
+            slices.setdefault(worker, []).append((start[0], time, trace.symbol(start[1])))
+    for worker, of_worker in sorted(slices.items()):
         name = trace.comms.get(worker, "worker")
-        yield from _track(_WORK_TRACK + worker, f"work of {name} {worker}", found)
+        yield from _track(_WORK_TRACK + worker, f"work of {name} {worker}", of_worker)
 
 
-def _executions(frame: pd.DataFrame, what: int) -> Iterator[tuple[int, int, int, int]]:
+def _executions(frame: pd.DataFrame, *, starts: bool) -> Iterator[tuple[int, bool, int, int]]:
     columns = ("timestamp_ns", "common_pid", "function")
     for time, worker, function in zip(*(frame[c].tolist() for c in columns), strict=True):
-        yield time, what, worker, function
+        yield time, starts, worker, function
 
 
-def _track(uuid: int, name: str, slices: Iterable[tuple[int, int, str]]) -> Iterator[bytes]:
-    yield message((_TRACK_DESCRIPTOR, message((1, uuid), (2, name))))
+def _track(uuid: int, name: str, slices: Iterable[Slice]) -> Iterator[protos.TracePacket]:
+    yield protos.TracePacket(track_descriptor={"uuid": uuid, "name": name})
+    kinds = protos.TrackEvent.TYPE_SLICE_BEGIN, protos.TrackEvent.TYPE_SLICE_END
     for begin, end, title in slices:
         for time, event in (
-            (begin, message((_TYPE, _BEGIN), (_TRACK, uuid), (_NAME, title))),
-            (end, message((_TYPE, _END), (_TRACK, uuid))),
+            (begin, {"type": kinds[0], "track_uuid": uuid, "name": title}),
+            (end, {"type": kinds[1], "track_uuid": uuid}),
         ):
-            yield message((_TIMESTAMP, time), (_SEQUENCE, _SEQUENCE_NUMBER), (_TRACK_EVENT, event))
+            yield protos.TracePacket(
+                timestamp=time, trusted_packet_sequence_id=_SEQUENCE, track_event=event
+            )

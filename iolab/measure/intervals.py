@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""Intervals of tasks: running, waiting for a CPU or asleep, from the switches and wake-ups."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from iolab.trace.formats import preempted_bit
+from iolab.trace.trace import Trace
+
+__all__ = ["STATES", "intervals", "slices"]
+
+# ``runnable``: woken or yielded, waits for a CPU; ``preempted``: switched out while runnable.
+STATES = ("running", "runnable", "preempted", "sleeping", "blocked", "stopped", "dead", "other")
+_RUNNING, _RUNNABLE, _PREEMPTED, _SLEEPING, _BLOCKED, _STOPPED, _DEAD, _OTHER = range(8)
+_LETTERS = {"S": _SLEEPING, "D": _BLOCKED, "T": _STOPPED, "t": _STOPPED, "X": _DEAD, "Z": _DEAD}
+
+_STATE = pd.CategoricalDtype(list(STATES))
+
+
+def slices(trace: Trace) -> pd.DataFrame:
+    """Return every stay of a task on a CPU.
+
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_switch.
+
+    Returns
+    -------
+    DataFrame
+        One row for each stay, in order of its end; without stays that an edge of the trace cuts.
+
+        - ``cpu`` (int16): CPU
+        - ``pid`` (int32): the task; 0 is the idle task
+        - ``comm`` (category): its name
+        - ``start_ns``, ``end_ns`` (int64, ns): the stay
+        - ``state`` (category): one of `STATES`, in which the task left the CPU
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks sched_switch.
+    """
+    trace.require("slices", "sched_switch")
+    switch = trace.frame("sched_switch")
+    order = np.argsort(switch["common_cpu"].to_numpy(), kind="stable")
+    rows = switch.iloc[order]
+    cpu = rows["common_cpu"].to_numpy()
+    # Both ends of a stay are known if the CPU's previous switch was to the same task.
+    whole = (cpu[1:] == cpu[:-1]) & (
+        rows["next_pid"].to_numpy()[:-1] == rows["prev_pid"].to_numpy()[1:]
+    )
+    ends = rows.iloc[1:][whole]
+    frame = pd.DataFrame(
+        {
+            "cpu": ends["common_cpu"].to_numpy(),
+            "pid": ends["prev_pid"].to_numpy(),
+            "comm": ends["prev_comm"].array,
+            "start_ns": rows["timestamp_ns"].to_numpy()[:-1][whole],
+            "end_ns": ends["timestamp_ns"].to_numpy(),
+            "state": pd.Categorical.from_codes(
+                _left_in(trace, ends["prev_state"].to_numpy()),
+                dtype=_STATE,
+            ),
+        }
+    )
+    return frame.sort_values("end_ns", kind="stable", ignore_index=True)
+
+
+def intervals(trace: Trace) -> pd.DataFrame:
+    """Return the states of every task over time.
+
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_switch and sched_waking.
+
+    Returns
+    -------
+    DataFrame
+        One row for each interval, in order of its end; without the idle task and without
+        intervals that an edge of the trace cuts.
+
+        - ``pid`` (int64): the task
+        - ``comm`` (category): its name at the last switch of the interval
+        - ``state`` (category): one of `STATES`
+        - ``start_ns``, ``end_ns`` (int64, ns): the interval
+        - ``cpu`` (int32): CPU on which it ran or was switched in at the end; -1 if a wake-up
+          ended the interval
+        - ``waker`` (int64): row of sched_waking that made it runnable; -1 for none
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks an event.
+    """
+    trace.require("intervals", "sched_switch", "sched_waking")
+    switch, waking = trace.frame("sched_switch"), trace.frame("sched_waking")
+    count, woken = len(switch), len(waking)
+    times = switch["timestamp_ns"].to_numpy()
+    # Order of events at equal times: switch out, wake-up, switch in.
+    time = np.concatenate([times, waking["timestamp_ns"].to_numpy(), times])
+    pids = [switch["prev_pid"], waking["pid"], switch["next_pid"]]
+    pid = np.concatenate([p.to_numpy() for p in pids]).astype(np.int64)
+    kind = np.repeat(np.array([0, 1, 2], np.int8), [count, woken, count])
+    row = np.concatenate([np.arange(count), np.arange(woken), np.arange(count)])
+    order = np.argsort(time, kind="stable")
+    dense, unique = pd.factorize(pid)
+    cpu = switch["common_cpu"].to_numpy()
+    left = _left_in(trace, switch["prev_state"].to_numpy()).astype(np.int8)
+    rows, *columns = _walk(
+        time[order], dense[order], kind[order], row[order], left, cpu, unique.size
+    )
+    task, state, start, end, where, waker, last = (column[:rows] for column in columns)
+    keep = unique[task] != 0
+    task, state, start, end, where, waker, last = (
+        column[keep] for column in (task, state, start, end, where, waker, last)
+    )
+    return pd.DataFrame(
+        {
+            "pid": unique[task],
+            "comm": _names(switch, last),
+            "state": pd.Categorical.from_codes(state, dtype=_STATE),
+            "start_ns": start,
+            "end_ns": end,
+            "cpu": where,
+            "waker": waker,
+        }
+    )
+
+
+def _names(switch: pd.DataFrame, rows: NDArray[np.int64]) -> pd.Categorical:
+    """Return the name in each switch out of `rows`, or in the switch in of row -1 - `rows`."""
+    codes = (
+        np.where(
+            rows >= 0,
+            switch["prev_comm"].cat.codes.to_numpy()[np.maximum(rows, 0)],
+            switch["next_comm"].cat.codes.to_numpy()[~np.minimum(rows, -1)],
+        )
+        if len(switch)
+        else np.empty(0, np.int8)
+    )
+    names = pd.CategoricalDtype(switch["prev_comm"].cat.categories)
+    return pd.Categorical.from_codes(codes, dtype=names)
+
+
+def _left_in(trace: Trace, prev_state: NDArray[Any]) -> NDArray[np.int8]:
+    """Return the code of the state in which each task left its CPU.
+
+    The bits of ``prev_state`` differ between kernels (``TASK_*`` in include/linux/sched.h); the
+    print format of sched_switch lists them.
+    """
+    event = trace.formats["sched_switch"]
+    letters = re.findall(r'\{\s*(0x[0-9a-fA-F]+|\d+)\s*,\s*"(\w)"\s*\}', event.print_format)
+    codes = np.full(prev_state.size, _OTHER, np.int8)
+    for number, letter in letters or [("1", "S"), ("2", "D")]:
+        codes[(prev_state & int(number, 0)) != 0] = _LETTERS.get(letter, _OTHER)
+    codes[prev_state == 0] = _RUNNABLE
+    bit = preempted_bit(event)
+    if bit:
+        codes[(prev_state & bit) != 0] = _PREEMPTED
+    return codes
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(time: Any, task: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks: Any) -> Any:
+    """Turn switches out (0), wake-ups (1) and switches in (2) of all tasks into intervals."""
+    n = time.size
+    a_task, a_state = np.empty(n, np.int64), np.empty(n, np.int8)
+    a_start, a_end = np.empty(n, np.int64), np.empty(n, np.int64)
+    a_cpu, a_waker, a_last = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    state = np.full(tasks, -1, np.int8)
+    since = np.zeros(tasks, np.int64)
+    waker = np.full(tasks, -1, np.int64)
+    # The last switch of each task, which has its name: wake-ups do not.
+    named = np.zeros(tasks, np.int64)
+    count = 0
+    for i in range(n):
+        p = task[i]
+        k = kind[i]
+        r = row[i]
+        now = state[p]
+        if k == 1 and now in (0, 1, 2):
+            continue  # it is awake already
+        if k != 1:
+            named[p] = r if k == 0 else -1 - r
+        # Events are missing if a task is switched out that was not in, or in that was in already.
+        fits = now >= 0 and (now == 0) == (k == 0)
+        if fits and since[p] <= time[i]:
+            a_task[count] = p
+            a_state[count] = now
+            a_start[count] = since[p]
+            a_end[count] = time[i]
+            a_cpu[count] = cpu[r] if k != 1 else -1
+            a_waker[count] = waker[p]
+            a_last[count] = named[p]
+            count += 1
+        waker[p] = -1
+        since[p] = time[i]
+        if k == 0:
+            state[p] = left[r]
+        elif k == 1:
+            state[p] = 1
+            waker[p] = r
+        else:
+            state[p] = 0
+    return count, a_task, a_state, a_start, a_end, a_cpu, a_waker, a_last

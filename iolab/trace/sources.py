@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""Locate the pages of each CPU of each ring buffer in a trace.dat, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from iolab.trace.compression import decompress
+from iolab.trace.container import Buffer, Container, CpuData
+from iolab.trace.cursor import TraceError, TraceFile
+from iolab.trace.formats import PageLayout
+from iolab.trace.parallel import SPAN
+
+__all__ = ["Chunk", "Source", "chunks_of", "read_chunk", "sources_of"]
+
+_MIN_PAGE, _MAX_PAGE = 64, 1 << 24
+
+
+@dataclass(frozen=True)
+class Source:
+    """One CPU of one ring buffer, whose events are in order of time.
+
+    Parameters
+    ----------
+    buffer : Buffer
+        The ring buffer.
+    number : int
+        The buffer's index in the file.
+    data : CpuData
+        The place of the CPU's pages.
+    page_size : int
+        Bytes of a page.
+    """
+
+    buffer: Buffer
+    number: int
+    data: CpuData
+    page_size: int
+
+    def __str__(self) -> str:
+        name = f" of buffer {self.buffer.name!r}" if self.buffer.name else ""
+        return f"CPU {self.data.cpu}{name}"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A run of whole pages in the file.
+
+    Parameters
+    ----------
+    offset : int
+        Position in the file.
+    packed, plain : int
+        Bytes in the file, and after decompression.
+    """
+
+    offset: int
+    packed: int
+    plain: int
+
+
+def sources_of(container: Container, layout: PageLayout, name: str | None) -> list[Source]:
+    """Return the CPUs that have pages; events of equal time are put in this order.
+
+    Parameters
+    ----------
+    container : Container
+        The file's description.
+    layout : PageLayout
+        The layout of a page.
+    name : str, optional
+        The buffer to read; None means all.
+
+    Raises
+    ------
+    TraceError
+        If a page size is impossible.
+    """
+    sources: list[Source] = []
+    for number, buffer in enumerate(container.buffers):
+        if name is not None and buffer.name != name:
+            continue
+        size = buffer.page_size or layout.size
+        if not _MIN_PAGE <= size <= _MAX_PAGE or size % 8 or size < layout.head + 8:
+            problem = f"buffer {buffer.name!r} has pages of {size} bytes, which is impossible"
+            raise TraceError(container.path, problem)
+        sources += [Source(buffer, number, cpu, size) for cpu in buffer.cpus if cpu.size]
+    return sources
+
+
+def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
+    """Yield the chunks of a source in order; each holds whole pages.
+
+    Raises
+    ------
+    TraceError
+        If sizes contradict each other; it names the offset.
+    """
+    data, page = source.data, source.page_size
+    if not source.buffer.compressed:
+        if data.size % page:
+            problem = f"the {data.size} bytes of {source} are not whole pages of {page} bytes"
+            raise TraceError(file.path, problem, data.offset)
+        step = max(SPAN // page, 1) * page
+        for at in range(data.offset, data.offset + data.size, step):
+            size = min(step, data.offset + data.size - at)
+            yield Chunk(at, size, size)
+        return
+    count = int.from_bytes(file.read(data.offset, 4), "little")
+    at = data.offset + 4
+    for _ in range(count):
+        head = file.read(at, 8)
+        packed = int.from_bytes(head[:4], "little")
+        plain = int.from_bytes(head[4:], "little")
+        at += 8
+        if at + packed > file.size or at - data.offset - 4 > data.size:
+            raise TraceError(file.path, f"a chunk of {source} ends beyond its data", at - 8)
+        if plain % page or not plain:
+            problem = f"the {plain} bytes in a chunk of {source} are not whole pages of {page}"
+            raise TraceError(file.path, problem, at - 8)
+        yield Chunk(at, packed, plain)
+        at += packed
+    # The recorded size excludes the four bytes before the chunks.
+    if not at - data.offset - 4 <= data.size <= at - data.offset:
+        problem = f"{source}: its {count} chunks do not fill its {data.size} bytes"
+        raise TraceError(file.path, problem, data.offset)
+
+
+def read_chunk(file: TraceFile, compression: str, source: Source, chunk: Chunk) -> bytes:
+    """Return the pages of a compressed chunk.
+
+    Raises
+    ------
+    TraceError
+        If the chunk is damaged; it names the offset.
+    """
+    packed = file.read(chunk.offset, chunk.packed)
+    subject = f"a chunk of {source}"
+    return decompress(
+        file.path, compression, packed, chunk.plain, offset=chunk.offset, subject=subject
+    )
