@@ -116,7 +116,7 @@ def paper(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Kill runs at random moments on a server in a VM: nox -s faults [-- RUNS [SEED]]."""
     install(session, "dev")
-    session.run("python", "-m", "tests.targets.faults", *session.posargs)
+    session.run("python", "-m", "tests.support.faults", *session.posargs)
 
 
 @nox.session

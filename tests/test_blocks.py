@@ -17,8 +17,8 @@ from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology
-from tests.plans import copies_cell, null_blk_cell, plan
-from tests.results import block
+from tests.support.plans import copies_cell, null_blk_cell, plan
+from tests.support.results import block
 
 _ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
 _IDS = [f"{p.name}-{name}" for p, name in _ALL]

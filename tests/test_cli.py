@@ -18,9 +18,9 @@ from iolab.paths import NOTEBOOKS, REFERENCE
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
 from iolab.sweep.block import read_block, run_block
-from tests import synthetic
-from tests.processes import child_environment
-from tests.results import TARGET, block, write_results
+from tests.support import synthetic
+from tests.support.processes import child_environment
+from tests.support.results import TARGET, block, write_results
 
 
 class Told:

@@ -25,7 +25,7 @@ from iolab.files import (
     locked,
     scratch_dir,
 )
-from tests.processes import child_environment
+from tests.support.processes import child_environment
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),

@@ -9,8 +9,8 @@ import pytest
 from iolab import foreign
 from iolab.errors import IolabError
 from iolab.targets.real import checked_survey
-from tests.payloads import PAYLOADS, controls, with_text
-from tests.targets.liar import catalogue
+from tests.support.liar import catalogue
+from tests.support.payloads import PAYLOADS, controls, with_text
 
 
 def strings(value: Any) -> list[str]:

@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
 from iolab.store.dataset import MECHANISM_COLUMNS, Dataset, load
-from tests import synthetic
+from tests.support import synthetic
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iolab.process import CommandError, kill_group, run, start
-from tests.processes import alive, child_environment, wait_until
+from tests.support.processes import alive, child_environment, wait_until
 
 _ECHO = "import json, sys; print(json.dumps(sys.argv[1:]))"
 # A child and a grandchild, both deaf to SIGTERM; their ids are in the file that is named.

@@ -22,10 +22,10 @@ from iolab.figures.style import STYLE, styled
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
 from iolab.sweep.page import make_page
-from tests import synthetic
-from tests.browser import listener, opened
-from tests.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
-from tests.reports import report
+from tests.support import synthetic
+from tests.support.browser import listener, opened
+from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
+from tests.support.reports import report
 from tests.test_notebooks import NOTEBOOKS
 
 

@@ -28,7 +28,7 @@ from iolab import __version__
 from iolab.errors import CannotRunError
 from iolab.store.dataset import load
 from iolab.targets.vm import prepare
-from tests.processes import wait_until
+from tests.support.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 _SHARED = "iolab/shared/"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops import loop_device
+from tests.support.loops import loop_device
 
 
 @pytest.fixture

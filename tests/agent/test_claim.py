@@ -20,8 +20,8 @@ from iolab.agent.named import DeviceInUseError
 from iolab.agent.plan_reader import parse_plan
 from iolab.errors import UserError
 from iolab.process import CommandError, run
-from tests.loops import digest, loop_device
-from tests.plans import copies, job, plan_document
+from tests.support.loops import digest, loop_device
+from tests.support.plans import copies, job, plan_document
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
 

@@ -18,7 +18,7 @@ from iolab.agent.copies import (
 )
 from iolab.agent.plan import Copies
 from iolab.process import start
-from tests import plans
+from tests.support import plans
 
 _WORDS = (
     "4+0 records in\n4+0 records out\n2048 bytes (2.0 kB, 2.0 KiB) copied, 0.0025 s, 819 kB/s\n"

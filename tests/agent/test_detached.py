@@ -15,9 +15,9 @@ import pytest
 
 from iolab.agent.detached import state_of
 from iolab.targets.shipping import agent_archive
-from tests.plans import copies, job
-from tests.plans import plan_document as plan_of
-from tests.processes import wait_until
+from tests.support.plans import copies, job
+from tests.support.plans import plan_document as plan_of
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
 

@@ -23,7 +23,7 @@ from iolab.agent.fio import (
 from iolab.agent.plan import Job
 from iolab.process import run
 from iolab.store.counters import histogram, measures
-from tests import plans
+from tests.support import plans
 
 _SIDE = {"total_ios": 100, "runtime": 300}
 _REPORT = {"fio version": "fio-3.33", "jobs": [{"error": 0, "write": _SIDE, "read": _SIDE}]}

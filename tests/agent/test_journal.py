@@ -18,7 +18,7 @@ from iolab.agent.journal import Journal, pending, restore
 from iolab.agent.settings import SettingError, change, read
 from iolab.errors import IolabError, UserError
 from iolab.process import kill_group, start
-from tests.processes import child_environment, wait_until
+from tests.support.processes import child_environment, wait_until
 from tests.test_files import small_disk
 
 _KILLS = 200

@@ -11,7 +11,7 @@ import pytest
 
 from iolab.agent import lock
 from iolab.agent.lock import BusyError, machine_lock
-from tests.processes import child_environment
+from tests.support.processes import child_environment
 
 _HOLDER = """
 import sys

@@ -23,7 +23,7 @@ from iolab.agent.named import (
     open_free,
 )
 from iolab.errors import CannotRunError
-from tests.loops import digest
+from tests.support.loops import digest
 from tests.test_files import small_disk
 
 _MIB = 16

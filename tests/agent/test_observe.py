@@ -15,7 +15,7 @@ from iolab.agent.core_time import core_time_file
 from iolab.agent.observe import _task, realtime_priority, sample
 from iolab.errors import CannotRunError
 from iolab.process import kill_group, start
-from tests.processes import wait_until
+from tests.support.processes import wait_until
 
 _NAMED = "import ctypes, time; ctypes.CDLL(None).prctl(15, {!r}, 0, 0, 0); print(flush=True); "
 _NAMED += "time.sleep(1000)"

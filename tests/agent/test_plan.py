@@ -19,8 +19,8 @@ from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
-from tests.plans import copies_cell, job, null_blk_cell
-from tests.plans import plan_document as plan_of
+from tests.support.plans import copies_cell, job, null_blk_cell
+from tests.support.plans import plan_document as plan_of
 
 _WRONG: list[Any] = [
     None,

@@ -16,7 +16,7 @@ from pathlib import Path
 from iolab.errors import IolabError
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
-from tests.plans import job, null_blk_cell, plan
+from tests.support.plans import job, null_blk_cell, plan
 
 _RAMP_MS = 500
 _RUNTIME_MS = 4500

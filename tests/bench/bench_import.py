@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from tests.processes import child_environment
+from tests.support.processes import child_environment
 
 ROUNDS = 15
 COMMANDS = {

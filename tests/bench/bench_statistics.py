@@ -32,7 +32,7 @@ from iolab.paths import REFERENCE
 from iolab.stats.tables import holm, pair_ratios, ratio_table
 from iolab.stats.variance import variance_table
 from iolab.store.dataset import load
-from tests.synthetic import block_cells, frame
+from tests.support.synthetic import block_cells, frame
 
 Floats = npt.NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from iolab.figures.words import number
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.stats.conditions import levels_of
 from iolab.store.dataset import Dataset
-from tests import synthetic
-from tests.reports import report
+from tests.support import synthetic
+from tests.support.reports import report
 
 DRAW: dict[str, Callable[[Dataset], Figure]] = {
     "ratio_by_treatment": lambda d: ratio_by_treatment(

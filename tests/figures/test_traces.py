@@ -17,7 +17,7 @@ from iolab.errors import UserError
 from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
 from iolab.trace import Trace
-from tests.measure.story import PREEMPTED, Line, story, switch, waking
+from tests.support.story import PREEMPTED, Line, story, switch, waking
 
 FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
 LANES = {"fio": "fio", "kworker": "kworker/.*"}

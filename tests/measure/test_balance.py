@@ -9,7 +9,7 @@ import pytest
 
 from iolab import measure
 from iolab.trace import MissingEventError, read
-from tests.measure.story import Line, story, waking, write
+from tests.support.story import Line, story, waking, write
 
 FIO = (10, "fio")
 SOFTIRQ = 0x10

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from iolab import measure
 from iolab.trace import read
 from iolab.trace.trace import MissingEventError
-from tests.measure.story import Line, block, story, write
+from tests.support.story import Line, block, story, write
 
 DD, JOURNAL = (10, "dd"), (20, "jbd2/nullb0-8")
 

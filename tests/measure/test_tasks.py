@@ -11,7 +11,7 @@ import pytest
 from iolab import measure
 from iolab.errors import UserError
 from iolab.trace import MissingEventError, Trace, read
-from tests.measure.story import PREEMPTED, story, switch, waking, write
+from tests.support.story import PREEMPTED, story, switch, waking, write
 
 IDLE, FIO, WORKER = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
 

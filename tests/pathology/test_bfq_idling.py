@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from iolab.pathology import get_pathology
-from tests.measure.story import story
 from tests.measure.test_gaps import DD, JOURNAL, request
-from tests.results import copied
+from tests.support.results import copied
+from tests.support.story import story
 
 _MS = 1_000_000
 _PATHOLOGY = get_pathology("bfq_idling")

@@ -14,7 +14,7 @@ from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology.factors import Condition
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
-from tests.measure.story import Line, story, switch, writeback
+from tests.support.story import Line, story, switch, writeback
 
 _MIB = 1 << 20
 _ONE: Condition = {

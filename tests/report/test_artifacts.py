@@ -18,8 +18,8 @@ from iolab.report.artifacts import (
     verdicts,
 )
 from iolab.report.results import read_results
-from tests import synthetic
-from tests.reports import COMMAND, report
+from tests.support import synthetic
+from tests.support.reports import COMMAND, report
 
 
 def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() -> None:

@@ -24,7 +24,7 @@ from iolab.report.comparison import (
     comparison_text,
 )
 from iolab.store.dataset import Dataset, load
-from tests import reports, synthetic
+from tests.support import reports, synthetic
 
 # What "hardware" does to the IOPS inside the cgroup.
 _FACTOR = 0.9

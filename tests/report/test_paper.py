@@ -21,8 +21,8 @@ from iolab.foreign import line
 from iolab.report.artifacts import PAPER
 from iolab.report.paper import build, check_sources, literals, macros
 from iolab.report.results import collect, write_results
-from tests.payloads import MARK, PAYLOADS, TEXT, Attacked
-from tests.reports import COMMAND, every_report
+from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
+from tests.support.reports import COMMAND, every_report
 
 SOURCES = ("iolab.typ", "parts.typ", "published.toml", "not_results.toml", "page.css")
 CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMMAND}."

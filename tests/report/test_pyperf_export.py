@@ -17,7 +17,7 @@ from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
 from iolab.report.pyperf_export import write_archives
 from iolab.store.dataset import Dataset, load
-from tests import synthetic
+from tests.support import synthetic
 
 _CONTROL = (
     "weight=control iodepth=272 numjobs=1 extents=overwrite clumping=tick engine=libaio "

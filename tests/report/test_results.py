@@ -16,8 +16,8 @@ from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
 from iolab.report.results import FORMAT, check, collect, read_results, write_results
 from iolab.store.dataset import Dataset
-from tests.reports import COMMAND, every_report, report
-from tests.synthetic import dataset, shuffled
+from tests.support.reports import COMMAND, every_report, report
+from tests.support.synthetic import dataset, shuffled
 
 # Cells of the condition that the first claims of dio_kworker are about; the true ratio is 0.92 on
 # 6.1 and 0.93 on 6.12.

@@ -12,7 +12,7 @@ import pytest
 from iolab import figures, report, stats
 from iolab.errors import UserError
 from iolab.store.dataset import Dataset
-from tests import synthetic
+from tests.support import synthetic
 
 
 @pytest.fixture(scope="module")

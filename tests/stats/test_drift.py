@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from iolab.stats.drift import order_effect, order_table
-from tests import synthetic
+from tests.support import synthetic
 
 
 def test_a_drift_within_the_block_is_found() -> None:

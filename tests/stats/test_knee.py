@@ -13,7 +13,7 @@ from scipy import optimize
 from iolab.errors import UserError
 from iolab.stats.estimates import Floats
 from iolab.stats.knee import hinge, knee, knee_table
-from tests import synthetic
+from tests.support import synthetic
 
 JOBS = (1, 2, 4, 8, 16, 32, 48)
 

@@ -18,7 +18,7 @@ from iolab.stats.power import (
     power_of,
 )
 from iolab.stats.variance import Components, components, components_of
-from tests import synthetic
+from tests.support import synthetic
 
 
 def pilot(boot_sd: float = 0.02, within_sd: float = 0.02, *, per_boot: int = 2) -> Components:

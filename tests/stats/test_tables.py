@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
 from iolab.errors import UserError
-from tests import synthetic
+from tests.support import synthetic
 
 LOGS = st.floats(-1, 1).map(lambda x: round(x, 6))
 

@@ -10,7 +10,7 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.stats.threshold import Threshold, threshold
-from tests import synthetic
+from tests.support import synthetic
 
 _WEIGHTS = (100, 200, 400, 800, 1600, 3200, 6400)
 

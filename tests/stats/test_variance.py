@@ -13,7 +13,7 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 
 from iolab.errors import UserError
 from iolab.stats.variance import components, components_of, variance_table
-from tests import synthetic
+from tests.support import synthetic
 
 
 def grouped(

@@ -15,7 +15,7 @@ from iolab.figures.verdicts import verdict_grid
 from iolab.pathology.base import Claim
 from iolab.stats.verdicts import judge, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import Dataset, with_measure
-from tests import synthetic
+from tests.support import synthetic
 
 _CONDITION = {
     "weight": 10000,

@@ -8,7 +8,7 @@ import pytest
 
 from iolab.errors import IolabError
 from iolab.store.counters import histogram, measures
-from tests.results import copied, result
+from tests.support.results import copied, result
 
 
 def test_measures_are_what_a_pencil_finds() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.store.dataset import load
-from tests import synthetic
+from tests.support import synthetic
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from iolab.store.durations import BlockDuration, block_durations
 from iolab.store.raw import RawStore, block_key
-from tests.results import TARGET, block, write_results
+from tests.support.results import TARGET, block, write_results
 
 
 def test_the_durations_of_stored_blocks_are_read(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from iolab.blocks import Block
 from iolab.errors import IolabError
 from iolab.store.raw import RawStore, block_key
-from tests.processes import child_environment
-from tests.results import TARGET, block, result, write_results
+from tests.support.processes import child_environment
+from tests.support.results import TARGET, block, result, write_results
 from tests.test_files import small_disk
 
 
@@ -230,7 +230,7 @@ def test_what_is_no_block_is_refused(
 def test_two_processes_may_put_the_same_block(tmp_path: Path, made: Block, results: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from iolab.store.raw import RawStore\n"
-        "from tests.results import TARGET, block\n"
+        "from tests.support.results import TARGET, block\n"
         "for n in range(20):\n"
         "    RawStore(Path(sys.argv[1])).put(f'{n:064}', block=block(), target=TARGET,\n"
         "        results=Path(sys.argv[2]), run={'process': sys.argv[3]})\n"

@@ -15,7 +15,7 @@ from iolab.files import canonical_json
 from iolab.store.dataset import load
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import canonical_lines, write_tables
-from tests.results import TARGET, block, result, write_results
+from tests.support.results import TARGET, block, result, write_results
 
 
 @pytest.fixture

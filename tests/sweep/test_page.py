@@ -15,7 +15,7 @@ import pytest
 from iolab.errors import IolabError, UserError
 from iolab.sweep.page import make_page
 from iolab.sweep.pool import NotebookJob, Progress, make_pages
-from tests.processes import alive, child_environment, wait_until
+from tests.support.processes import alive, child_environment, wait_until
 
 # papermill and the notebook's kernel warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -16,7 +16,7 @@ from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.store.raw import RawStore, block_key
 from iolab.sweep.preview import PathologyPreview, preview_sweep
 from iolab.sweep.request import Request, requested_profile
-from tests.results import TARGET, block, write_results
+from tests.support.results import TARGET, block, write_results
 
 
 @pytest.fixture(autouse=True)

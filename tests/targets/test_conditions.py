@@ -11,12 +11,12 @@ import pytest
 from iolab.pathology import get_pathology
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.plans import job, plan
-from tests.targets.guest import archive_with, cell_of
+from tests.support.guest import archive_with, cell_of
+from tests.support.plans import job, plan
 
 pytestmark = pytest.mark.vm
 
-_PROGRAM = Path(__file__).with_name("conditions_in_guest.py")
+_PROGRAM = Path(__file__).parents[1] / "support" / "conditions_in_guest.py"
 _DEVICE = {"name": "data", "kind": "null_blk", "size_mib": 512, "memory_backed": False}
 
 

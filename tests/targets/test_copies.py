@@ -11,8 +11,8 @@ import pytest
 from iolab import measure, trace
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
-from tests.plans import copies, copies_cell, plan, recording_of
-from tests.targets.guest import cell_of
+from tests.support.guest import cell_of
+from tests.support.plans import copies, copies_cell, plan, recording_of
 
 pytestmark = pytest.mark.vm
 

@@ -13,7 +13,7 @@ import pytest
 from iolab.pathology import get_pathology
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
-from tests.plans import job, null_blk_cell, plan
+from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
 

@@ -19,11 +19,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.browser import listener, opened
-from tests.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
-from tests.processes import child_environment
-from tests.targets.liar import catalogue
-from tests.targets.sshd import NEEDS, Server
+from tests.support.browser import listener, opened
+from tests.support.liar import catalogue
+from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
+from tests.support.processes import child_environment
+from tests.support.sshd import NEEDS, Server
 
 pytestmark = NEEDS
 
@@ -55,7 +55,7 @@ class Liar:
         self.server = server
         self.folder = server.folder
         self.catalogue = self.folder / "catalogue.json"
-        run = f"PYTHONPATH={_REPOSITORY} exec {sys.executable} -m tests.targets.liar"
+        run = f"PYTHONPATH={_REPOSITORY} exec {sys.executable} -m tests.support.liar"
         server.program("python3", f'{run} {self.catalogue} "$@"')
         # The client that the user has, with a configuration that knows this server.
         programs = self.folder / "client"

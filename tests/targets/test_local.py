@@ -21,8 +21,8 @@ from iolab.files import digest_of
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from iolab.targets.shipping import agent_digest
-from tests.plans import job, null_blk_cell, plan, plan_on_files
-from tests.processes import alive, child_environment, wait_until
+from tests.support.plans import job, null_blk_cell, plan, plan_on_files
+from tests.support.processes import alive, child_environment, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
 

@@ -18,8 +18,8 @@ from iolab.errors import UserError
 from iolab.targets import local
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
-from tests.loops import digest, loop_device
-from tests.plans import copies_cell, plan
+from tests.support.loops import digest, loop_device
+from tests.support.plans import copies_cell, plan
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
 

@@ -11,8 +11,8 @@ import pytest
 from iolab.agent.plan import Cell, Plan
 from iolab.targets.place import Place
 from iolab.targets.vm import VmTarget
-from tests.plans import copies, copies_cell, null_blk_cell, plan
-from tests.targets.guest import cell_of
+from tests.support.guest import cell_of
+from tests.support.plans import copies, copies_cell, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
 

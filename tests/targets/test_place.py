@@ -12,7 +12,7 @@ from iolab.design import blocks_of
 from iolab.errors import CannotRunError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.targets.place import Place
-from tests.plans import copies_cell, null_blk_cell, plan
+from tests.support.plans import copies_cell, null_blk_cell, plan
 
 _FOLDER = Place(directory="/srv/x")
 _DISK = Place(disk="/dev/sdx", serial="abc")

@@ -12,14 +12,14 @@ from iolab import trace
 from iolab.measure.io_path import SEGMENTS, io_path
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.plans import job, null_blk_cell, plan, recording_of
-from tests.targets.guest import archive_with, cell_of
-from tests.targets.tracing_in_guest import RECORDINGS
-from tests.trace.oracle import differences
+from tests.support.guest import archive_with, cell_of
+from tests.support.oracle import differences
+from tests.support.plans import job, null_blk_cell, plan, recording_of
+from tests.support.tracing_in_guest import RECORDINGS
 
 pytestmark = pytest.mark.vm
 
-_PROGRAM = Path(__file__).with_name("tracing_in_guest.py")
+_PROGRAM = Path(__file__).parents[1] / "support" / "tracing_in_guest.py"
 _RECORDING = recording_of("dio_kworker", window_ms=200)
 _JOB = job(iodepth=128, batch=128, runtime_ms=400)
 

@@ -20,11 +20,11 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import SshTarget
 from iolab.trace import read
-from tests.plans import job, null_blk_cell, plan
-from tests.targets.faults import every_change, kill_runs, wrongs
-from tests.targets.server import SERIAL, SPARE_DISK, Server
+from tests.support.faults import every_change, kill_runs, wrongs
+from tests.support.plans import job, null_blk_cell, plan
+from tests.support.server import SERIAL, SPARE_DISK, Server
 
-_HERE = Path(__file__).parent
+_SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.skipif(os.geteuid() != 0, reason="Debian's packages are set up as root"),
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         pytest.skip(f"no server here: {error}")
     try:
         found.ssh("mkdir /srv/data")
-        found.send("/root/machine_state.py", (_HERE / "machine_state.py").read_bytes())
+        found.send("/root/machine_state.py", (_SUPPORT / "machine_state.py").read_bytes())
         yield found
     finally:
         found.stop()

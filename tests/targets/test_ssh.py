@@ -19,9 +19,9 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
 from iolab.targets.unpack import UnpackError
-from tests.plans import plan_on_files
-from tests.processes import wait_until
-from tests.targets.sshd import NEEDS, Server
+from tests.support.plans import plan_on_files
+from tests.support.processes import wait_until
+from tests.support.sshd import NEEDS, Server
 
 pytestmark = NEEDS
 

@@ -19,9 +19,9 @@ from iolab.targets import vm
 from iolab.targets.vm import VmTarget
 from iolab.vm import qemu
 from iolab.vm.qemu import GuestError
-from tests.plans import copies_cell, job, null_blk_cell, plan
-from tests.processes import alive, child_environment, wait_until
-from tests.targets.guest import IN_GUEST, archive_with
+from tests.support.guest import IN_GUEST, archive_with
+from tests.support.plans import copies_cell, job, null_blk_cell, plan
+from tests.support.processes import alive, child_environment, wait_until
 
 pytestmark = pytest.mark.vm
 
@@ -90,7 +90,7 @@ def test_a_loaded_machine_measures_the_same_bytes(
 
 @pytest.fixture(scope="module")
 def seen(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What tests/targets/in_guest.py saw of a block with every kind of device and file system."""
+    """What tests/support/in_guest.py saw of a block with every kind of device and file system."""
     loop = {"name": "disk", "kind": "loop", "size_mib": 64, "scheduler": "bfq"}
     scsi = {
         "name": "disk",
@@ -262,7 +262,7 @@ def test_a_killed_parent_takes_its_machine_along(target: VmTarget, tmp_path: Pat
     program = (
         "import sys; from pathlib import Path\n"
         "from iolab.targets.vm import prepare\n"
-        "from tests.plans import plan\n"
+        "from tests.support.plans import plan\n"
         "target = prepare('6.1', 'virtual', {'cpus': 1, 'memory_mib': 1024})\n"
         "target.run(plan(), Path(sys.argv[1]))\n"
     )

@@ -13,13 +13,13 @@ from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from iolab.store.counters import measures
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.plans import job, null_blk_cell, plan
-from tests.targets.guest import archive_with
+from tests.support.guest import archive_with
+from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
 
 _MIB = 1 << 20
-_PROGRAM = Path(__file__).with_name("cache_in_guest.py")
+_PROGRAM = Path(__file__).parents[1] / "support" / "cache_in_guest.py"
 
 
 def _cell(name: str, **different: Any) -> dict[str, Any]:

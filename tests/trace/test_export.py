@@ -15,8 +15,8 @@ from iolab.errors import IolabError, UserError
 from iolab.trace import read
 from iolab.trace.export.parquet import write_parquet
 from iolab.trace.export.perfetto import write_perfetto
-from tests.measure.story import block, switch, waking, work, write
-from tests.trace.writer import Page, encode, event, trace_v7
+from tests.support.story import block, switch, waking, work, write
+from tests.support.trace_writer import Page, encode, event, trace_v7
 
 
 def test_parquet(small: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from iolab.errors import IolabError
 from iolab.trace import Trace, TraceError, read
-from tests.trace.writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 
 MUTATIONS = 2_600
 

@@ -11,9 +11,9 @@ import pytest
 
 from iolab import process
 from iolab.trace import read
+from tests.support.oracle import differences, report
+from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 from tests.trace.conftest import big_traces
-from tests.trace.oracle import differences, report
-from tests.trace.writer import EVENTS, Page, encode, trace_v6, trace_v7
 
 TRACEFS = Path("/sys/kernel/tracing")
 

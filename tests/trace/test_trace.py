@@ -14,7 +14,7 @@ import pytest
 from iolab.errors import UserError
 from iolab.trace import TraceError, read, windows
 from iolab.trace.formats import parse_formats, parse_page_layout, preempted_bit
-from tests.trace.writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 
 WAKING, SWITCH, WORK = (EVENTS[n] for n in ("sched_waking", "sched_switch", "workqueue_queue_work"))
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iolab.trace import TraceError, read
-from tests.trace.writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 
 WAKING, WIDE = EVENTS["sched_waking"], EVENTS["wide"]
 

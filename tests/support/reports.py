@@ -23,7 +23,7 @@ from iolab.store.dataset import (
     Dataset,
     column_types,
 )
-from tests import synthetic
+from tests.support import synthetic
 
 __all__ = ["COMMAND", "every_report", "report", "write_all"]
 

@@ -32,4 +32,4 @@ def wait_until(true: Callable[[], object]) -> None:
 
 def child_environment(**different: str) -> dict[str, str]:
     """Return the environment for a Python of this test's own, which finds iolab and tests."""
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **different}
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **different}

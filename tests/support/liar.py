@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan_reader import parse_plan
-from tests.payloads import with_text
-from tests.results import result, write_results
+from tests.support.payloads import with_text
+from tests.support.results import result, write_results
 
 __all__ = ["catalogue", "main"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab.targets.shipping import agent_archive
-from tests.plans import copies_cell, job, null_blk_cell, plan_document
-from tests.targets.server import SERIAL, SPARE_DISK, Server
+from tests.support.plans import copies_cell, job, null_blk_cell, plan_document
+from tests.support.server import SERIAL, SPARE_DISK, Server
 
 __all__ = ["every_change", "kill_runs", "wrongs"]
 

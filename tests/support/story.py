@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iolab.trace import Trace, read
-from tests.trace.writer import EVENTS, Page, encode, trace_v7
+from tests.support.trace_writer import EVENTS, Page, encode, trace_v7
 
 # (time in ns, cpu, pid of the context, event, fields)
 Line = tuple[int, int, int, str, dict[str, int | str | bytes]]

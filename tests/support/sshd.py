@@ -14,7 +14,7 @@ import pytest
 
 from iolab.process import kill_group, start
 from iolab.targets.ssh import SshTarget
-from tests.processes import wait_until
+from tests.support.processes import wait_until
 
 __all__ = ["NEEDS", "Server"]
 

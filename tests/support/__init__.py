@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Harnesses of the tests: synthetic truth, writers of traces, servers in VMs, kills."""
