@@ -123,7 +123,7 @@ def test_a_folder_of_any_name_is_measured_in(target: LocalTarget, tmp_path: Path
     cells = [json.loads(p.read_text()) for p in (tmp_path / "results/cells").iterdir()]
     assert [cell.get("reason", cell["state"]) for cell in cells] == ["done", "done"]
     assert list(work.iterdir()) == []
-    with pytest.raises(IolabError, match=r"work\\n' is no absolute path"):
+    with pytest.raises(IolabError, match=r"work\\n' is not an absolute path"):
         target.run(plan_on_files(tmp_path / "work\n"), tmp_path / "refused")
 
 
