@@ -90,8 +90,8 @@ def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, A
 def _begin(folder: Path, said: dict[str, Any]) -> None:
     document = json.loads((folder / "plan.json").read_text())
     # What is recorded has no trace: it is not valid anyway, and the others are to be drawn.
-    cells = sorted(document["cells"], key=lambda cell: cell.get("recording") is None)
-    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(cells)}
+    recorded = [cell for cell in document["cells"] if cell.get("recording")]
+    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(recorded)}
     write_results(folder / "results", parse_plan(document), None, said["facts"], **lies)
     (folder / "console.txt").write_bytes(said["console"].encode(errors="surrogatepass"))
     (folder / "alive").touch()
