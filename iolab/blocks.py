@@ -148,7 +148,13 @@ class Block:
 
 
 def _check(raw: object, kinds: _Kinds, where: str) -> None:
-    """Check that a decoded object has these fields and no others. Errors: UserError."""
+    """Check that a decoded object has these fields and no others.
+
+    Raises
+    ------
+    UserError
+        If a field is missing or unknown.
+    """
     if not isinstance(raw, dict):
         raise UserError(f"{where} is {raw!r:.80}, not an object")
     if unknown := sorted(set(raw) - set(kinds)):

@@ -61,30 +61,22 @@ def _pairs(
     return [*treated, *(_Pair(c, aa=True) for c in controls.values()), *recorded]
 
 
-def _block(
+def _cells(
     pathology: Pathology,
     profile: Profile,
-    *,
-    kernel: str,
-    clock: str,
-    boot: int,
-    conditions: Sequence[Condition],
-) -> Block:
-    levels = {n: conditions[0][n] for n in pathology.boot_factors}
-    # The kernels share their seeds: boot 3 runs the same cells in the same order on each of them.
-    name = "-".join([pathology.name, *(str(v) for v in levels.values()), f"boot{boot}"])
-    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    # Reproducible on purpose: this is no secret, it is the design.
-    rng = random.Random(seed)  # noqa: S311
-    pairs = list(enumerate(_pairs(pathology, profile, conditions, boot)))
-    rng.shuffle(pairs)
+    pairs: Sequence[_Pair],
+    rng: random.Random,
+) -> tuple[list[PlannedCell], list[Cell]]:
+    """Return what each cell of a block stands for and what the agent does for it, in order."""
+    order = list(enumerate(pairs))
+    rng.shuffle(order)
     cells: list[PlannedCell] = []
     work: list[Cell] = []
     # What a cell and its twin share, by the number of the untraced pair and the role.
     shared: dict[tuple[int, str], Cell] = {}
     untraced: dict[tuple[int, str], str] = {}
     twins: dict[str, tuple[int, str]] = {}
-    for position, (number, pair) in enumerate(pairs):
+    for position, (number, pair) in enumerate(order):
         for role, condition in _sides(pair, pathology.treatment, rng):
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
@@ -108,6 +100,27 @@ def _block(
                     condition=condition,
                 )
             )
+    # A twin may be measured after the recorded cell, so its name is known only now.
+    return [replace(c, twin=untraced[twins[c.id]]) if c.recorded else c for c in cells], work
+
+
+def _block(
+    pathology: Pathology,
+    profile: Profile,
+    *,
+    kernel: str,
+    clock: str,
+    boot: int,
+    conditions: Sequence[Condition],
+) -> Block:
+    levels = {n: conditions[0][n] for n in pathology.boot_factors}
+    # The kernels share their seeds: boot 3 runs the same cells in the same order on each of them.
+    name = "-".join([pathology.name, *(str(v) for v in levels.values()), f"boot{boot}"])
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    # Reproducible on purpose: this is no secret, it is the design.
+    rng = random.Random(seed)  # noqa: S311
+    pairs = _pairs(pathology, profile, conditions, boot)
+    cells, work = _cells(pathology, profile, pairs, rng)
     machine = pathology.machine(levels)
     plan = Plan(
         block=f"{name}-{kernel}",
@@ -123,8 +136,7 @@ def _block(
         boot=boot,
         seed=seed,
         machine=machine,
-        # A twin may be measured after the recorded cell, so its name is known only now.
-        cells=tuple(replace(c, twin=untraced[twins[c.id]]) if c.recorded else c for c in cells),
+        cells=tuple(cells),
         plan=plan,
     )
 

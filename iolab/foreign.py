@@ -62,7 +62,10 @@ def _cut(said: str, most: int) -> str:
 def name(said: Any, what: str, most: int = NAME) -> str:
     """Return a name of at most `most` letters, digits and ``._+~-``.
 
-    Errors: IolabError naming `what` for anything else.
+    Raises
+    ------
+    IolabError
+        If it is anything else; the message names `what`.
     """
     if not isinstance(said, str):
         raise IolabError(f"the measured machine has a {what} that is no name")
@@ -74,8 +77,11 @@ def name(said: Any, what: str, most: int = NAME) -> str:
 def document(said: bytes | str) -> Any:
     """Return a JSON document, every string of it as `text`, keys too.
 
-    Errors: ValueError if it is no JSON, is nested too deeply, or holds a number that JSON has not
-    (NaN, infinity).
+    Raises
+    ------
+    ValueError
+        If it is no JSON, is nested too deeply, or holds a number that JSON lacks (NaN,
+        infinity).
     """
     try:
         return _cleaned(json.loads(said))
@@ -86,7 +92,10 @@ def document(said: bytes | str) -> Any:
 def facts(said: bytes) -> dict[str, Any]:
     """Return ``facts.json``, what a machine said of itself in a block, if it has the agent's form.
 
-    Errors: IolabError if it has not, or if its kernel or scheduler has what is no name.
+    Raises
+    ------
+    IolabError
+        If they are malformed, or the kernel's or scheduler's name is no plain name.
     """
     try:
         found = dict(document(said))

@@ -20,5 +20,11 @@ PATHOLOGIES = {
 
 
 def get_pathology(name: str) -> Pathology:
-    """Return a pathology by its name. Errors: UserError that lists the known ones."""
+    """Return a pathology by its name.
+
+    Raises
+    ------
+    UserError
+        If the name is unknown; the message lists the known ones.
+    """
     return PATHOLOGIES[one_of("pathology", name, PATHOLOGIES)]

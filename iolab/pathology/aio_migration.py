@@ -11,8 +11,8 @@ What was tuned, and why:
 * ``integrity`` (dix and dif) is a factor: with it the checksum costs the flat processor of virtual
   time most of its instructions, the device is no longer the limit, and the thread moves less.
 * **No verify**: sha3-512 of every block costs the thread more than all the rest.
-* ``size=1024`` is an aligned small write. A 512 B write is smaller than XFS's block, so it is
-  synchronous there on every kernel tried: the queue depth means nothing to it.
+* ``size=1024`` is an aligned small write. A 512 B write is smaller than XFS's block, so
+  XFS does not queue it as it queues a larger one, and kernels differ in what it costs.
 * **autogroup off** on all kernels, which have different defaults for it.
 * **No I/O scheduler**: the report does not name one, and the kernels' defaults differ.
 

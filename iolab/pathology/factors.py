@@ -52,13 +52,25 @@ class IntegerFactor:
         return self.words.get(level, (self.phrase or f"{self.label} {{}}").format(level))
 
     def parse(self, name: str, text: str) -> int:
-        """Return the level that `text` names. Errors: UserError with the range."""
+        """Return the level that `text` names.
+
+        Raises
+        ------
+        UserError
+            If it is no whole number in the range; the message gives the range.
+        """
         if re.fullmatch(r"\d{1,9}", text) and self._within(int(text)):
             return int(text)
         raise self._refusal(name, text)
 
     def check(self, name: str, level: object) -> None:
-        """Check a level of the factor `name`. Errors: UserError with the range."""
+        """Check a level of the factor `name`.
+
+        Raises
+        ------
+        UserError
+            If it is no whole number in the range; the message gives the range.
+        """
         if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
             raise self._refusal(name, level)
 
@@ -95,12 +107,24 @@ class CategoricalFactor:
         return self.words.get(level, self.phrase.format(level))
 
     def parse(self, name: str, text: str) -> str:
-        """Return the level that `text` names. Errors: UserError that lists the levels."""
+        """Return the level that `text` names.
+
+        Raises
+        ------
+        UserError
+            If it is no level; the message lists the levels.
+        """
         self.check(name, text)
         return text
 
     def check(self, name: str, level: object) -> None:
-        """Check a level of the factor `name`. Errors: UserError that lists the levels."""
+        """Check a level of the factor `name`.
+
+        Raises
+        ------
+        UserError
+            If it is no level; the message lists the levels.
+        """
         one_of(f"level of {name}", level if isinstance(level, str) else repr(level), self.levels)
 
 
@@ -108,7 +132,13 @@ Factor = IntegerFactor | CategoricalFactor
 
 
 def integer_level(condition: Condition, name: str) -> int:
-    """Return a condition's level of an integer factor. Errors: TypeError for another factor."""
+    """Return a condition's level of an integer factor.
+
+    Raises
+    ------
+    TypeError
+        If the factor is of another kind.
+    """
     level = condition[name]
     if not isinstance(level, int):
         raise TypeError(f"{name} has the level {level!r}, which is no integer")
@@ -116,7 +146,13 @@ def integer_level(condition: Condition, name: str) -> int:
 
 
 def named_level(condition: Condition, name: str) -> str:
-    """Return a condition's level of a categorical factor. Errors: TypeError for another factor."""
+    """Return a condition's level of a categorical factor.
+
+    Raises
+    ------
+    TypeError
+        If the factor is of another kind.
+    """
     level = condition[name]
     if not isinstance(level, str):
         raise TypeError(f"{name} has the level {level!r}, which is no name")

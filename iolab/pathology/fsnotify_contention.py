@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """fsnotify reference counts on a parent directory that stop direct reads from scaling.
 
-Source: the patch mail to linux-fsdevel of 2023 (seed ``002_6198472e252e7bda.txt``): for each I/O
-``__fsnotify_parent`` takes and drops a reference of the device node's directory; with many jobs on
-a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on (Linux 6.3.9, 48
-threads); without these calls they were more than four times as high.
+Source: the report on fsnotify contention with aio and io_uring (seed ``002_6198472e252e7bda.txt``):
+for each I/O ``__fsnotify_parent`` takes and drops a reference of the device node's directory; with
+many jobs on a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on
+(Linux 6.3.9, 48 threads); without these calls they were more than four times as high.
 
 What is decided here is the **mechanism**: how often ``dget_parent`` is called for each read,
 counted with a kprobe. Its magnitude is a fight between cores for a cache line; neither virtual
@@ -12,10 +12,11 @@ time nor a machine of few cores can show it.
 
 What was tuned, and why:
 
-* **A watch on what.** The mail says that there is one, not which. A reference of the parent is
-  taken only when someone watches the *directory* for events that can happen to its children;
-  ``close_write`` and ``attrib`` are such. A watch on the node itself, or one on the directory for
-  ``delete`` alone, takes none: these are the negative controls, as is another node's watch.
+* **Which watch.** The report mentions none; its profile shows ``dget_parent`` below
+  ``__fsnotify_parent``. A reference of the parent is taken only when someone watches the
+  *directory* for events that can happen to its children; ``close_write`` and ``attrib`` are such. A
+  watch on the node itself, or one on the directory for ``delete`` alone, takes none: these are the
+  negative controls, as is another node's watch.
 * **null_blk that completes in the submitter's context**, one job: the count for each read does not
   depend on how fast the device is.
 """

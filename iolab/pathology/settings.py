@@ -43,7 +43,10 @@ def override(
     profile's first grid. `recorded`, of the same form, says which of the conditions are recorded
     (in every boot). The treatment's level ``control`` is always there and may be named.
 
-    Errors: UserError for an unknown factor, a level out of range, or no treatment at all.
+    Raises
+    ------
+    UserError
+        If a factor is unknown, a level is out of range, or no treatment is left.
     """
     changed = profile
     if settings:

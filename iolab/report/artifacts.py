@@ -237,7 +237,10 @@ def _verdict(row: Mapping[Any, Any]) -> str:
 def update_readme(data: Path, readme: Path = README) -> None:
     """Put `verdicts` between its marks in the README.
 
-    Errors: IolabError if the marks are not there.
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
     """
     _fill(readme, "verdicts", verdicts(data))
 
@@ -245,7 +248,10 @@ def update_readme(data: Path, readme: Path = README) -> None:
 def update_claims(data: Path, page: Path = CLAIMS) -> None:
     """Put `claims` between its marks in the page of all verdicts.
 
-    Errors: IolabError if the marks are not there.
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
     """
     _fill(page, "claims", claims(data))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What one measured run says: fio's report or dd's, and the kernel's counters, as plain numbers."""
+"""Measures of one cell from fio's report, or dd's, and the kernel's counters."""
 
 from __future__ import annotations
 
@@ -113,7 +113,10 @@ def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
     and there are no latencies. ``idle`` is NaN where the kernel does not count it. A cell that did
     not run has NaN.
 
-    Errors: IolabError if the result has not the agent's form.
+    Raises
+    ------
+    IolabError
+        If the result is malformed.
     """
     try:
         gates = list(result.get("gates", []))

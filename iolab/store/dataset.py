@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The measured data as tables: what a folder of results holds, read and checked."""
+"""Read a folder of results into tables, and check them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ CELL_COLUMNS: Final = {
 def column_types(pathology: str) -> dict[str, str]:
     """Return the columns of a pathology's cells with their types: `CELL_COLUMNS`, its factors.
 
-    Errors: UserError for an unknown pathology.
+    Raises
+    ------
+    UserError
+        If the pathology is unknown.
     """
     found = get_pathology(pathology)
     columns = dict(CELL_COLUMNS)
@@ -112,7 +115,10 @@ class Dataset:
 def result_folders(folder: Path | str) -> list[Path]:
     """Return the folders of results that a folder is or holds, in the order of the pathologies.
 
-    Errors: UserError if there is none.
+    Raises
+    ------
+    UserError
+        If there is no such folder.
     """
     root = Path(folder)
     if (root / "cells.parquet").exists():
@@ -126,7 +132,10 @@ def result_folders(folder: Path | str) -> list[Path]:
 def with_measure(data: Dataset, name: str) -> pd.DataFrame:
     """Return the cells with a measure of the pathology as a column, those that have it.
 
-    Errors: UserError for a measure that no cell has.
+    Raises
+    ------
+    UserError
+        If no cell has the measure.
     """
     if name in data.cells.columns:
         return data.cells
@@ -141,7 +150,10 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
 def load(folder: Path | str) -> Dataset:
     """Read the tables of a folder of results, such as ``REFERENCE / "dio_kworker"``.
 
-    Errors: UserError if a file is missing, unreadable, or not a table of ours.
+    Raises
+    ------
+    UserError
+        If a file is missing, unreadable, or no table of iolab's.
     """
     root = Path(folder)
     names = ("cells.parquet", "latency.parquet", "unavailable.json", "mechanism.parquet")

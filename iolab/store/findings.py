@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the agent found a real machine to be like, read from a block's facts (which are data)."""
+"""Findings of the agent's checks of a real machine, read from a block's facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _KINDS = {"what": str, "found": str, "good": bool, "needed": bool}
 def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the findings of `iolab.agent.preflight`; none of a machine that was made.
 
-    Errors: IolabError if they have not the agent's form.
+    Raises
+    ------
+    IolabError
+        If they are malformed.
     """
     found = facts.get("preflight", [])
     if not isinstance(found, list) or not all(_is_one(entry) for entry in found):

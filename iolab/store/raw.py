@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The raw results: one immutable folder for each block, named by all that made it."""
+"""Raw results: one immutable folder per block, named by a hash of everything that made it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,13 @@ class RawStore:
         return (self._raw / key).is_dir()
 
     def folder(self, key: str) -> Path:
-        """Return the folder of a block's results. Errors: IolabError if it is not there."""
+        """Return the folder of a block's results.
+
+        Raises
+        ------
+        IolabError
+            If it is not there.
+        """
         if not self.has(key):
             raise IolabError(f"the store {self._raw} has no block {key}")
         return self._raw / key
@@ -67,8 +73,11 @@ class RawStore:
     ) -> None:
         """Take the agent's `results` folder in under `key`.
 
-        Errors: IolabError if the results are damaged or of another block, or the disk is full;
-        then nothing is left.
+        Raises
+        ------
+        IolabError
+            If the results are damaged or of another block, or the disk is full; then nothing is
+            left.
         """
         found, digests = _status(results)
         if found != block.plan.block:
@@ -105,7 +114,13 @@ class RawStore:
                     raise
 
     def read(self, key: str, name: str) -> dict[str, Any]:
-        """Return one of a block's JSON files. Errors: IolabError if it is missing or damaged."""
+        """Return one of a block's JSON files.
+
+        Raises
+        ------
+        IolabError
+            If it is missing or damaged.
+        """
         path = self.folder(key) / name
         try:
             found: dict[str, Any] = foreign.document(path.read_bytes())
@@ -130,7 +145,10 @@ class RawStore:
     def cells(self, key: str) -> Iterator[dict[str, Any]]:
         """Yield the documents of a block's cells in the order in which they were measured.
 
-        Errors: IolabError if a file is missing or damaged.
+        Raises
+        ------
+        IolabError
+            If a file is missing or damaged.
         """
         for cell in self.block(key).cells:
             path = self.folder(key) / "cells" / f"{cell.id}.json.gz"

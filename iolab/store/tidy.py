@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From raw results to tables, and the canonical text of what was measured."""
+"""Make tables and the canonical export from raw results."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ def write_tables(
     `unavailable` maps a kernel that cannot run here to the reason. The traces of recorded cells are
     linked into the folder.
 
-    Errors: IolabError if the folder cannot be written.
+    Raises
+    ------
+    IolabError
+        If the folder cannot be written.
     """
     cells, latency, mechanism = block_tables(store, keys)
     for name, table in (("cells", cells), ("latency", latency), ("mechanism", mechanism)):
@@ -140,7 +143,10 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
     In virtual time the lines are the same bytes on every machine with the same kernels, image and
     QEMU. Each has the condition, the measures, and the SHA-256 of everything the agent recorded.
 
-    Errors: IolabError if `folder` holds no finished sweep.
+    Raises
+    ------
+    IolabError
+        If `folder` holds no finished sweep.
     """
     try:
         keys = json.loads((folder / "blocks.json").read_text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Running one block, wherever it is asked for: a sweep, a notebook, a test."""
+"""Run one block: for a sweep, a notebook or a test."""
 
 from __future__ import annotations
 
@@ -109,8 +109,12 @@ def run_block(
     `progress` is called with the cells done and their number. How far the block is also stands in
     the file ``PLAN.progress`` while it runs, for whoever waits for several.
 
-    Errors: UserError for a bad plan; CannotRunError, GuestError or IolabError if it cannot be
-    measured; nothing is stored then.
+    Raises
+    ------
+    UserError
+        If the file holds no valid block.
+    CannotRunError, GuestError, IolabError
+        If the block cannot be measured; then nothing is stored.
     """
     path = Path(plan_path)
     block = read_block(path)

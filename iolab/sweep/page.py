@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pages: notebooks executed through papermill, each whole or absent.
+"""Execute notebooks through papermill; each page is complete or absent.
 
 ``python -m iolab.sweep.page NOTEBOOK OUTPUT PARAMETERS.json html|notebook`` makes one in a process
 of its own, so that several can be made at once and none outlives the sweep that wanted it.
@@ -48,8 +48,13 @@ def make_page(
 
     Not `html`: the notebook alone, for what it draws and writes.
 
-    Errors: UserError for a missing notebook or an unknown parameter; IolabError with the error of
-    the cell that failed. The notebook as far as it came then stands at ``OUTPUT.failed.ipynb``.
+    Raises
+    ------
+    UserError
+        If the notebook is missing or a parameter is unknown.
+    IolabError
+        If a cell failed; the message is its error. The notebook, as far as it came, is then
+        ``OUTPUT.failed.ipynb``.
     """
     if not notebook.is_file():
         raise UserError(f"there is no notebook {notebook}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pages made side by side, with progress: how far each is, and how long it will take."""
+"""Execute notebooks side by side, and report progress and the time left."""
 
 from __future__ import annotations
 

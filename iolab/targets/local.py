@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The machine that we run on as the target, with its own kernel."""
+"""The local target: this machine, with the kernel it runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class LocalTarget(RealTarget):
     def __init__(self) -> None:
         """Ask this machine what it is.
 
-        Errors: UserError without root, or if another user can write what the agent leaves.
+        Raises
+        ------
+        UserError
+            If the user is not root, or another user can write what the agent leaves.
         """
         if os.geteuid() != 0:
             raise UserError(

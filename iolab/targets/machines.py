@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Real machines by the names that users give them."""
+"""Find the real target that a user names: local, or an ssh address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ __all__ = ["real_target"]
 def real_target(name: str) -> RealTarget:
     """Return the machine that is named: "local", or one behind ``ssh://user@host[:port]``.
 
-    Errors: UserError for another name, or without the right to use it; those of `SshTarget`.
+    Raises
+    ------
+    UserError
+        If the name is no target, or the user may not use it.
+    HostKeyError, LostError, CannotRunError
+        As `SshTarget`.
     """
     if name == "local":
         return LocalTarget()

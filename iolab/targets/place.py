@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is measured on: the devices of a plan, or a folder, a disk or another made device."""
+"""The place to measure on: a plan's own devices, a folder, a disk, or a device made instead."""
 
 from __future__ import annotations
 

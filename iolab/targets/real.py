@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What all real machines have in common: a detached run there, followed and fetched from here."""
+"""Real targets: start a detached run, follow it, and fetch its results."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class RealTarget(ABC):
         that was killed goes on behind the cells that it had done. Returns what the machine said of
         itself.
 
-        Errors: IolabError if the run was killed, or with the agent's own words if it gave up.
+        Raises
+        ------
+        IolabError
+            If the run was killed, or the agent gave up; then the message is its own.
         """
         document = encode_plan(plan)
         name = digest_of({"plan": document, "agent": agent_digest()})[:16]
@@ -159,7 +162,10 @@ class RealTarget(ABC):
     def check(self, plan: Plan) -> None:
         """Check that the disks and folders that a plan names may be used, and write nothing.
 
-        Errors: UserError naming what is refused and why.
+        Raises
+        ------
+        UserError
+            If one is refused; the message names it and says why.
         """
         folder = f"{RUNS}/check-{secrets.token_hex(8)}"
         try:
@@ -172,7 +178,10 @@ class RealTarget(ABC):
     def restore(self, *, show: bool) -> list[str]:
         """Put back what an earlier run left there, unless `show`; return what, a line each.
 
-        Errors: IolabError if a run is at work there, or something cannot be put back.
+        Raises
+        ------
+        IolabError
+            If a run is at work there, or something cannot be put back.
         """
         folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
@@ -198,7 +207,13 @@ class RealTarget(ABC):
 
     @abstractmethod
     def agent(self, folder: str, *words: str) -> str:
-        """Run the folder's agent to its end and return what it says. Errors: its own words."""
+        """Run the folder's agent to its end and return what it says.
+
+        Raises
+        ------
+        IolabError
+            If the agent failed; the message is its own.
+        """
 
     @abstractmethod
     def fetch(self, folder: str, names: set[str], into: Path) -> None:
@@ -231,7 +246,13 @@ _SURVEY: dict[str, type | tuple[type, ...]] = {
 
 
 def checked_survey(raw: Any) -> dict[str, Any]:
-    """Return a survey if it has the agent's form, its texts as lines. Errors: IolabError."""
+    """Return a survey if it has the agent's form, its texts as lines.
+
+    Raises
+    ------
+    IolabError
+        If the survey is malformed.
+    """
     if not isinstance(raw, dict) or set(raw) != set(_SURVEY):
         raise IolabError("the survey of the machine has not the agent's form")
     for name, kind in _SURVEY.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The agent as one file: a zipapp with the same bytes wherever it is packed."""
+"""Pack the agent as one zipapp, with the same bytes on every machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A machine that the system's OpenSSH client reaches, with the user's own configuration.
+"""The ssh target: a machine that OpenSSH reaches with the user's own configuration.
 
 One connection carries all. It is made by a client that dies with us (``ssh -M -N``), behind a
 socket in a folder that nobody else can enter. Command lines there are made of constants and of
@@ -125,8 +125,16 @@ class SshTarget(RealTarget):
 
         `config` is another file for ssh's own ``-F``; `log` hears of a connection that broke.
 
-        Errors: UserError for an address that is none or a login that is refused; HostKeyError,
-        LostError; CannotRunError if the machine lacks Python, root or sudo.
+        Raises
+        ------
+        UserError
+            If the address is invalid or the login is refused.
+        HostKeyError
+            If the host key is unknown or has changed.
+        LostError
+            If the connection cannot be made or breaks.
+        CannotRunError
+            If the machine lacks Python, root or sudo.
         """
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match["port"] or 22) not in range(1, 65536):
@@ -174,7 +182,12 @@ class SshTarget(RealTarget):
     def _try(self, script: str, data: bytes = b"", into: Path | None = None) -> tuple[int, bytes]:
         """Run a shell script there once; return its exit code and output (or write that `into`).
 
-        Errors: LostError if the connection broke or nothing came for long; IolabError for too much.
+        Raises
+        ------
+        LostError
+            If the connection broke or nothing came for long.
+        IolabError
+            If the machine sends too much.
         """
         if self._master is None or self._master.poll() is not None:
             raise LostError(f"the connection to {self.where} is lost")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What pyperf says of this machine as one to measure on."""
+"""Ask pyperf how suitable this machine is for measuring."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Results in a tar file out of another machine, which is not believed."""
+"""Unpack results from a machine that is not trusted."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ class UnpackError(IolabError):
 def unpack(archive: Path, names: Set[str], into: Path, *, most_bytes: int = MOST_BYTES) -> None:
     """Unpack an uncompressed tar of plain files into a folder, each with one of `names`.
 
-    No mode, owner or time of the archive is taken over. Errors: UnpackError naming the first member
-    that is no plain file, is not known, stands there twice, or makes more than `most_bytes`;
-    nothing of that member is written then.
+    Modes, owners and times of the archive are ignored.
+
+    Raises
+    ------
+    UnpackError
+        If a member is no plain file, is unknown or duplicated, or exceeds `most_bytes`; the message
+        names the first one, and nothing of it is written.
     """
     room = most_bytes
     seen = set()

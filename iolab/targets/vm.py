@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The default target: a stock kernel in a virtual machine."""
+"""The vm target, the default: a stock kernel in a virtual machine."""
 
 from __future__ import annotations
 
@@ -83,8 +83,14 @@ class VmTarget:
 
         Returns what the booted kernel said of itself.
 
-        Errors: GuestError if the guest did not come to its end; ChannelError if its results are
-        not whole; IolabError with the agent's own words if the agent gave up.
+        Raises
+        ------
+        GuestError
+            If the guest did not come to its end.
+        ChannelError
+            If its results are not whole.
+        IolabError
+            If the agent gave up; the message is its own.
         """
         machine = self.machine
         if plan.coalesced_timers:
@@ -201,7 +207,13 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
 
 
 def check_clock(clock: str) -> None:
-    """Refuse a clock that there is not. Errors: UserError that names the two."""
+    """Reject an unknown clock.
+
+    Raises
+    ------
+    UserError
+        If it is neither virtual nor host.
+    """
     if clock not in ("virtual", "host"):
         raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
 
@@ -216,8 +228,12 @@ def prepare(
 ) -> VmTarget:
     """Return a target for a kernel of the catalogue, after fetching what is missing.
 
-    Errors: CannotRunError if something cannot be fetched here; UserError for an unknown kernel or
-    clock.
+    Raises
+    ------
+    CannotRunError
+        If something cannot be fetched here.
+    UserError
+        If the kernel or the clock is unknown.
     """
     check_clock(clock)
     check_name(kernel)
