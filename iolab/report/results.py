@@ -23,7 +23,7 @@ from iolab.pathology.base import Claim, Pathology
 from iolab.report.tables import aa_check, overview, plain
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
-from iolab.stats.tables import holm
+from iolab.stats.families import holm
 from iolab.stats.verdicts import boot_values, cells_of, verdict_table
 from iolab.store.dataset import Dataset
 

@@ -26,7 +26,8 @@ from iolab.stats.conditions import (
 )
 from iolab.stats.drift import order_table
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.tables import kernel_ratio, mean_table, ratio_table, recording_cost
+from iolab.stats.kernels import kernel_ratio
+from iolab.stats.tables import mean_table, ratio_table, recording_cost
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab.store.findings import findings

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""The examples in docstrings, run as they stand.
+
+Examples of functions over cells use the names ``cells`` and ``data``: a made-up sweep of two
+kernels with known ratios.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from typing import Any
+
+import pytest
+
+from tests import synthetic
+
+MODULES = [
+    "iolab.stats.conditions",
+    "iolab.stats.drift",
+    "iolab.stats.estimates",
+    "iolab.stats.families",
+    "iolab.stats.kernels",
+    "iolab.stats.knee",
+    "iolab.stats.outliers",
+    "iolab.stats.pairs",
+    "iolab.stats.plans",
+    "iolab.stats.power",
+    "iolab.stats.tables",
+    "iolab.stats.threshold",
+    "iolab.stats.variance",
+    "iolab.stats.verdicts",
+]
+
+
+@pytest.fixture(scope="module")
+def sweep() -> dict[str, Any]:
+    data = synthetic.dataset(iodepths=(192,), weights=(100, 1000, 10000), invalid=False)
+    return {"data": data, "cells": data.cells}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_print_what_they_say(name: str, sweep: dict[str, Any]) -> None:
+    results = doctest.testmod(
+        importlib.import_module(name),
+        extraglobs=sweep,
+        optionflags=doctest.NORMALIZE_WHITESPACE,
+    )
+    assert results.attempted > 0
+    assert results.failed == 0
