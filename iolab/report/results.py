@@ -24,7 +24,7 @@ from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
-from iolab.stats.tables import holm
+from iolab.stats.families import holm
 from iolab.stats.verdicts import boot_values, cells_of, verdict_table
 from iolab.store.dataset import Dataset
 

@@ -19,7 +19,8 @@ from iolab.stats.conditions import (
     shared_columns,
 )
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.tables import kernel_ratio, mean_table, ratio_table
+from iolab.stats.kernels import kernel_ratio
+from iolab.stats.tables import mean_table, ratio_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab.store.findings import findings
 

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 from iolab.stats.conditions import (
-    boot_means,
     cell_columns,
     comparable_cells,
     in_kernel_order,
     kernel_order,
     kernels_of,
     levels_of,
-    log_values,
-    matched_pairs,
     pair_columns,
     pathology_of,
     refuse_mixture,
@@ -23,7 +20,6 @@ from iolab.stats.drift import order_effect, order_table
 from iolab.stats.estimates import (
     CONFIDENCE,
     ROUNDING,
-    WELCH,
     Difference,
     Estimate,
     Floats,
@@ -33,11 +29,15 @@ from iolab.stats.estimates import (
     format_boots,
     sign_flip,
     t_interval,
-    welch,
     welch_difference,
     what_is_missing,
 )
+from iolab.stats.families import discoveries, family_members, holm
+from iolab.stats.kernels import kernel_ratio
 from iolab.stats.knee import GROWS, Hinge, Knee, hinge, knee, knee_table
+from iolab.stats.outliers import mark_outliers
+from iolab.stats.pairs import boot_means, log_values, matched_pairs
+from iolab.stats.plans import pairs_per_boot, plan_table
 from iolab.stats.power import (
     POWER,
     BootsNeeded,
@@ -45,20 +45,9 @@ from iolab.stats.power import (
     TooManyBootsError,
     boots_needed,
     minimum_detectable,
-    pairs_per_boot,
-    plan_table,
     power_of,
 )
-from iolab.stats.tables import (
-    discoveries,
-    holm,
-    kernel_ratio,
-    mark_outliers,
-    mean_table,
-    pair_ratios,
-    ratio_table,
-    recording_cost,
-)
+from iolab.stats.tables import mean_table, pair_ratios, ratio_table, recording_cost
 from iolab.stats.threshold import Threshold, threshold
 from iolab.stats.variance import Components, components, components_of, variance_table
 from iolab.stats.verdicts import (
@@ -77,7 +66,6 @@ __all__ = [
     "POWER",
     "ROUNDING",
     "VERDICTS",
-    "WELCH",
     "BootsNeeded",
     "Components",
     "Detectable",
@@ -100,6 +88,7 @@ __all__ = [
     "components_of",
     "discoveries",
     "estimate",
+    "family_members",
     "format_boots",
     "hinge",
     "holm",
@@ -136,7 +125,6 @@ __all__ = [
     "verdict_summary",
     "verdict_table",
     "verdict_text",
-    "welch",
     "welch_difference",
     "what_is_missing",
 ]

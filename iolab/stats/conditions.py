@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What a condition is, which cells may be pooled in it, and which two of them make a pair."""
+"""Conditions: what cells have in common, and which of them may be pooled.
+
+A *condition* is one setting of all of a pathology's factors. Frames of cells have the columns of
+`iolab.store.dataset.column_types`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from iolab.errors import UserError
@@ -16,15 +19,13 @@ from iolab.pathology.base import Pathology
 from iolab.pathology.factors import CategoricalFactor
 
 __all__ = [
-    "boot_means",
+    "CONTEXT",
     "cell_columns",
     "comparable_cells",
     "in_kernel_order",
     "kernel_order",
     "kernels_of",
     "levels_of",
-    "log_values",
-    "matched_pairs",
     "pair_columns",
     "pathology_of",
     "refuse_mixture",
@@ -32,21 +33,61 @@ __all__ = [
     "valid_cells",
 ]
 
-_CONTEXT: Final = ("pathology", "target", "clock")
+# Cells that differ in one of these are never pooled.
+CONTEXT: Final = ("pathology", "target", "clock")
 _IDENTITY: Final = ("kernel_release", "scheduler")
 
 
 def shared_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the factors of the cells' pathology but its treatment: what a pair has in common.
+    """Return the columns that the two cells of a pair have in common.
 
-    Errors: UserError without a cell.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    list of str
+        ``kernel`` and the factors of the pathology except its treatment.
+
+    Raises
+    ------
+    UserError
+        If there is no cell.
+
+    Examples
+    --------
+    >>> shared_columns(cells)[:3]
+    ['kernel', 'iodepth', 'numjobs']
     """
-    found = pathology_of(cells)
-    return ["kernel", *(name for name in found.factors if name != found.treatment)]
+    pathology = pathology_of(cells)
+    return ["kernel", *(name for name in pathology.factors if name != pathology.treatment)]
 
 
 def pair_columns(cells: pd.DataFrame) -> list[str]:
-    """Return what a pair's condition is made of: its treated cell's, and whether it is A/A."""
+    """Return the columns that make up a pair's condition.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    list of str
+        `shared_columns`, ``aa`` (whether the control was compared with itself) and the treatment.
+
+    Raises
+    ------
+    UserError
+        If there is no cell.
+
+    Examples
+    --------
+    >>> pair_columns(cells)[-2:]
+    ['aa', 'weight']
+    """
     return [*shared_columns(cells), "aa", pathology_of(cells).treatment]
 
 
@@ -56,20 +97,75 @@ def cell_columns(cells: pd.DataFrame) -> list[str]:
 
 
 def pathology_of(cells: pd.DataFrame) -> Pathology:
-    """Return the pathology that cells are of. Errors: UserError without a cell."""
+    """Return the pathology that cells belong to.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    Pathology
+        The pathology that the first cell names.
+
+    Raises
+    ------
+    UserError
+        If there is no cell, or iolab does not know the pathology.
+
+    Examples
+    --------
+    >>> pathology_of(cells).name
+    'dio_kworker'
+    """
     if cells.empty:
         raise UserError("there is no valid cell")
     return get_pathology(cells["pathology"].iloc[0])
 
 
 def kernel_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that puts kernel 6.8 before 6.12."""
+    """Return a sort key that puts kernel 6.8 before 6.12.
+
+    Parameters
+    ----------
+    name : str
+        Name of a kernel.
+
+    Returns
+    -------
+    tuple
+        The name's numbers and words; numbers sort by value and before words.
+
+    Examples
+    --------
+    >>> sorted(["6.12", "mine", "6.8"], key=kernel_order)
+    ['6.8', '6.12', 'mine']
+    """
     parts = re.findall(r"\d+|\D+", name)
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
 
 def in_kernel_order(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return a table sorted by `by`, kernels in the order of their versions, none (NA) first."""
+    """Sort a table, with kernels in the order of their versions.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Any table; without a row it is returned as it is.
+    by : sequence of str
+        Columns to sort by.
+
+    Returns
+    -------
+    DataFrame
+        The sorted rows with a new index. NA comes first.
+
+    Examples
+    --------
+    >>> in_kernel_order(pd.DataFrame({"kernel": ["6.12", "6.8"]}), ["kernel"])["kernel"].tolist()
+    ['6.8', '6.12']
+    """
     if table.empty:
         return table
     ranks = {
@@ -85,10 +181,32 @@ def in_kernel_order(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def valid_cells(cells: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the valid untraced cells.
+    """Return the valid untraced cells, all of which have a value.
 
-    Errors: UserError if there is none (with the gate that spoke), if there is no such column, or if
-    one of them lacks the value.
+    Traced cells are left out because tracing costs time.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str
+        Column that every valid untraced cell must have.
+
+    Returns
+    -------
+    DataFrame
+        The cells that count, with their index.
+
+    Raises
+    ------
+    UserError
+        If no cell counts (with the gate that rejected the first), there is no such column, or a
+        cell has no value in it.
+
+    Examples
+    --------
+    >>> len(valid_cells(cells, "iops")) == len(cells)
+    True
     """
     if value not in cells.columns:
         raise UserError(f"cells have no column {value}")
@@ -102,20 +220,35 @@ def valid_cells(cells: pd.DataFrame, value: str) -> pd.DataFrame:
     return kept
 
 
-def log_values(kept: pd.DataFrame, value: str) -> pd.Series[float]:
-    """Return ln(value). Errors: UserError that names a cell whose value is not above 0."""
-    bad = kept.loc[kept[value] <= 0, "cell"]
-    if not bad.empty:
-        raise UserError(f"{value} of cell {bad.iloc[0]} is not above 0, so it has no ratio")
-    return kept[value].astype(np.float64).transform(np.log)
-
-
 def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[str]) -> None:
-    """Raise UserError if grouping by `by` pools rows that differ in their condition or context."""
+    """Reject a grouping that would pool rows of different conditions.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Cells, or pairs with their treated cells' columns.
+    by : sequence of str
+        Columns to group by.
+    condition : sequence of str
+        Columns in which the rows of a group must agree, besides the release and the scheduler of
+        their kernel. All rows must agree in pathology, target and clock, unless `by` names these.
+
+    Raises
+    ------
+    UserError
+        If `by` is empty or names an unknown column, or the rows disagree.
+
+    Examples
+    --------
+    >>> refuse_mixture(cells, ["kernel"], ["weight"])
+    Traceback (most recent call last):
+        ...
+    iolab.errors.UserError: one condition would pool several values of weight: choose one
+    """
     unknown = [name for name in by if name not in rows.columns]
     if unknown or not by:
         raise UserError(f"cannot group by {', '.join(unknown) or 'nothing'}")
-    for name in _CONTEXT:
+    for name in CONTEXT:
         if name not in by and rows[name].nunique() > 1:
             raise UserError(f"these cells have more than one {name}: choose one")
     grouped = rows.groupby(list(by), dropna=False, observed=True)
@@ -124,70 +257,85 @@ def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[st
             raise UserError(f"one condition would pool several values of {name}: choose one")
 
 
-def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
-    """Return a row per pair with two valid cells: the treated cell's columns, y (the log ratio).
-
-    Errors: UserError if a pair is not one control and one treatment measured next to each other
-    under otherwise equal conditions, if there is none, if a value has no logarithm, or if `by`
-    would pool different conditions.
-    """
-    kept = valid_cells(cells, value)
-    if kept.duplicated(["block", "pair", "role"]).any():
-        raise UserError("a pair has more than one control or more than one treatment")
-    kept = kept.assign(y=log_values(kept, value))
-    controls = kept[kept["role"] == "control"]
-    pairs = kept[kept["role"] == "treatment"].merge(
-        controls, on=["block", "pair"], suffixes=("", "_control"), validate="one_to_one"
-    )
-    if pairs.empty:
-        raise UserError("there is no pair with two valid cells")
-    for name in (*shared_columns(kept), *_CONTEXT):
-        unequal = pairs[name] != pairs[f"{name}_control"]
-        if unequal.any():
-            where = pairs[unequal].iloc[0]
-            raise UserError(f"pair {where['pair']} of block {where['block']} differs in {name}")
-    apart = (pairs["position"] - pairs["position_control"]).abs() != 1
-    if apart.any():
-        where = pairs[apart].iloc[0]
-        raise UserError(f"pair {where['pair']} of block {where['block']} was not measured together")
-    refuse_mixture(pairs, by, pair_columns(kept))
-    # In one order, so that sums round alike however the rows came.
-    pairs = pairs.sort_values(["block", "pair"], ignore_index=True)
-    return pairs.assign(y=pairs["y"] - pairs["y_control"])
-
-
-def boot_means(cells: pd.DataFrame, value: str, by: Sequence[str], *, log: bool) -> pd.DataFrame:
-    """Return a row per condition and boot: `by`, block, y (the mean of value or ln), cells.
-
-    Errors: as `valid_cells`, `log_values` and `refuse_mixture`.
-    """
-    kept = valid_cells(cells, value)
-    kept = kept.assign(y=log_values(kept, value) if log else kept[value])
-    refuse_mixture(kept, by, cell_columns(kept))
-    kept = kept.sort_values(["block", "position"])
-    grouped = kept.groupby([*by, "block"], dropna=False, observed=True)["y"]
-    return grouped.agg(y="mean", cells="size").reset_index()
-
-
 def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid untraced cells; UserError if there is none or they mix clocks, targets."""
+    """Return the valid untraced cells of one pathology, target and clock.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells.
+
+    Returns
+    -------
+    DataFrame
+        The cells that may stand in one figure or table, with their index.
+
+    Raises
+    ------
+    UserError
+        If there is none, or they mix pathologies, targets or clocks.
+
+    Examples
+    --------
+    >>> comparable_cells(pd.concat([cells, cells.assign(clock="host")]))
+    Traceback (most recent call last):
+        ...
+    iolab.errors.UserError: these cells have more than one clock: choose one
+    """
     kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
         gates = cells.loc[~cells["valid"], "gate"].unique()
         raise UserError(f"there is no valid cell to draw{f': {gates[0]}' if len(gates) else ''}")
-    for name in _CONTEXT:
+    for name in CONTEXT:
         if kept[name].nunique() > 1:
             raise UserError(f"these cells have more than one {name}: choose one")
     return kept
 
 
 def kernels_of(table: pd.DataFrame) -> list[str]:
-    """Return a table's kernels in the order of their versions."""
+    """Return the kernels of a table in the order of their versions.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table with the column ``kernel``.
+
+    Returns
+    -------
+    list of str
+        Each kernel once.
+
+    Examples
+    --------
+    >>> kernels_of(cells)
+    ['6.1', '6.12']
+    """
     return sorted(table["kernel"].unique(), key=kernel_order)
 
 
 def levels_of(cells: pd.DataFrame) -> list[Any]:
-    """Return the levels of the treatment in the cells, in its own order; the control has none."""
+    """Return the levels of the treatment in the order of its factor.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology; the treatment is NA in controls.
+
+    Returns
+    -------
+    list
+        Each measured level once: numbers in ascending order, names as the factor lists them.
+
+    Raises
+    ------
+    UserError
+        If there is no cell.
+
+    Examples
+    --------
+    >>> [int(weight) for weight in levels_of(cells)]
+    [100, 1000, 10000]
+    """
     pathology = pathology_of(cells)
     measured = set(cells[pathology.treatment].dropna())
     factor = pathology.factors[pathology.treatment]

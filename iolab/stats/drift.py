@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whether the order of a block's cells matters: drift, and how alike neighbours are."""
+"""Drift within a block: slope over the positions, and autocorrelation of neighbours."""
 
 from __future__ import annotations
 
@@ -8,21 +8,53 @@ import pandas as pd
 from scipy import stats
 from statsmodels.tsa.stattools import acf
 
-from iolab.stats.conditions import cell_columns, in_kernel_order, log_values, valid_cells
+from iolab.stats.conditions import cell_columns, in_kernel_order, valid_cells
 from iolab.stats.estimates import CONFIDENCE, ROUNDING, Floats, t_interval
+from iolab.stats.pairs import log_values
 
 __all__ = ["order_effect", "order_table"]
 
 
 def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
-    """Ask each block whether later cells fare differently.
+    """Estimate the drift and the autocorrelation within each block.
 
-    Columns kernel, block, slope, low, high, lag1, n. ``slope`` is the Theil-Sen slope of ln(value)
-    against the position in the block (per position, with its 95 % interval), ``lag1`` the
-    autocorrelation of neighbours, both after removing each condition's own mean of value and
-    position within the block. Conditions measured once in a block say nothing and are left out;
-    ``n`` cells remain. NaN with fewer than three, or no spread. The autocorrelation of a short
-    series without any is about -1/n, not 0.
+    Each condition's mean of ln(value) and of the position is removed first, so conditions that were
+    measured once in a block carry no information and are left out.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and block: ``kernel``, ``block``, ``slope`` (Theil-Sen slope of
+        ln(value) per position) with the ends of its 95 % interval ``low`` and ``high``, ``lag1``
+        (autocorrelation of neighbours, -1..1) and ``n`` (number of cells). NaN with fewer than
+        three cells, or no spread.
+
+    Raises
+    ------
+    UserError
+        As in `iolab.stats.conditions.valid_cells` and `iolab.stats.conditions.log_values`.
+
+    Notes
+    -----
+    The estimated autocorrelation of a short independent series is about -1/n, not 0 (M. G. Kendall,
+    *Biometrika* 41, 1954).
+
+    References
+    ----------
+    P. K. Sen, "Estimates of the regression coefficient based on Kendall's tau", *Journal of the
+    American Statistical Association* 63, 1968.
+
+    Examples
+    --------
+    >>> order_effect(cells).columns.tolist()
+    ['kernel', 'block', 'slope', 'low', 'high', 'lag1', 'n']
     """
     kept = valid_cells(cells, value)
     kept = kept.assign(y=log_values(kept, value), x=kept["position"].astype(np.float64))
@@ -42,10 +74,35 @@ def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
 def order_table(
     cells: pd.DataFrame, value: str = "iops", *, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Summarise `order_effect` for each kernel: slope, low, high (t on the boots), lag1, n (boots).
+    """Summarise the drift within blocks for each kernel.
 
-    ``slope`` is in ln(value) per position: 0.01 is 1 % more from each cell to the next; ``lag1`` is
-    the boots' median.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+    confidence : float, optional
+        Confidence level of the interval, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel: ``kernel``, ``slope`` (mean over boots, in ln(value) per position:
+        0.01 is 1 % more from one cell to the next) with the ends of its t interval ``low`` and
+        ``high``, ``lag1`` (median over boots), ``n`` (boots) and ``confidence``. Kernels without a
+        block that has a slope are left out.
+
+    Raises
+    ------
+    UserError
+        As in `order_effect`.
+
+    Examples
+    --------
+    >>> table = order_table(cells)
+    >>> ((table["low"] < 0) & (0 < table["high"])).tolist()
+    [True, True]
     """
     blocks = order_effect(cells, value).dropna(subset=["slope"])
     rows = []

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""From one number per boot to an estimate with its interval and its p-value."""
+"""Estimates from one number per boot: mean, interval and p-value.
+
+The boot is the replicate. Cells of one boot share a booted kernel, an order of cells and a layout
+of memory, so they are not independent (Hurlbert, *Ecological Monographs* 54, 1984, calls runs that
+are counted as replicates pseudoreplication; Kalibera and Jones, *ISMM* 2013, show it for
+benchmarks). ``docs/statistics.md`` simulates what these intervals and tests are worth.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,6 @@ from iolab.errors import UserError
 __all__ = [
     "CONFIDENCE",
     "ROUNDING",
-    "WELCH",
     "Difference",
     "Estimate",
     "Floats",
@@ -27,7 +32,6 @@ __all__ = [
     "format_boots",
     "sign_flip",
     "t_interval",
-    "welch",
     "welch_difference",
     "what_is_missing",
 ]
@@ -37,23 +41,27 @@ Floats = npt.NDArray[np.float64]
 CONFIDENCE: Final = 0.95
 # A spread of logarithms below this is rounding, not spread.
 ROUNDING: Final = 1e-12
-# The columns of a comparison of kernels.
-WELCH: Final = ("ratio", "low", "high", "n_base", "n_other", "p_value", "confidence", "missing")
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
 _EXACT_BOOTS: Final = 16
 
 
 class Statistic:
-    """A result: a dataclass that prints itself as a sentence and turns into plain JSON."""
+    """Base of results: a dataclass that prints as a sentence and converts to plain JSON."""
 
     __slots__ = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values; what is not there is None, never NaN."""
-        found: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        """Return the fields as plain JSON values.
+
+        Returns
+        -------
+        dict of str to Any
+            The fields by name. A float that is not finite becomes None.
+        """
+        fields: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in found.items()
+            for name, value in fields.items()
         }
 
     def __repr__(self) -> str:
@@ -64,9 +72,27 @@ class Statistic:
 class Estimate(Statistic):
     """A ratio treated/control with its interval.
 
-    ``n`` boots were measured with ``pairs`` valid pairs each (median). ``low`` and ``high`` are NaN
-    where boots are too few or do not differ, ``p_value`` (sign flip, two-sided) where they are too
-    few; ``missing`` then says what is missing.
+    Parameters
+    ----------
+    ratio : float
+        exp(mean over boots of ln(treated/control)), without unit.
+    low, high : float
+        Ends of the interval, without unit. NaN with fewer than two boots and where the boots do
+        not differ.
+    n : int
+        Number of boots.
+    pairs : float
+        Median number of valid pairs in a boot.
+    p_value : float
+        Two-sided p-value of the sign-flip test, 0..1. NaN with fewer than two boots.
+    confidence : float
+        Confidence level of the interval, 0..1.
+    missing : str, optional
+        Why there is no interval, or no estimate. Empty if nothing is missing.
+
+    See Also
+    --------
+    estimate : Computes it.
     """
 
     ratio: float
@@ -92,15 +118,53 @@ class Estimate(Statistic):
 
 
 def format_boots(n: int) -> str:
-    """Return a number of boots in words."""
+    """Format a number of boots.
+
+    Parameters
+    ----------
+    n : int
+        Number of boots.
+
+    Returns
+    -------
+    str
+        The number with its noun.
+
+    Examples
+    --------
+    >>> format_boots(1), format_boots(6)
+    ('1 boot', '6 boots')
+    """
     return "1 boot" if n == 1 else f"{n} boots"
 
 
 def sign_flip(differences: npt.ArrayLike) -> float:
-    """Return the two-sided p-value of a sign-flip test of mean zero; NaN below two values.
+    """Test whether differences are symmetric about zero, by flipping their signs.
 
-    All 2**n sign patterns are enumerated up to 16 values; above, 65,535 are drawn with a fixed
-    seed. The smallest p-value n values can give is 2 / 2**n: five boots never reach 0.05.
+    All 2**n patterns of signs are enumerated for up to 16 values. For more values, 65,535 patterns
+    are drawn with a fixed seed. The smallest p-value that n values can give is 2 / 2**n, so five
+    boots never reach 0.05.
+
+    Parameters
+    ----------
+    differences : array_like, shape (n,)
+        One difference per boot, in any unit.
+
+    Returns
+    -------
+    float
+        Two-sided p-value, 0..1. NaN with fewer than two values.
+
+    References
+    ----------
+    R. A. Fisher, *The Design of Experiments*, Oliver and Boyd 1935, chapter III.
+
+    Examples
+    --------
+    >>> sign_flip([-0.31, -0.29, -0.30, -0.33, -0.28, -0.30])
+    0.03125
+    >>> sign_flip([-0.31, -0.29, -0.30, -0.33, -0.28])
+    0.0625
     """
     y = np.asarray(differences, dtype=np.float64)
     if y.size < 2:
@@ -121,8 +185,32 @@ def estimate(
 ) -> Estimate:
     """Estimate a ratio from one mean log ratio per boot.
 
-    The estimate is exp(mean), the interval exp(t interval). Errors: UserError without a value, with
-    one that is not finite, or with a level outside 0..1.
+    Parameters
+    ----------
+    differences : array_like, shape (n,)
+        Mean of ln(treated/control) of each boot.
+    pairs : float, optional
+        Pairs per boot, which the result repeats.
+    confidence : float, optional
+        Confidence level of the interval, 0..1.
+
+    Returns
+    -------
+    Estimate
+        exp(mean) with exp(t interval) and the p-value of `sign_flip`.
+
+    Raises
+    ------
+    UserError
+        If there is no value, a value is not finite, or the level lies outside 0..1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> estimate(np.log([0.76, 0.77, 0.75, 0.76, 0.78, 0.74]))
+    0.760 [0.745, 0.775], 6 boots, p = 0.031
+    >>> estimate(np.log([0.76]))
+    0.760 (no interval: one boot)
     """
     y = np.asarray(differences, dtype=np.float64)
     mean, low, high = t_interval(y, confidence)
@@ -139,16 +227,45 @@ def estimate(
 
 
 def check_confidence(confidence: float) -> None:
-    """Raise UserError unless a confidence level lies between 0 and 1."""
+    """Reject a confidence level outside 0..1.
+
+    Parameters
+    ----------
+    confidence : float
+        Confidence level.
+
+    Raises
+    ------
+    UserError
+        If the level is not between 0 and 1.
+    """
     if not 0 < confidence < 1:
         raise UserError(f"a confidence level lies between 0 and 1, not at {confidence}")
 
 
 def what_is_missing(y: Floats) -> str:
-    """Say why these boots give no interval; empty if they do.
+    """Return why the values of some boots give no interval.
 
-    Boots that agree to the last digit say nothing of how far another boot would be: in virtual time
-    a value may move in steps, and their common value is then known to within such a step.
+    Boots that agree to the last digit give none. In virtual time a value may move in steps, and
+    agreement shows only that the boots differ by less than a step.
+
+    Parameters
+    ----------
+    y : ndarray of float, shape (n,)
+        One value per boot, in any unit.
+
+    Returns
+    -------
+    str
+        The reason; empty if there is an interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> what_is_missing(np.array([0.1, 0.1, 0.1]))
+    'the 3 boots do not differ'
+    >>> what_is_missing(np.array([0.1, 0.2, 0.1]))
+    ''
     """
     if y.size < 2:
         return "one boot"
@@ -158,9 +275,35 @@ def what_is_missing(y: Floats) -> str:
 
 
 def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
-    """Return the mean and the ends of its t interval, NaN where `what_is_missing` says why.
+    """Compute a mean and its t interval.
 
-    Errors: UserError without a value, with one that is not finite, or with a level outside 0..1.
+    Parameters
+    ----------
+    y : ndarray of float, shape (n,)
+        One value per boot, in any unit.
+    confidence : float
+        Confidence level of the interval, 0..1.
+
+    Returns
+    -------
+    mean, low, high : float
+        In the unit of the values. The ends are NaN where `what_is_missing` gives a reason.
+
+    Raises
+    ------
+    UserError
+        If there is no value, a value is not finite, or the level lies outside 0..1.
+
+    References
+    ----------
+    Student, "The probable error of a mean", *Biometrika* 6, 1908.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mean, low, high = t_interval(np.array([1.0, 2.0, 3.0]), 0.95)
+    >>> print(f"{mean:.2f} [{low:.2f}, {high:.2f}]")
+    2.00 [-0.48, 4.48]
     """
     check_confidence(confidence)
     if y.size == 0:
@@ -182,9 +325,18 @@ def _rounded_mean(y: Floats, axis: int) -> Floats:
 
 
 class Difference(NamedTuple):
-    """A difference of means with Welch's interval and p-value; ``missing`` says why there is none.
+    """A difference of two means with Welch's interval and p-value.
 
-    In the unit of the values, logarithms or not.
+    Parameters
+    ----------
+    mean : float
+        Mean of the second sample minus mean of the first, in the unit of the values.
+    low, high : float
+        Ends of the interval, in the same unit; NaN where `missing` says why.
+    p_value : float
+        Two-sided p-value, 0..1; NaN where `missing` says why.
+    missing : str
+        Why there is no interval; empty if there is one.
     """
 
     mean: float
@@ -195,9 +347,32 @@ class Difference(NamedTuple):
 
 
 def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
-    """Return mean of b - mean of a, neither paired nor of equal spread: one value a boot in each.
+    """Compare two unpaired samples that may spread differently.
 
-    There is no interval with a single boot on a side, or where neither side's boots differ.
+    Parameters
+    ----------
+    a, b : ndarray of float, shapes (n,) and (m,)
+        One value per boot, in the same unit.
+    confidence : float
+        Confidence level of the interval, 0..1.
+
+    Returns
+    -------
+    Difference
+        Mean of `b` minus mean of `a`. It has no interval if a sample has a single boot or if
+        neither sample's boots differ.
+
+    References
+    ----------
+    B. L. Welch, "The generalization of 'Student's' problem when several different population
+    variances are involved", *Biometrika* 34, 1947.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> compared = welch_difference(np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1]), 0.95)
+    >>> print(f"{compared.mean:.2f} [{compared.low:.2f}, {compared.high:.2f}]")
+    2.38 [0.52, 4.25]
     """
     mean = float(np.mean(b) - np.mean(a))
     nan = float("nan")
@@ -209,21 +384,3 @@ def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
     low, high = compared.tconfint_diff(alpha=1 - confidence, usevar="unequal")
     p_value = compared.ttest_ind(usevar="unequal")[1]
     return Difference(mean, float(low), float(high), float(p_value), "")
-
-
-def welch(a: Floats, b: Floats, confidence: float) -> dict[str, float | str]:
-    """Return exp(mean of b - mean of a) with Welch's interval and p-value, as a row.
-
-    Keys ratio, low, high, n_base, n_other, p_value, level, missing: why there is no interval.
-    """
-    found = welch_difference(a, b, confidence)
-    return {
-        "ratio": float(np.exp(found.mean)),
-        "low": float(np.exp(found.low)),
-        "high": float(np.exp(found.high)),
-        "n_base": a.size,
-        "n_other": b.size,
-        "p_value": found.p_value,
-        "confidence": confidence,
-        "missing": found.missing,
-    }

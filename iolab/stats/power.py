@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Before a run: what a number of boots can show, and how many boots it takes.
+"""Power: what a number of boots can show, and how many boots a run takes.
 
 Power is that of the two-sided t test of the boots' means. It is computed from the noncentral F
-distribution: the noncentral t one, on which statsmodels' power rests, is not a number for large
-effects on few boots, and large effects on few boots are what this project measures.
+distribution: the noncentral t distribution, which statsmodels uses, gives NaN for large effects on
+few boots, and large effects on few boots are what this project measures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pandas as pd
 from scipy import optimize, stats
 
 from iolab.errors import UserError
 from iolab.stats.estimates import CONFIDENCE, ROUNDING, Statistic, check_confidence, format_boots
-from iolab.stats.variance import Components, variance_table
+from iolab.stats.variance import Components
 
 __all__ = [
     "POWER",
@@ -27,15 +25,16 @@ __all__ = [
     "TooManyBootsError",
     "boots_needed",
     "minimum_detectable",
-    "pairs_per_boot",
-    "plan_table",
     "power_of",
+    "why_no_plan",
 ]
 
 POWER: Final = 0.8
 # Nobody boots more often; a plan that asks for more is said not to work.
 _MOST_BOOTS: Final = 10_000
-# The spread of a pilot is itself uncertain: plan for its upper limit at this one-sided level.
+# The spread of a pilot is itself uncertain: plan for its upper limit at this one-sided level
+# (R. H. Browne, "On the use of a pilot sample for sample size determination", Statistics in
+# Medicine 14, 1995).
 _CAUTION: Final = 0.8
 # A mean so many times its test's limit away is always seen.
 _CERTAIN: Final = 40.0
@@ -47,10 +46,24 @@ class TooManyBootsError(UserError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Detectable(Statistic):
-    """The ratios that a number of boots can tell from 1: below ``below`` and above ``above``.
+    """The ratios that a number of boots can distinguish from 1.
 
-    ``sd`` is the spread of a boot's mean of ln(ratio), ``claims`` the number of claims that share
-    the level (Holm's worst case). ``tested`` is whether the sign-flip p-value can reach it at all.
+    Parameters
+    ----------
+    below, above : float
+        A ratio below `below` or above `above` is distinguished from 1, without unit.
+    boots : int
+        Number of boots.
+    sd : float
+        Standard deviation of a boot's mean of ln(ratio).
+    power : float
+        Probability that such a ratio is distinguished from 1, 0..1.
+    confidence : float
+        Confidence level, 0..1.
+    claims : int
+        Number of claims that share the level (Holm's worst case).
+    tested : bool
+        Whether the p-value of a sign-flip test of so many boots can reach the level.
     """
 
     below: float
@@ -76,11 +89,27 @@ class Detectable(Statistic):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BootsNeeded(Statistic):
-    """The boots that it takes to tell a ratio from 1.
+    """The number of boots that tells a ratio from 1.
 
-    ``cautious`` is the same if the spread is as large as the pilot does not rule out (its upper 80
-    % limit); None where the spread was given as a number. ``sign_flip`` boots are needed for the
-    p-value alone, whatever the effect.
+    Parameters
+    ----------
+    boots : int
+        Number of boots, if the spread is `sd`.
+    cautious : int or None
+        The same if the spread is at the pilot's upper 80 % limit. None where the spread was given
+        as a number.
+    sign_flip : int
+        Number of boots that the p-value takes, whatever the effect.
+    ratio : float
+        Ratio treated/control to distinguish from 1, without unit.
+    sd : float
+        Standard deviation of a boot's mean of ln(ratio).
+    power : float
+        Probability that the ratio is distinguished from 1, 0..1.
+    confidence : float
+        Confidence level, 0..1.
+    claims : int
+        Number of claims that share the level (Holm's worst case).
     """
 
     boots: int
@@ -103,7 +132,32 @@ class BootsNeeded(Statistic):
 
 
 def power_of(effect: float, n: int, alpha: float) -> float:
-    """Return the power of a two-sided one-sample t test: `effect` in standard deviations."""
+    """Compute the power of a two-sided one-sample t test.
+
+    Parameters
+    ----------
+    effect : float
+        Mean in standard deviations of a value.
+    n : int
+        Number of values, at least two.
+    alpha : float
+        Level of the test, 0..1.
+
+    Returns
+    -------
+    float
+        Power, 0..1.
+
+    References
+    ----------
+    J. Cohen, *Statistical Power Analysis for the Behavioral Sciences*, 2nd ed., Erlbaum 1988,
+    chapter 2.
+
+    Examples
+    --------
+    >>> round(power_of(1.0, 10, 0.05), 3)
+    0.803
+    """
     limit = float(stats.t.isf(alpha / 2, n - 1))
     # So far beyond its limit a mean never falls back, and the distribution ends in overflow.
     shift = min(effect * math.sqrt(n), _CERTAIN * limit)
@@ -119,11 +173,39 @@ def minimum_detectable(
     confidence: float = CONFIDENCE,
     claims: int = 1,
 ) -> Detectable:
-    """Return the smallest effect that `n` boots can tell from none.
+    """Compute the smallest effect that a number of boots can tell from none.
 
-    `spread` is the standard deviation of a boot's mean of ln(treated/control), or a pilot's
-    `Components`; then `pairs` may be another number of pairs per boot than the pilot's. Errors:
-    UserError for fewer than two boots, no spread, or a power or level that cannot be meant.
+    Parameters
+    ----------
+    spread : float or Components
+        Standard deviation of a boot's mean of ln(treated/control), or a pilot's components.
+    n : int
+        Number of boots.
+    pairs : float, optional
+        Pairs per boot, if other than the pilot's; this takes a pilot's components.
+    power : float, optional
+        Probability that the effect is seen, 0..1.
+    confidence : float, optional
+        Confidence level, 0..1.
+    claims : int, optional
+        Number of claims that share the level (Holm's worst case).
+
+    Returns
+    -------
+    Detectable
+        The ratios that can be distinguished from 1.
+
+    Raises
+    ------
+    UserError
+        If there are fewer than two boots, there is no spread, or the power, the level or the number
+        of claims is out of range.
+
+    Examples
+    --------
+    >>> minimum_detectable(0.02, 6)
+    6 boots tell a ratio below 0.972 or above 1.029 from 1 with power 0.80
+    (spread of a boot 2.00%, level 0.95)
     """
     sd = _spread(spread, pairs)
     _check(power, confidence, claims)
@@ -157,10 +239,40 @@ def boots_needed(
     confidence: float = CONFIDENCE,
     claims: int = 1,
 ) -> BootsNeeded:
-    """Return how many boots tell a ratio treated/control from 1, by the interval and the p-value.
+    """Compute how many boots tell a ratio treated/control from 1.
 
-    Arguments and errors as in `minimum_detectable`; UserError for a ratio that is 1 or not above 0,
-    and where even 10,000 boots do not suffice.
+    Parameters
+    ----------
+    spread : float or Components
+        Standard deviation of a boot's mean of ln(treated/control), or a pilot's components.
+    ratio : float
+        Ratio to distinguish from 1, above 0, without unit.
+    pairs : float, optional
+        Pairs per boot, if other than the pilot's; this takes a pilot's components.
+    power : float, optional
+        Probability that the ratio is distinguished from 1, 0..1.
+    confidence : float, optional
+        Confidence level, 0..1.
+    claims : int, optional
+        Number of claims that share the level (Holm's worst case).
+
+    Returns
+    -------
+    BootsNeeded
+        Enough boots for the interval and for the p-value.
+
+    Raises
+    ------
+    TooManyBootsError
+        If 10,000 boots do not suffice.
+    UserError
+        If the ratio is 1 or not above 0; else as in `minimum_detectable`.
+
+    Examples
+    --------
+    >>> boots_needed(0.028, 0.97)
+    you need 9 boots to tell a ratio of 0.97 from 1 with power 0.80
+    (spread of a boot 2.80%, level 0.95)
     """
     sd = _spread(spread, pairs)
     _check(power, confidence, claims)
@@ -185,74 +297,9 @@ def boots_needed(
     )
 
 
-def pairs_per_boot(spread: Components, *, boot_s: float, pair_s: float) -> int:
-    """Return the pairs per boot that make an interval narrowest for the time spent.
-
-    `boot_s` is what a boot costs before its first pair, `pair_s` what each pair costs. Where the
-    boots' share of the variance is large, more boots help and more pairs do not. Errors: UserError
-    where the pilot's spread could not be split, or a cost is not above 0.
-    """
-    if not (boot_s > 0 and pair_s > 0):
-        raise UserError("what a boot and a pair cost is above 0 seconds")
-    if spread.missing:
-        raise UserError(f"whether more pairs help is not known from these data: {spread.missing}")
-    if spread.boot_sd == 0:
-        raise UserError("no spread between boots was seen: put as many pairs into a boot as fit")
-
-    def cost(pairs: int) -> float:
-        # Seconds for one boot, times the boots that a given precision takes.
-        return (boot_s + pairs * pair_s) * spread.sd_with(pairs) ** 2
-
-    best = spread.within_sd / spread.boot_sd * math.sqrt(boot_s / pair_s)
-    return min(max(1, math.floor(best)), math.floor(best) + 1, key=cost)
-
-
-def plan_table(
-    cells: pd.DataFrame,
-    ratio: float,
-    value: str = "iops",
-    by: Sequence[str] | None = None,
-    *,
-    power: float = POWER,
-    confidence: float = CONFIDENCE,
-    claims: int = 1,
-) -> pd.DataFrame:
-    """Plan from a pilot, condition by condition, with its number of pairs per boot.
-
-    Columns `by`, sd (of a boot's mean), n (the pilot's boots), below and above (what these tell
-    from 1), boots and cautious (for `ratio`), missing: why there is no plan. Errors: as
-    `boots_needed` and `iolab.stats.tables.ratio_table`.
-    """
-    pilot = variance_table(cells, value, by, confidence=confidence)
-    fields = list(Components.__dataclass_fields__)
-    condition = [name for name in pilot.columns if name not in fields]
-    rows = []
-    for row in pilot.to_dict("records"):
-        spread = Components(**{name: row[name] for name in fields})
-        missing = _no_plan(spread)
-        found: dict[str, object] = {"sd": spread.mean_sd, "n": spread.n, "missing": missing}
-        if not missing:
-            seen = minimum_detectable(
-                spread, spread.n, power=power, confidence=confidence, claims=claims
-            )
-            found |= {"below": seen.below, "above": seen.above}
-            try:
-                needed = boots_needed(
-                    spread, ratio, power=power, confidence=confidence, claims=claims
-                )
-            except TooManyBootsError as error:
-                found["missing"] = str(error)
-            else:
-                found |= {"boots": needed.boots, "cautious": needed.cautious}
-        rows.append(found)
-    columns = ["sd", "n", "below", "above", "boots", "cautious", "missing"]
-    plan = pd.DataFrame(rows, columns=columns).astype({"boots": "Int64", "cautious": "Int64"})
-    return pd.concat([pilot[condition], plan], axis=1)
-
-
 def _spread(spread: float | Components, pairs: float | None) -> float:
     if isinstance(spread, Components):
-        missing = _no_plan(spread)
+        missing = why_no_plan(spread)
         if missing:
             raise UserError(f"nothing can be planned from this pilot: {missing}")
         return spread.mean_sd if pairs is None else spread.sd_with(pairs)
@@ -263,7 +310,19 @@ def _spread(spread: float | Components, pairs: float | None) -> float:
     return spread
 
 
-def _no_plan(spread: Components) -> str:
+def why_no_plan(spread: Components) -> str:
+    """Return why nothing can be planned from a pilot.
+
+    Parameters
+    ----------
+    spread : Components
+        The pilot's components.
+
+    Returns
+    -------
+    str
+        The reason; empty if a plan can be made.
+    """
     if spread.n < 2:
         return "one boot has no spread"
     return "" if spread.mean_sd > ROUNDING else "its boots do not differ"

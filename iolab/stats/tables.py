@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""From cells to tables of estimates: the boot is the replicate, the pair its unit of comparison.
+"""Tables of estimates: ratios, means and the cost of tracing, a row for each condition.
 
-Cells that were traced are left out everywhere but in `recording_cost`: tracing costs time. A
-treated cell is compared with the control measured next to it, the logarithms of these ratios are
-averaged per boot, and all that is inferred rests on the boots' means: cells of one boot are not
-independent. What the intervals and tests are worth on noise like the measured one is simulated in
-``docs/statistics.md``.
+The boot is the replicate, and the pair is what is compared in it: a treated cell is compared with
+the control measured next to it, and the logarithms of these ratios are averaged per boot.
+``docs/statistics.md`` simulates what the intervals and tests are worth. Traced cells count in
+`recording_cost` only, since tracing costs time.
 """
 
 from __future__ import annotations
@@ -14,53 +13,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
-from iolab.errors import UserError
-from iolab.stats.conditions import (
-    boot_means,
-    cell_columns,
-    in_kernel_order,
-    log_values,
-    matched_pairs,
-    pair_columns,
-    valid_cells,
-)
+from iolab.stats.conditions import cell_columns, in_kernel_order, pair_columns
 from iolab.stats.estimates import (
     CONFIDENCE,
-    ROUNDING,
-    WELCH,
     Estimate,
-    Floats,
     estimate,
     t_interval,
-    welch,
 )
+from iolab.stats.families import family_members, holm
+from iolab.stats.pairs import boot_means, matched_pairs
 
 __all__ = [
-    "discoveries",
-    "holm",
-    "kernel_ratio",
-    "mark_outliers",
     "mean_table",
     "pair_ratios",
     "ratio_table",
     "recording_cost",
 ]
 
-_OUTLIER_MADS = 3.5
-
 
 def pair_ratios(
     cells: pd.DataFrame, value: str = "iops", by: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Return the mean log ratio treated/control of each boot: columns `by`, block, y, pairs.
+    """Return the mean log ratio treated/control of each boot.
 
-    A pair counts if both of its cells are valid; ``pairs`` says how many a boot has. Errors: as
-    `matched_pairs`.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+    by : sequence of str, optional
+        Columns of the condition; by default `iolab.stats.conditions.pair_columns`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each condition and boot: the columns `by`, ``block``, ``y`` (mean of
+        ln(treated/control)) and ``pairs`` (how many pairs of two valid cells were averaged).
+
+    Raises
+    ------
+    UserError
+        As in `iolab.stats.pairs.matched_pairs`.
+
+    Examples
+    --------
+    >>> boots = pair_ratios(cells)
+    >>> boots.loc[boots["weight"] == 10000, ["kernel", "block", "y", "pairs"]].head(2).round(2)
+       kernel  block     y  pairs
+    12    6.1  6.1-0 -0.24      1
+    13    6.1  6.1-1 -0.21      1
     """
     by = pair_columns(cells) if by is None else by
     pairs = matched_pairs(cells, value, by)
@@ -77,14 +81,47 @@ def ratio_table(
     family: Sequence[Mapping[str, object]] | None = None,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Estimate each condition's ratio treated/control: columns `by`, Estimate's, p_holm.
+    """Estimate the ratio treated/control of each condition.
 
-    A condition that was measured and has no valid pair has a row too: n is 0, ``missing`` says why.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+    by : sequence of str, optional
+        Columns of the condition; by default `iolab.stats.conditions.pair_columns`.
+    family : sequence of mapping, optional
+        Conditions declared before measuring, each as the columns that pick its row. By default
+        every condition except the A/A pairs. A declared condition that was not measured or cannot
+        be tested still counts in the family's size.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
 
-    ``p_holm`` is Holm's correction over the family of conditions declared before measuring: each
-    entry of `family` names the columns that pick its row; None means every condition but the A/A
-    pairs. A declared condition that was not measured or cannot be tested still counts in the
-    family's size. Errors: as `pair_ratios`; UserError if a member of the family picks several rows.
+    Returns
+    -------
+    DataFrame
+        A row for each measured condition: the columns `by`, the fields of
+        `iolab.stats.estimates.Estimate`, and ``p_holm``, Holm's correction of ``p_value`` over the
+        family (NaN outside it). A condition without a valid pair has n = 0 and the reason in
+        ``missing``.
+
+    Raises
+    ------
+    UserError
+        As in `pair_ratios`; if a member of the family picks several rows.
+
+    Examples
+    --------
+    >>> table = ratio_table(cells[~cells["aa"]])
+    >>> table[["kernel", "weight", "ratio", "low", "high", "n", "p_holm"]].round(2)
+      kernel  weight  ratio   low  high  n  p_holm
+    0    6.1     100   1.00  0.99  1.02  6    0.75
+    1    6.1    1000   0.92  0.91  0.93  6    0.19
+    2    6.1   10000   0.80  0.78  0.81  6    0.19
+    3   6.12     100   1.01  0.99  1.02  6    0.44
+    4   6.12    1000   0.94  0.92  0.95  6    0.19
+    5   6.12   10000   0.85  0.83  0.87  6    0.19
     """
     by = pair_columns(cells) if by is None else by
     boots = pair_ratios(cells, value, by)
@@ -96,80 +133,11 @@ def ratio_table(
     ]
     table = pd.concat([table, pd.DataFrame(estimates)], axis=1)
     table = pd.concat([table, _without_pairs(cells, table, by, confidence)], ignore_index=True)
-    members, unmeasured = _family(table, family)
+    members, unmeasured = family_members(table, family)
     p_values = table.loc[members, "p_value"]
     table["p_holm"] = np.nan
     table.loc[members, "p_holm"] = holm(p_values, unmeasured=unmeasured)
     return in_kernel_order(table, by)
-
-
-def holm(p_values: npt.ArrayLike, *, unmeasured: int = 0) -> Floats:
-    """Return Holm's correction of a family's p-values, `unmeasured` of which are not here.
-
-    What was declared and could not be tested (NaN, or not here) claims nothing, and counts in the
-    family's size.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    if not p.size:
-        return p
-    padded = np.append(np.nan_to_num(p, nan=1.0), np.ones(unmeasured))
-    corrected = multipletests(padded, method="holm")[1][: p.size]
-    return np.where(np.isnan(p), np.nan, corrected)
-
-
-def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
-    """Return the conditions of an exploratory grid that stand out, by Benjamini and Hochberg.
-
-    `table` is a `ratio_table`: its A/A pairs and what could not be tested are no part of the grid.
-    The rows that stay have ``q_value`` <= `rate` (the share of false ones among them, expected),
-    the surest first. This is for looking around; what was declared before measuring is judged by
-    p_holm. Errors: UserError for a rate outside 0..1.
-    """
-    if not 0 < rate < 1:
-        raise UserError(f"a rate of false discoveries lies between 0 and 1, not at {rate}")
-    grid = table[~table["aa"].astype(bool) & table["p_value"].notna()]
-    q_values = stats.false_discovery_control(grid["p_value"]) if len(grid) else grid["p_value"]
-    found = grid.assign(q_value=q_values)
-    found = found[found["q_value"] <= rate]
-    return found.sort_values("q_value", kind="stable", ignore_index=True)
-
-
-def kernel_ratio(
-    cells: pd.DataFrame,
-    value: str = "iops",
-    *,
-    base: str,
-    other: str,
-    effect: bool = False,
-    confidence: float = CONFIDENCE,
-) -> pd.DataFrame:
-    """Compare two kernels in each condition they share: other/base, Welch on boot means of ln.
-
-    With ``effect=True`` what is compared is the ratio treated/control (a ratio of ratios), else the
-    value itself. Kernels vary between boots, so nothing is paired. Two kernels differ in far more
-    than their schedulers: the result says that they differ, not why. Columns: the condition, base,
-    other, ratio, low, high, n_base, n_other, p_value, level, missing (why there is no
-    interval: one boot of a kernel, or no spread); no row where they share no condition. Errors:
-    UserError for a kernel that is not there; else as `ratio_table` or `mean_table`.
-    """
-    for kernel in (base, other):
-        if not (cells["kernel"] == kernel).any():
-            raise UserError(f"kernel {kernel} is not in these data")
-    chosen = cells[cells["kernel"].isin([base, other])]
-    by = pair_columns(cells) if effect else cell_columns(cells)
-    boots = pair_ratios(chosen, value, by) if effect else boot_means(chosen, value, by, log=True)
-    condition = [name for name in by if name != "kernel"]
-    keys: list[pd.DataFrame] = []
-    rows: list[dict[str, float | str]] = []
-    for _, group in boots.groupby(condition, dropna=False, observed=True):
-        a = group.loc[group["kernel"] == base, "y"].to_numpy(dtype=np.float64)
-        b = group.loc[group["kernel"] == other, "y"].to_numpy(dtype=np.float64)
-        if a.size and b.size:
-            keys.append(group[condition].iloc[[0]])
-            rows.append(welch(a, b, confidence))
-    table = pd.concat(keys, ignore_index=True) if keys else boots[condition][:0]
-    results = pd.DataFrame(rows, columns=list(WELCH))
-    return pd.concat([table.assign(base=base, other=other), results], axis=1)
 
 
 def mean_table(
@@ -179,12 +147,40 @@ def mean_table(
     *,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Average a value in each condition: columns `by`, mean, low, high, n (boots), cells, level.
+    """Average a value in each condition.
 
-    The mean of the boots' means with its t interval (NaN with one boot or no spread), in the
-    value's own unit; valid cells only. Where the machine does not count the value in any cell, its
-    means are NaN. Errors: UserError if `by` would pool different conditions, or if one valid cell
-    lacks the value and others have it.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology; valid untraced ones count.
+    value : str, optional
+        Column to average, in any unit.
+    by : sequence of str, optional
+        Columns of the condition; by default `iolab.stats.conditions.cell_columns`.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each condition: the columns `by`, ``mean`` (of the boots' means) with the ends of
+        its t interval ``low`` and ``high`` (all in the unit of the value), ``n`` (boots), ``cells``
+        and ``confidence``. The ends are NaN with one boot or no spread. The means are NaN too where
+        the machine does not count the value in any cell.
+
+    Raises
+    ------
+    UserError
+        If `by` would pool different conditions, or one valid cell lacks the value and others have
+        it.
+
+    Examples
+    --------
+    >>> table = mean_table(cells[cells["role"] == "control"], "switches_per_io")
+    >>> table[["kernel", "mean", "n", "cells"]]
+      kernel   mean  n  cells
+    0    6.1  0.011  6     24
+    1   6.12  0.011  6     24
     """
     by = cell_columns(cells) if by is None else by
     if (uncounted := cells.loc[cells["valid"], value].isna()).all() and len(uncounted):
@@ -202,11 +198,34 @@ def mean_table(
 
 
 def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Say what tracing costs in each condition: each recorded cell against its untraced twin.
+    """Compare each traced cell with its untraced twin.
 
-    Columns `cell_columns`, ratio (I/Os per second of the steady part, traced over untraced), low,
-    high, n (boots), switches_traced and switches_untraced (per I/O: what tracing should not
-    change). Valid pairs only; empty where nothing was recorded.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology. A traced cell names its twin in the column ``twin``.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each traced condition, none if nothing was traced: the columns of
+        `iolab.stats.conditions.cell_columns`, ``ratio`` (I/Os per second of the steady part, traced
+        over untraced) with the ends of its interval ``low`` and ``high``, ``n`` (boots), and
+        ``switches_traced`` and ``switches_untraced`` (context switches per I/O, which tracing
+        should not change). Only pairs of valid cells count.
+
+    Examples
+    --------
+    >>> traced = cells.assign(
+    ...     twin=cells["cell"],
+    ...     cell=cells["cell"] + "-traced",
+    ...     recorded=True,
+    ...     steady_iops=0.98 * cells["steady_iops"],
+    ... )
+    >>> recording_cost(pd.concat([cells, traced]))["ratio"].round(3).unique().tolist()
+    [0.98]
     """
     recorded = cells[cells["valid"] & cells["recorded"]]
     twins = cells[cells["valid"]][["cell", "steady_iops", "switches_per_io"]]
@@ -215,10 +234,10 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     rows = []
     state = cell_columns(cells)
     for key, group in both.groupby(state, dropna=False, observed=True):
-        found = estimate(group.groupby("block")["y"].mean(), confidence=confidence)
+        cost = estimate(group.groupby("block")["y"].mean(), confidence=confidence)
         rows.append(
             dict(zip(state, key, strict=True))
-            | {name: getattr(found, name) for name in ("ratio", "low", "high", "n")}
+            | {name: getattr(cost, name) for name in ("ratio", "low", "high", "n")}
             | {"switches_traced": group["switches_per_io"].mean()}
             | {"switches_untraced": group["switches_per_io_twin"].mean()}
         )
@@ -226,21 +245,6 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     treatment = state[-1]
     table = pd.DataFrame(rows, columns=columns).astype({treatment: cells[treatment].dtype})
     return in_kernel_order(table, state)
-
-
-def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
-    """Mark the cells far from their condition's median, by more than 3.5 scaled MADs of ln(value).
-
-    Marks are for the eye: nothing here drops a marked cell. Invalid cells are never marked. The
-    result has the index of `cells`.
-    """
-    kept = valid_cells(cells, value)
-    kept = kept.assign(y=log_values(kept, value))
-    grouped = kept.groupby(cell_columns(kept), dropna=False, observed=True)["y"]
-    distance = (kept["y"] - grouped.transform("median")).abs()
-    mad = grouped.transform(lambda y: stats.median_abs_deviation(y, scale="normal"))
-    far = (distance > _OUTLIER_MADS * mad) & (distance > ROUNDING)
-    return far.reindex(cells.index, fill_value=False).astype(bool)
 
 
 def _without_pairs(
@@ -259,25 +263,3 @@ def _without_pairs(
         nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0, np.nan, confidence, why)
         rows.append(group[list(by)].iloc[[0]].assign(**asdict(nothing)))
     return pd.concat(rows) if rows else table[:0]
-
-
-def _family(
-    table: pd.DataFrame, family: Sequence[Mapping[str, object]] | None
-) -> tuple[pd.Series[bool], int]:
-    if family is None:
-        if "aa" not in table.columns:
-            return pd.Series(True, index=table.index), 0
-        return ~table["aa"].astype(bool), 0
-    members = pd.Series(False, index=table.index)
-    unmeasured = 0
-    for member in family:
-        picked = pd.Series(True, index=table.index)
-        for name, wanted in member.items():
-            if name not in table.columns:
-                raise UserError(f"the family names {name}, which the table does not have")
-            picked &= (table[name] == wanted).fillna(False).astype(bool)
-        if picked.sum() > 1:
-            raise UserError(f"the family's member {dict(member)} picks {picked.sum()} conditions")
-        unmeasured += not picked.any()
-        members |= picked
-    return members, unmeasured

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Where the spread comes from: from boot to boot, or from run to run within a boot.
+"""Variance components: the spread between boots, and the spread within a boot.
 
 The components are estimated by the method of moments (one-way analysis of variance, boots as the
-random factor). It has a closed form, is unbiased, and agrees with restricted maximum likelihood
-where boots are of equal size and the boot's component is not negative. A mixed model fitted to
-three to ten boots often ends on the boundary instead, with a warning and no interval.
+random factor; S. R. Searle, G. Casella and C. E. McCulloch, *Variance Components*, Wiley 1992,
+chapter 3). It has a closed form, is unbiased, and agrees with restricted maximum likelihood where
+boots are of equal size and the boots' component is not negative. A mixed model fitted to three to
+ten boots often ends on the boundary instead, with a warning and no interval.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from iolab.errors import UserError
 from iolab.stats.conditions import (
     cell_columns,
     in_kernel_order,
-    log_values,
-    matched_pairs,
     pair_columns,
     refuse_mixture,
     valid_cells,
@@ -36,19 +35,37 @@ from iolab.stats.estimates import (
     format_boots,
     what_is_missing,
 )
+from iolab.stats.pairs import log_values, matched_pairs
 
 __all__ = ["Components", "components", "components_of", "variance_table"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Components(Statistic):
-    """The spread of logarithms: 0.01 is about 1 %.
+    """The spread of logarithms between boots and within a boot.
 
-    ``boot_sd`` is that between boots, ``within_sd`` that between the pairs (or runs) of one boot;
-    ``share`` is the boot's share of the variance, with its interval. They are NaN where ``missing``
-    says why. ``mean_sd`` is the standard deviation of the boots' means as measured, with
-    ``per_boot`` values each (the harmonic mean, where boots differ): the spread that an interval
-    rests on.
+    Standard deviations are of logarithms: 0.01 is about 1 %.
+
+    Parameters
+    ----------
+    mean_sd : float
+        Standard deviation of the boots' means as measured: the spread that an interval rests on.
+    boot_sd : float
+        Standard deviation between boots. NaN where `missing` says why, like the next four.
+    within_sd : float
+        Standard deviation between the pairs (or runs) of one boot.
+    share : float
+        The boots' share of the variance, 0..1.
+    low, high : float
+        Ends of the interval of `share`.
+    n : int
+        Number of boots.
+    per_boot : float
+        Values in a boot; the harmonic mean if boots differ.
+    confidence : float
+        Confidence level of the interval, 0..1.
+    missing : str, optional
+        Why the spread could not be split; empty if it was.
     """
 
     mean_sd: float
@@ -76,7 +93,20 @@ class Components(Statistic):
     def sd_with(self, per_boot: float) -> float:
         """Return the spread of a boot's mean over another number of values.
 
-        Errors: UserError where the measured spread could not be split.
+        Parameters
+        ----------
+        per_boot : float
+            Values in a boot.
+
+        Returns
+        -------
+        float
+            Standard deviation of a logarithm.
+
+        Raises
+        ------
+        UserError
+            If the measured spread could not be split.
         """
         if per_boot == self.per_boot:
             return self.mean_sd
@@ -90,11 +120,33 @@ class Components(Statistic):
 def components(
     values: npt.ArrayLike, boot: npt.ArrayLike, *, confidence: float = CONFIDENCE
 ) -> Components:
-    """Split the variance of values (logarithms) into the boots' and what is within a boot.
+    """Split the variance of values into that between boots and that within a boot.
 
-    `boot` names the boot of each value. The interval of the share is that of the F ratio, exact for
-    boots of equal size. A boot's component that comes out negative is 0. Errors: UserError without
-    a value or with a level outside 0..1.
+    Parameters
+    ----------
+    values : array_like, shape (n,)
+        Logarithms, of ratios or of values.
+    boot : array_like, shape (n,)
+        Name of the boot of each value.
+    confidence : float, optional
+        Confidence level of the interval, 0..1.
+
+    Returns
+    -------
+    Components
+        The split. The interval of the share is that of the F ratio, exact for boots of equal size.
+        A negative component between boots becomes 0.
+
+    Raises
+    ------
+    UserError
+        If there is no value, or the level lies outside 0..1.
+
+    Examples
+    --------
+    >>> components([0.10, 0.12, 0.30, 0.32, 0.21, 0.19], [0, 0, 1, 1, 2, 2])
+    a boot's mean spreads by 10.02% (3 boots): 9.97% between boots, 1.41% within;
+    the boot has 98% of the variance [72%, 100%]
     """
     check_confidence(confidence)
     y = np.asarray(values, dtype=np.float64)
@@ -136,19 +188,48 @@ def variance_table(
     effect: bool = True,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Split the spread of each condition: columns `by`, those of `Components`.
+    """Split the spread of each condition.
 
-    With ``effect=True`` what spreads is ln(treated/control) of the pairs, else ln(value) of the
-    cells. Errors: as `iolab.stats.tables.ratio_table` and `mean_table`.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+    by : sequence of str, optional
+        Columns of the condition; by default those of a pair's (with `effect`) or a cell's.
+    effect : bool, optional
+        Whether to split the spread of ln(treated/control) of the pairs, or else of ln(value) of the
+        cells.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each condition: the columns `by` and the fields of `Components`.
+
+    Raises
+    ------
+    UserError
+        As in `iolab.stats.pairs.matched_pairs` (with `effect`) or `iolab.stats.pairs.boot_means`.
+
+    Examples
+    --------
+    >>> table = variance_table(cells[cells["role"] == "control"], effect=False)
+    >>> table[["kernel", "boot_sd", "within_sd", "n", "per_boot"]].round(3)
+      kernel  boot_sd  within_sd  n  per_boot
+    0    6.1    0.017      0.005  6       4.0
+    1   6.12    0.014      0.004  6       4.0
     """
     rows, by = _rows(cells, value, by, effect=effect)
     grouped = rows.groupby(list(by), dropna=False, observed=True)
     table = grouped.size().reset_index()[list(by)]
-    found = [
+    splits = [
         asdict(components(group["y"], group["block"], confidence=confidence))
         for _, group in grouped
     ]
-    return in_kernel_order(pd.concat([table, pd.DataFrame(found)], axis=1), by)
+    return in_kernel_order(pd.concat([table, pd.DataFrame(splits)], axis=1), by)
 
 
 def components_of(
@@ -159,9 +240,36 @@ def components_of(
     effect: bool = True,
     confidence: float = CONFIDENCE,
 ) -> Components:
-    """Split the spread of the one condition that `condition` picks by its columns.
+    """Split the spread of one condition.
 
-    Errors: UserError if it picks none or several; else as `variance_table`.
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    condition : mapping of str to object
+        Columns that pick the condition, with their levels.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+    effect : bool, optional
+        As in `variance_table`.
+    confidence : float, optional
+        Confidence level of the interval, 0..1.
+
+    Returns
+    -------
+    Components
+        The split.
+
+    Raises
+    ------
+    UserError
+        If `condition` picks no condition or several, or names an unknown column; else as in
+        `variance_table`.
+
+    Examples
+    --------
+    >>> components_of(cells, {"kernel": "6.1", "weight": 1000}).missing
+    'each boot measured it once'
     """
     rows, by = _rows(cells, value, None, effect=effect)
     unknown = [name for name in condition if name not in by]

@@ -121,12 +121,12 @@ def verdict_text(row: Mapping[Any, Any]) -> str:
 
 
 def _joint(claims: pd.DataFrame) -> str:
-    found = claims["verdict"]
-    if found.empty:
+    verdicts = claims["verdict"]
+    if verdicts.empty:
         return "no claim"
-    if found.nunique() == 1:
-        return str(found.iloc[0])
-    return f"{(found == 'reproduced').sum()} of {len(found)} reproduced"
+    if verdicts.nunique() == 1:
+        return str(verdicts.iloc[0])
+    return f"{(verdicts == 'reproduced').sum()} of {len(verdicts)} reproduced"
 
 
 def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFIDENCE) -> _Judged:

@@ -29,7 +29,8 @@ from scipy import signal, stats
 from statsmodels.stats.proportion import proportion_confint
 
 from iolab.paths import REFERENCE
-from iolab.stats.tables import holm, pair_ratios, ratio_table
+from iolab.stats.families import holm
+from iolab.stats.tables import pair_ratios, ratio_table
 from iolab.stats.variance import variance_table
 from iolab.store.dataset import load
 from tests.support.synthetic import block_cells, frame

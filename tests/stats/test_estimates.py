@@ -108,8 +108,9 @@ def test_a_difference_by_welch_is_in_the_values_own_unit() -> None:
 
 def test_welch_says_what_is_missing() -> None:
     one, same, spread = np.array([0.1]), np.array([0.1, 0.1]), np.array([0.1, 0.3])
-    assert estimates.welch(one, spread, 0.95)["missing"] == "one boot"
-    assert estimates.welch(same, same, 0.95)["missing"] == "the boots of a kernel do not differ"
-    found = estimates.welch(same, spread, 0.95)
-    assert found["missing"] == ""
-    assert math.isfinite(float(found["low"]))
+    assert estimates.welch_difference(one, spread, 0.95).missing == "one boot"
+    neither = estimates.welch_difference(same, same, 0.95)
+    assert neither.missing == "the boots of a kernel do not differ"
+    found = estimates.welch_difference(same, spread, 0.95)
+    assert found.missing == ""
+    assert math.isfinite(found.low)

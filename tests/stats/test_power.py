@@ -10,13 +10,8 @@ from statsmodels.stats.power import TTestPower
 
 from iolab import stats
 from iolab.errors import UserError
-from iolab.stats.power import (
-    boots_needed,
-    minimum_detectable,
-    pairs_per_boot,
-    plan_table,
-    power_of,
-)
+from iolab.stats.plans import pairs_per_boot, plan_table
+from iolab.stats.power import boots_needed, minimum_detectable, power_of
 from iolab.stats.variance import Components, components, components_of
 from tests.support import synthetic
 

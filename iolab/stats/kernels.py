@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Comparison of two kernels in the conditions that both were measured in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from iolab.errors import UserError
+from iolab.stats.conditions import cell_columns, pair_columns
+from iolab.stats.estimates import CONFIDENCE, Floats, welch_difference
+from iolab.stats.pairs import boot_means
+from iolab.stats.tables import pair_ratios
+
+__all__ = ["kernel_ratio"]
+
+_COLUMNS = ("ratio", "low", "high", "n_base", "n_other", "p_value", "confidence", "missing")
+
+
+def kernel_ratio(
+    cells: pd.DataFrame,
+    value: str = "iops",
+    *,
+    base: str,
+    other: str,
+    effect: bool = False,
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Compare two kernels in each condition they share, by Welch's method on boot means of ln.
+
+    Kernels vary between boots, so nothing is paired. Two kernels differ in far more than their
+    schedulers: the result says that they differ, not why.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+    base, other : str
+        Names of the two kernels.
+    effect : bool, optional
+        Whether to compare the ratio treated/control (a ratio of ratios) instead of the value.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each condition that both kernels share; none if they share no condition. Columns:
+        the condition, ``base``, ``other``, ``ratio`` (other/base, without unit) with the ends of
+        its interval ``low`` and ``high``, ``n_base`` and ``n_other`` (boots), ``p_value`` and
+        ``confidence`` (0..1), and ``missing``, why there is no interval.
+
+    Raises
+    ------
+    UserError
+        If a kernel is not in the data; else as in `iolab.stats.tables.ratio_table` (with `effect`)
+        or `iolab.stats.tables.mean_table`.
+
+    See Also
+    --------
+    iolab.stats.estimates.welch_difference : The method, with its source.
+
+    Examples
+    --------
+    >>> table = kernel_ratio(cells, base="6.1", other="6.12", effect=True)
+    >>> table[["weight", "ratio", "n_base", "n_other"]].round(2)
+       weight  ratio  n_base  n_other
+    0     100   1.01       6        6
+    1    1000   1.02       6        6
+    2   10000   1.06       6        6
+    3    <NA>   1.00       6        6
+    """
+    for kernel in (base, other):
+        if not (cells["kernel"] == kernel).any():
+            raise UserError(f"kernel {kernel} is not in these data")
+    chosen = cells[cells["kernel"].isin([base, other])]
+    by = pair_columns(cells) if effect else cell_columns(cells)
+    boots = pair_ratios(chosen, value, by) if effect else boot_means(chosen, value, by, log=True)
+    condition = [name for name in by if name != "kernel"]
+    keys: list[pd.DataFrame] = []
+    rows: list[dict[str, float | str]] = []
+    for _, group in boots.groupby(condition, dropna=False, observed=True):
+        a = group.loc[group["kernel"] == base, "y"].to_numpy(dtype=np.float64)
+        b = group.loc[group["kernel"] == other, "y"].to_numpy(dtype=np.float64)
+        if a.size and b.size:
+            keys.append(group[condition].iloc[[0]])
+            rows.append(_row(a, b, confidence))
+    table = pd.concat(keys, ignore_index=True) if keys else boots[condition][:0]
+    results = pd.DataFrame(rows, columns=list(_COLUMNS))
+    return pd.concat([table.assign(base=base, other=other), results], axis=1)
+
+
+def _row(a: Floats, b: Floats, confidence: float) -> dict[str, float | str]:
+    difference = welch_difference(a, b, confidence)
+    return {
+        "ratio": float(np.exp(difference.mean)),
+        "low": float(np.exp(difference.low)),
+        "high": float(np.exp(difference.high)),
+        "n_base": a.size,
+        "n_other": b.size,
+        "p_value": difference.p_value,
+        "confidence": confidence,
+        "missing": difference.missing,
+    }
