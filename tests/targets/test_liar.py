@@ -122,7 +122,7 @@ def test_what_a_liar_measured_harms_nobody(liar: Liar) -> None:
         assert said.harmless()
         assert said.code == 0
         pages = sorted(said.root.rglob("*.html"))
-        assert {page.name.partition(".")[0] for page in pages} >= {"dio_kworker", "smoke-127"}
+        assert {page.name.partition(".")[0] for page in pages} >= {"dio_kworker", "smoke-root-127"}
         assert len(pages) == 4
         for page in pages:
             seen = Attacked.of(page)
