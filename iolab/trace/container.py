@@ -127,7 +127,7 @@ def read_container(file: TraceFile) -> Container:
     Raises
     ------
     TraceError
-        If the file is no trace.dat, has an unsupported version, byte order or compression, or is
+        If the file is not a trace.dat, has an unsupported version, byte order or compression, or is
         damaged; it names the offset or the section.
     """
     cursor = Cursor.of_file(file)

@@ -17,7 +17,7 @@ _STRING_LIMIT = 4096
 
 
 class TraceError(UserError):
-    """A trace file is damaged, or is no trace file.
+    """A trace file is damaged, or not a trace file.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def read(
     Raises
     ------
     TraceError
-        If the file is damaged or no trace.dat; it names the offset or the section.
+        If the file is damaged or not a trace.dat; it names the offset or the section.
     UserError
         If the file lacks an event or the buffer; it suggests the nearest event.
 

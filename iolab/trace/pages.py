@@ -63,7 +63,7 @@ def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
     Returns
     -------
     int
-        Byte offset of the record's data; 0 for a record that is no event; a key of `PROBLEMS`.
+        Byte offset of the record's data; 0 for a record that is not an event; a key of `PROBLEMS`.
     int
         Bytes of data.
     int

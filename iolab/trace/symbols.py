@@ -9,7 +9,7 @@ from functools import cached_property
 
 __all__ = ["Symbols"]
 
-# Of the type letters (nm(1)), absolute symbols are no addresses: per-CPU offsets on x86-64.
+# Absolute symbols (type A, see nm(1)) are not addresses: on x86-64 they are per-CPU offsets.
 _SYMBOL = re.compile(rb"^([0-9a-f]{1,16}) [^aA] (\S+)", re.MULTILINE)
 
 

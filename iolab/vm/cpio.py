@@ -76,7 +76,7 @@ def _complete(entries: Iterable[Entry]) -> Iterator[Entry]:
         for parent in PurePosixPath(name).parents:
             if parent != PurePosixPath("."):
                 by_name.setdefault(str(parent), Entry.directory(str(parent)))
-    # By path component: a directory comes before what is in it, whatever characters follow.
+    # Sort by path component, so that a directory comes before its contents.
     yield from (by_name[name] for name in sorted(by_name, key=lambda name: name.split("/")))
 
 

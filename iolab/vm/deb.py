@@ -26,7 +26,7 @@ def control_fields(deb: Path) -> dict[str, str]:
     Raises
     ------
     DamagedPackageError
-        If the file is no whole package.
+        If the file is not a whole package.
     """
     try:
         text = run(["dpkg-deb", "--field", deb], timeout_s=60).stdout
@@ -43,7 +43,7 @@ def unpack(deb: Path, into: Path) -> None:
     Raises
     ------
     DamagedPackageError
-        If the file is no whole package.
+        If the file is not a whole package.
     IolabError
         If the disk is full.
     """
