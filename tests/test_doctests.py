@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from iolab.pathology import get_pathology
+from iolab.stats.conditions import pathology_of
 from tests import synthetic
 
 MODULES = [
+    "iolab.stats.boots",
+    "iolab.stats.claims",
     "iolab.stats.conditions",
     "iolab.stats.drift",
     "iolab.stats.estimates",
@@ -30,13 +34,15 @@ MODULES = [
     "iolab.stats.threshold",
     "iolab.stats.variance",
     "iolab.stats.verdicts",
+    "iolab.stats.welch",
 ]
 
 
 @pytest.fixture(scope="module")
 def sweep() -> dict[str, Any]:
-    data = synthetic.dataset(iodepths=(192,), weights=(100, 1000, 10000), invalid=False)
-    return {"data": data, "cells": data.cells}
+    depth = get_pathology("dio_kworker").claims[0].condition["iodepth"]
+    data = synthetic.dataset(iodepths=[int(str(depth))], weights=(100, 1000, 10000), invalid=False)
+    return {"data": data, "cells": data.cells, "pathology_of": pathology_of}
 
 
 @pytest.mark.parametrize("name", MODULES)
