@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from iolab.pathology import get_pathology
+from iolab.stats.conditions import pathology_of
 from tests.support import synthetic
 
 MODULES = [
@@ -21,6 +23,8 @@ MODULES = [
     "iolab.measure.pingpong",
     "iolab.measure.tasks",
     "iolab.measure.writeback",
+    "iolab.stats.boots",
+    "iolab.stats.claims",
     "iolab.stats.conditions",
     "iolab.stats.drift",
     "iolab.stats.estimates",
@@ -35,6 +39,7 @@ MODULES = [
     "iolab.stats.threshold",
     "iolab.stats.variance",
     "iolab.stats.verdicts",
+    "iolab.stats.welch",
     "iolab.trace.decode",
     "iolab.trace.trace",
     "iolab.trace.windows",
@@ -43,8 +48,9 @@ MODULES = [
 
 @pytest.fixture(scope="module")
 def sweep() -> dict[str, Any]:
-    data = synthetic.dataset(iodepths=(192,), weights=(100, 1000, 10000), invalid=False)
-    return {"data": data, "cells": data.cells}
+    depth = get_pathology("dio_kworker").claims[0].condition["iodepth"]
+    data = synthetic.dataset(iodepths=[int(str(depth))], weights=(100, 1000, 10000), invalid=False)
+    return {"data": data, "cells": data.cells, "pathology_of": pathology_of}
 
 
 @pytest.mark.parametrize("name", MODULES)

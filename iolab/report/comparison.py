@@ -16,9 +16,11 @@ from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.tables import overview
 from iolab.shown import text_table
+from iolab.stats.claims import boot_values
 from iolab.stats.conditions import kernels_of, pathology_of
-from iolab.stats.estimates import CONFIDENCE, welch_difference
-from iolab.stats.verdicts import boot_values, verdict_table, verdict_text
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.verdicts import verdict_table, verdict_text
+from iolab.stats.welch import welch_difference
 from iolab.store.dataset import Dataset, load
 
 __all__ = [

@@ -22,10 +22,11 @@ from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
+from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
 from iolab.stats.families import holm
-from iolab.stats.verdicts import boot_values, cells_of, verdict_table
+from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]

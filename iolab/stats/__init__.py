@@ -3,6 +3,14 @@
 
 from __future__ import annotations
 
+from iolab.stats.boots import (
+    BootsNeeded,
+    Detectable,
+    TooManyBootsError,
+    boots_needed,
+    minimum_detectable,
+)
+from iolab.stats.claims import Judged, boot_values, cells_of, judge
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
@@ -20,45 +28,42 @@ from iolab.stats.drift import order_effect, order_table
 from iolab.stats.estimates import (
     CONFIDENCE,
     ROUNDING,
-    Difference,
     Estimate,
     Floats,
     Statistic,
     check_confidence,
     estimate,
     format_boots,
+    ratio_of,
     sign_flip,
     t_interval,
-    welch_difference,
     what_is_missing,
 )
-from iolab.stats.families import discoveries, family_members, holm
+from iolab.stats.families import (
+    Membership,
+    declared_claims,
+    discoveries,
+    family_members,
+    holm,
+    holm_family,
+    measured_family,
+)
 from iolab.stats.kernels import kernel_ratio
 from iolab.stats.knee import GROWS, Hinge, Knee, hinge, knee, knee_table
 from iolab.stats.outliers import mark_outliers
 from iolab.stats.pairs import boot_means, log_values, matched_pairs
 from iolab.stats.plans import pairs_per_boot, plan_table
-from iolab.stats.power import (
-    POWER,
-    BootsNeeded,
-    Detectable,
-    TooManyBootsError,
-    boots_needed,
-    minimum_detectable,
-    power_of,
-)
+from iolab.stats.power import POWER, power_of, sign_flip_boots, simulated_power
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table, recording_cost
 from iolab.stats.threshold import Threshold, threshold
 from iolab.stats.variance import Components, components, components_of, variance_table
 from iolab.stats.verdicts import (
     VERDICTS,
-    boot_values,
-    cells_of,
-    judge,
     verdict_summary,
     verdict_table,
     verdict_text,
 )
+from iolab.stats.welch import Difference, welch_difference
 
 __all__ = [
     "CONFIDENCE",
@@ -73,7 +78,9 @@ __all__ = [
     "Estimate",
     "Floats",
     "Hinge",
+    "Judged",
     "Knee",
+    "Membership",
     "Statistic",
     "Threshold",
     "TooManyBootsError",
@@ -86,12 +93,14 @@ __all__ = [
     "comparable_cells",
     "components",
     "components_of",
+    "declared_claims",
     "discoveries",
     "estimate",
     "family_members",
     "format_boots",
     "hinge",
     "holm",
+    "holm_family",
     "in_kernel_order",
     "judge",
     "kernel_order",
@@ -104,6 +113,7 @@ __all__ = [
     "mark_outliers",
     "matched_pairs",
     "mean_table",
+    "measured_family",
     "minimum_detectable",
     "order_effect",
     "order_table",
@@ -113,11 +123,14 @@ __all__ = [
     "pathology_of",
     "plan_table",
     "power_of",
+    "ratio_of",
     "ratio_table",
     "recording_cost",
     "refuse_mixture",
     "shared_columns",
     "sign_flip",
+    "sign_flip_boots",
+    "simulated_power",
     "t_interval",
     "threshold",
     "valid_cells",

@@ -11,28 +11,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
-from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from iolab.errors import UserError
 
 __all__ = [
     "CONFIDENCE",
     "ROUNDING",
-    "Difference",
     "Estimate",
     "Floats",
     "Statistic",
     "check_confidence",
     "estimate",
     "format_boots",
+    "ratio_of",
     "sign_flip",
     "t_interval",
-    "welch_difference",
     "what_is_missing",
 ]
 
@@ -170,7 +168,7 @@ def sign_flip(differences: npt.ArrayLike) -> float:
     if y.size < 2:
         return float("nan")
     result = stats.permutation_test(
-        (y,),
+        (_in_units_of_the_largest(y),),
         _rounded_mean,
         permutation_type="samples",
         n_resamples=2 ** min(y.size, _EXACT_BOOTS) - (y.size > _EXACT_BOOTS),
@@ -213,17 +211,41 @@ def estimate(
     0.760 (no interval: one boot)
     """
     y = np.asarray(differences, dtype=np.float64)
-    mean, low, high = t_interval(y, confidence)
+    ratio, low, high = (ratio_of(log) for log in t_interval(y, confidence))
+    # Logarithms have no unit: one that is nothing but rounding is a ratio of 1.
+    exact = np.where(np.abs(y) <= ROUNDING, 0.0, y)
     return Estimate(
-        ratio=float(np.exp(mean)),
-        low=float(np.exp(low)),
-        high=float(np.exp(high)),
+        ratio=ratio,
+        low=low,
+        high=high,
         n=int(y.size),
         pairs=float(pairs),
-        p_value=sign_flip(y),
+        p_value=sign_flip(exact),
         confidence=confidence,
         missing=what_is_missing(y),
     )
+
+
+def ratio_of(log: float) -> float:
+    """Return the ratio that has a logarithm.
+
+    Parameters
+    ----------
+    log : float
+        Natural logarithm of a ratio.
+
+    Returns
+    -------
+    float
+        exp(log), without unit; inf where that overflows.
+
+    Examples
+    --------
+    >>> ratio_of(0.0), ratio_of(1000.0), ratio_of(-1000.0)
+    (1.0, inf, 0.0)
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.exp(log))
 
 
 def check_confidence(confidence: float) -> None:
@@ -319,68 +341,12 @@ def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
+def _in_units_of_the_largest(y: Floats) -> Floats:
+    """Scale values to at most 1, so that rounding them does not depend on their unit."""
+    largest = float(np.abs(y).max())
+    return y / largest if largest > 0 else y
+
+
 def _rounded_mean(y: Floats, axis: int) -> Floats:
     # Sums that are equal on paper round differently, and a tie that is missed shifts the p-value.
     return np.asarray(np.mean(y, axis=axis)).round(12)
-
-
-class Difference(NamedTuple):
-    """A difference of two means with Welch's interval and p-value.
-
-    Parameters
-    ----------
-    mean : float
-        Mean of the second sample minus mean of the first, in the unit of the values.
-    low, high : float
-        Ends of the interval, in the same unit; NaN where `missing` says why.
-    p_value : float
-        Two-sided p-value, 0..1; NaN where `missing` says why.
-    missing : str
-        Why there is no interval; empty if there is one.
-    """
-
-    mean: float
-    low: float
-    high: float
-    p_value: float
-    missing: str
-
-
-def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
-    """Compare two unpaired samples that may spread differently.
-
-    Parameters
-    ----------
-    a, b : ndarray of float, shapes (n,) and (m,)
-        One value per boot, in the same unit.
-    confidence : float
-        Confidence level of the interval, 0..1.
-
-    Returns
-    -------
-    Difference
-        Mean of `b` minus mean of `a`. It has no interval if a sample has a single boot or if
-        neither sample's boots differ.
-
-    References
-    ----------
-    B. L. Welch, "The generalization of 'Student's' problem when several different population
-    variances are involved", *Biometrika* 34, 1947.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> compared = welch_difference(np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1]), 0.95)
-    >>> print(f"{compared.mean:.2f} [{compared.low:.2f}, {compared.high:.2f}]")
-    2.38 [0.52, 4.25]
-    """
-    mean = float(np.mean(b) - np.mean(a))
-    nan = float("nan")
-    if min(a.size, b.size) < 2:
-        return Difference(mean, nan, nan, nan, "one boot")
-    if what_is_missing(a) and what_is_missing(b):
-        return Difference(mean, nan, nan, nan, "the boots of a kernel do not differ")
-    compared = CompareMeans(DescrStatsW(b), DescrStatsW(a))
-    low, high = compared.tconfint_diff(alpha=1 - confidence, usevar="unequal")
-    p_value = compared.ttest_ind(usevar="unequal")[1]
-    return Difference(mean, float(low), float(high), float(p_value), "")

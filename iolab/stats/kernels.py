@@ -8,9 +8,10 @@ import pandas as pd
 
 from iolab.errors import UserError
 from iolab.stats.conditions import cell_columns, pair_columns
-from iolab.stats.estimates import CONFIDENCE, Floats, welch_difference
+from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of
 from iolab.stats.pairs import boot_means
 from iolab.stats.tables import pair_ratios
+from iolab.stats.welch import Difference, welch_difference
 
 __all__ = ["kernel_ratio"]
 
@@ -47,10 +48,12 @@ def kernel_ratio(
     Returns
     -------
     DataFrame
-        A row for each condition that both kernels share; none if they share no condition. Columns:
+        A row for each condition that both kernels were measured in; none if there is no such
+        condition. Columns:
         the condition, ``base``, ``other``, ``ratio`` (other/base, without unit) with the ends of
         its interval ``low`` and ``high``, ``n_base`` and ``n_other`` (boots), ``p_value`` and
-        ``confidence`` (0..1), and ``missing``, why there is no interval.
+        ``confidence`` (0..1), and ``missing``, why there is no interval, or no ratio: then a
+        kernel has 0 boots, for all of its cells in this condition were gated.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def kernel_ratio(
 
     See Also
     --------
-    iolab.stats.estimates.welch_difference : The method, with its source.
+    iolab.stats.welch.welch_difference : The method, with its source.
 
     Examples
     --------
@@ -79,25 +82,49 @@ def kernel_ratio(
     by = pair_columns(cells) if effect else cell_columns(cells)
     boots = pair_ratios(chosen, value, by) if effect else boot_means(chosen, value, by, log=True)
     condition = [name for name in by if name != "kernel"]
+    measured = chosen[~chosen["recorded"]]
+    if effect:
+        measured = measured[measured["role"] == "treatment"]
     keys: list[pd.DataFrame] = []
     rows: list[dict[str, float | str]] = []
-    for _, group in boots.groupby(condition, dropna=False, observed=True):
-        a = group.loc[group["kernel"] == base, "y"].to_numpy(dtype=np.float64)
-        b = group.loc[group["kernel"] == other, "y"].to_numpy(dtype=np.float64)
-        if a.size and b.size:
-            keys.append(group[condition].iloc[[0]])
-            rows.append(_row(a, b, confidence))
+    for _, group in measured.groupby(condition, dropna=False, observed=True):
+        if group["kernel"].nunique() < 2:
+            continue
+        key = group[condition].iloc[[0]]
+        here = boots.merge(key, on=condition)
+        a, b = (
+            here.loc[here["kernel"] == kernel, "y"].to_numpy(dtype=np.float64)
+            for kernel in (base, other)
+        )
+        keys.append(key)
+        rows.append(
+            _row(a, b, confidence, missing=_gated(chosen if effect else measured, group, here))
+        )
     table = pd.concat(keys, ignore_index=True) if keys else boots[condition][:0]
     results = pd.DataFrame(rows, columns=list(_COLUMNS))
     return pd.concat([table.assign(base=base, other=other), results], axis=1)
 
 
-def _row(a: Floats, b: Floats, confidence: float) -> dict[str, float | str]:
-    difference = welch_difference(a, b, confidence)
+def _gated(cells: pd.DataFrame, measured: pd.DataFrame, boots: pd.DataFrame) -> str:
+    """Return which kernel was measured and has no boot, and the gate that rejected its cells."""
+    for kernel in measured["kernel"].unique():
+        if kernel not in set(boots["kernel"]):
+            pairs = measured.loc[measured["kernel"] == kernel, ["block", "pair"]]
+            pairs = cells.merge(pairs.drop_duplicates(), on=["block", "pair"])
+            gates = pairs.loc[~pairs["valid"] & ~pairs["recorded"], "gate"].unique()
+            return f"kernel {kernel} has no valid boot{f': {gates[0]}' if len(gates) else ''}"
+    return ""
+
+
+def _row(a: Floats, b: Floats, confidence: float, *, missing: str) -> dict[str, float | str]:
+    nan = float("nan")
+    difference = (
+        Difference(nan, nan, nan, nan, missing) if missing else welch_difference(a, b, confidence)
+    )
     return {
-        "ratio": float(np.exp(difference.mean)),
-        "low": float(np.exp(difference.low)),
-        "high": float(np.exp(difference.high)),
+        "ratio": ratio_of(difference.mean),
+        "low": ratio_of(difference.low),
+        "high": ratio_of(difference.high),
         "n_base": a.size,
         "n_other": b.size,
         "p_value": difference.p_value,

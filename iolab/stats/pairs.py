@@ -22,7 +22,7 @@ from iolab.stats.conditions import (
     valid_cells,
 )
 
-__all__ = ["boot_means", "log_values", "matched_pairs"]
+__all__ = ["boot_means", "join_pairs", "log_values", "matched_pairs"]
 
 
 def log_values(kept: pd.DataFrame, value: str) -> pd.Series[float]:
@@ -89,15 +89,46 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
     True
     """
     kept = valid_cells(cells, value)
+    pairs = join_pairs(kept.assign(y=log_values(kept, value)))
+    if pairs.empty:
+        raise UserError("there is no pair with two valid cells")
+    refuse_mixture(pairs, by, pair_columns(kept))
+    # In one order, so that sums round alike however the rows came.
+    pairs = pairs.sort_values(["block", "pair"], ignore_index=True)
+    return pairs.assign(y=pairs["y"] - pairs["y_control"])
+
+
+def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
+    """Join each treated cell with its control.
+
+    Parameters
+    ----------
+    kept : DataFrame
+        Cells of one pathology that may be compared: all of them valid.
+
+    Returns
+    -------
+    DataFrame
+        A row for each pair with both cells: the columns of its treated cell, and those of its
+        control with the suffix ``_control``.
+
+    Raises
+    ------
+    UserError
+        If a pair is not one control and one treated cell measured next to each other under
+        otherwise equal conditions.
+
+    Examples
+    --------
+    >>> join_pairs(cells)["role_control"].unique().tolist()
+    ['control']
+    """
     if kept.duplicated(["block", "pair", "role"]).any():
         raise UserError("a pair has more than one control or more than one treatment")
-    kept = kept.assign(y=log_values(kept, value))
     controls = kept[kept["role"] == "control"]
     pairs = kept[kept["role"] == "treatment"].merge(
         controls, on=["block", "pair"], suffixes=("", "_control"), validate="one_to_one"
     )
-    if pairs.empty:
-        raise UserError("there is no pair with two valid cells")
     for name in (*shared_columns(kept), *CONTEXT):
         unequal = pairs[name] != pairs[f"{name}_control"]
         if unequal.any():
@@ -107,10 +138,7 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
     if apart.any():
         where = pairs[apart].iloc[0]
         raise UserError(f"pair {where['pair']} of block {where['block']} was not measured together")
-    refuse_mixture(pairs, by, pair_columns(kept))
-    # In one order, so that sums round alike however the rows came.
-    pairs = pairs.sort_values(["block", "pair"], ignore_index=True)
-    return pairs.assign(y=pairs["y"] - pairs["y_control"])
+    return pairs
 
 
 def boot_means(cells: pd.DataFrame, value: str, by: Sequence[str], *, log: bool) -> pd.DataFrame:

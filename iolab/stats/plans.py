@@ -9,14 +9,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from iolab.errors import UserError
+from iolab.stats.boots import TooManyBootsError, boots_needed, minimum_detectable, why_no_plan
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.power import (
-    POWER,
-    TooManyBootsError,
-    boots_needed,
-    minimum_detectable,
-    why_no_plan,
-)
+from iolab.stats.power import POWER
 from iolab.stats.variance import Components, variance_table
 
 __all__ = ["pairs_per_boot", "plan_table"]
@@ -78,6 +73,7 @@ def plan_table(
     value: str = "iops",
     by: Sequence[str] | None = None,
     *,
+    limit: float = 1.0,
     power: float = POWER,
     confidence: float = CONFIDENCE,
     claims: int = 1,
@@ -89,13 +85,15 @@ def plan_table(
     cells : DataFrame
         The pilot's cells, of one pathology.
     ratio : float
-        Ratio treated/control to distinguish from 1, above 0, without unit.
+        Expected ratio treated/control, above 0, without unit.
     value : str, optional
         Column of a positive quantity, in any unit.
     by : sequence of str, optional
         Columns of the condition; by default `iolab.stats.conditions.pair_columns`.
+    limit : float, optional
+        Ratio to tell it from, above 0: the limit of a claim, or 1 for any effect at all.
     power : float, optional
-        Probability that the ratio is distinguished from 1, 0..1.
+        Probability that the ratio is told from the limit, 0..1.
     confidence : float, optional
         Confidence level, 0..1.
     claims : int, optional
@@ -120,7 +118,7 @@ def plan_table(
        weight     sd  n  below  above  boots  cautious
     0     100  0.015  6  0.978  1.022      6         7
     1    1000  0.011  6  0.985  1.015      6         6
-    2   10000  0.020  6  0.971  1.030      6        10
+    2   10000  0.020  6  0.971  1.030      7        10
     3    <NA>  0.005  6  0.994  1.007      6         6
     """
     pilot = variance_table(cells, value, by, confidence=confidence)
@@ -138,7 +136,12 @@ def plan_table(
             plan |= {"below": detectable.below, "above": detectable.above}
             try:
                 needed = boots_needed(
-                    spread, ratio, power=power, confidence=confidence, claims=claims
+                    spread,
+                    ratio,
+                    limit=limit,
+                    power=power,
+                    confidence=confidence,
+                    claims=claims,
                 )
             except TooManyBootsError as error:
                 plan["missing"] = str(error)

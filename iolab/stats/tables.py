@@ -9,7 +9,7 @@ the control measured next to it, and the logarithms of these ratios are averaged
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -21,6 +21,7 @@ from iolab.stats.estimates import (
     Estimate,
     estimate,
     t_interval,
+    what_is_missing,
 )
 from iolab.stats.families import family_members, holm
 from iolab.stats.pairs import boot_means, matched_pairs
@@ -164,9 +165,10 @@ def mean_table(
     -------
     DataFrame
         A row for each condition: the columns `by`, ``mean`` (of the boots' means) with the ends of
-        its t interval ``low`` and ``high`` (all in the unit of the value), ``n`` (boots), ``cells``
-        and ``confidence``. The ends are NaN with one boot or no spread. The means are NaN too where
-        the machine does not count the value in any cell.
+        its t interval ``low`` and ``high`` (all in the unit of the value), ``n`` (boots),
+        ``cells``, ``confidence``, and ``missing``, why there is no interval (one boot, or no
+        spread) or no mean (all cells gated, or the machine does not count the value). These are NaN
+        then.
 
     Raises
     ------
@@ -183,18 +185,26 @@ def mean_table(
     1   6.12  0.011  6     24
     """
     by = cell_columns(cells) if by is None else by
+    columns = [*by, "mean", "low", "high", "n", "cells", "confidence", "missing"]
     if (uncounted := cells.loc[cells["valid"], value].isna()).all() and len(uncounted):
         table = mean_table(cells.assign(**{value: 0.0}), value, by, confidence=confidence)
-        return table.assign(mean=np.nan, low=np.nan, high=np.nan)
+        counted = table.assign(mean=np.nan, low=np.nan, high=np.nan)
+        reason = f"the measured machine does not count {value}"
+        return counted.assign(missing=counted["missing"].where(counted["n"] == 0, reason))
     boots = boot_means(cells, value, by, log=False)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
-    intervals = [
-        t_interval(group["y"].to_numpy(dtype=np.float64), confidence) for _, group in grouped
+    values = [group["y"].to_numpy(dtype=np.float64) for _, group in grouped]
+    table[["mean", "low", "high"]] = np.array([t_interval(y, confidence) for y in values])
+    table = table.assign(confidence=confidence, missing=[what_is_missing(y) for y in values])
+    measured = cells[~cells["recorded"]]
+    lost = [
+        group[list(by)]
+        .iloc[[0]]
+        .assign(n=0, cells=0, confidence=confidence, missing=f"no valid cell{_gate(group)}")
+        for group in _lost(measured, table, by)
     ]
-    table[["mean", "low", "high"]] = np.array(intervals)
-    table["confidence"] = confidence
-    return in_kernel_order(table[[*by, "mean", "low", "high", "n", "cells", "confidence"]], by)
+    return in_kernel_order(pd.concat([table, *lost], ignore_index=True)[columns], by)
 
 
 def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -253,13 +263,24 @@ def _without_pairs(
     """Return a row for each condition that was measured and has no valid pair."""
     measured = cells[~cells["recorded"]]
     treated = measured[measured["role"] == "treatment"]
-    known = treated.merge(table[list(by)], on=list(by), how="left", indicator="in_table")
-    lost = treated[(known["in_table"] == "left_only").to_numpy()]
     rows = []
-    for _, group in lost.groupby(list(by), dropna=False, observed=True):
+    for group in _lost(treated, table, by):
         pairs = measured.merge(group[["block", "pair"]], on=["block", "pair"])
-        gates = pairs.loc[~pairs["valid"], "gate"].unique()
-        why = f"no pair with two valid cells{f': {gates[0]}' if len(gates) else ''}"
-        nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0, np.nan, confidence, why)
+        missing = f"no pair with two valid cells{_gate(pairs)}"
+        nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0, np.nan, confidence, missing)
         rows.append(group[list(by)].iloc[[0]].assign(**asdict(nothing)))
     return pd.concat(rows) if rows else table[:0]
+
+
+def _lost(cells: pd.DataFrame, table: pd.DataFrame, by: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield the cells of each condition that is not in the table."""
+    known = cells.merge(table[list(by)], on=list(by), how="left", indicator="in_table")
+    lost = cells[(known["in_table"] == "left_only").to_numpy()]
+    for _, group in lost.groupby(list(by), dropna=False, observed=True):
+        yield group
+
+
+def _gate(cells: pd.DataFrame) -> str:
+    """Return the gate that rejected the first invalid cell, after a colon."""
+    gates = cells.loc[~cells["valid"], "gate"].unique()
+    return f": {gates[0]}" if len(gates) else ""

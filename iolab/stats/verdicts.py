@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Whether a report's claims hold, kernel by kernel, by rules that were fixed before measuring."""
+"""Verdicts: whether a report's claims hold, by rules that were fixed before measuring.
+
+A claim is *reproduced* if the whole interval over boots lies on the claimed side of its limit, *not
+reproduced* if the whole interval lies on the other side, and *inconclusive* otherwise
+(``docs/statistics.md``).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
-from iolab.stats.conditions import kernel_order, pathology_of
-from iolab.stats.estimates import CONFIDENCE, t_interval
-from iolab.store.dataset import Dataset, with_measure
+from iolab.stats.claims import judge
+from iolab.stats.conditions import CONTEXT, kernel_order, pathology_of
+from iolab.stats.estimates import CONFIDENCE
+from iolab.store.dataset import Dataset
 
 __all__ = [
     "VERDICTS",
-    "boot_values",
-    "cells_of",
-    "judge",
     "verdict_summary",
     "verdict_table",
     "verdict_text",
@@ -31,24 +32,44 @@ __all__ = [
 VERDICTS: Final = ("reproduced", "not reproduced", "inconclusive", "cannot run here")
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    estimate: float
-    low: float
-    high: float
-    n: int
-    verdict: str
-    reason: str = ""
-
-
 def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Judge every claim of the data's pathology on every kernel, also those that could not run.
+    """Judge every claim of a pathology on every kernel.
 
-    Columns: pathology, kernel, claim, kind, secondary, statement, estimate, low, high, n (boots),
-    rule, published, verdict (one of `VERDICTS`), reason, clock. ``estimate`` is what the claim is
-    of, with the t interval over boots.
+    Parameters
+    ----------
+    data : Dataset
+        Results of one pathology, on one target and clock.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and claim, kernels that cannot run here last. Columns: ``pathology``,
+        ``kernel``, the claim's ``claim`` (name), ``kind``, ``secondary`` and ``statement``, then
+        ``estimate``, ``low``, ``high`` and ``n`` (boots) as in `Judged`, ``rule`` (the limit in
+        words), ``published`` (the report's number, in the unit of the estimate; NaN if it gives
+        none), ``verdict``, ``reason`` and ``clock``.
+
+    Raises
+    ------
+    UserError
+        If there is no cell, or cells of different pathologies, targets, clocks or kernel releases
+        would be pooled.
+
+    Examples
+    --------
+    >>> table = verdict_table(data)
+    >>> table.loc[table["claim"] == "IOPS lost", ["kernel", "n", "verdict"]]
+       kernel  n          verdict
+    3     6.1  6   not reproduced
+    10   6.12  6   not reproduced
+    17    6.8  0  cannot run here
     """
     pathology = pathology_of(data.cells)
+    for name in CONTEXT:
+        if data.cells[name].nunique() > 1:
+            raise UserError(f"these cells have more than one {name}: choose one")
     kernels = sorted(data.cells["kernel"].unique(), key=kernel_order)
     rows = []
     unavailable = [kernel for kernel in data.unavailable["kernel"] if kernel not in kernels]
@@ -78,11 +99,30 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 
 def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Condense a verdict table: a row for each pathology and kernel.
+    """Condense verdicts to a row for each pathology and kernel.
 
-    Columns: pathology, kernel, mechanism and magnitude (the verdict on all claims of that kind, or
-    how many of them were reproduced), secondary claims (the same), confidence (the level and the
-    fewest boots behind one), page (the notebook).
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of `verdict_table`, of any number of pathologies.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1, for the column of that name.
+
+    Returns
+    -------
+    DataFrame
+        A row for each pathology and kernel: ``pathology``, ``kernel``, ``mechanism`` and
+        ``magnitude`` (the verdict on all primary claims of that kind, or how many of them were
+        reproduced), ``secondary claims`` (the same), ``confidence`` (the level and the fewest boots
+        behind a claim) and ``page`` (the notebook).
+
+    Examples
+    --------
+    >>> verdict_summary(verdict_table(data))[["kernel", "magnitude", "confidence"]]
+      kernel          magnitude    confidence
+    0    6.1  0 of 2 reproduced  95%, 6 boots
+    1   6.12  0 of 2 reproduced  95%, 6 boots
+    2    6.8    cannot run here          none
     """
     rows = []
     for (pathology, kernel), group in table.groupby(["pathology", "kernel"], sort=False):
@@ -111,7 +151,23 @@ def _rule(claim: Claim) -> str:
 
 
 def verdict_text(row: Mapping[Any, Any]) -> str:
-    """Return a claim's row as a reader wants it: the estimate with its interval, or the reason."""
+    """Format a claim's result for a table.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of `verdict_table`.
+
+    Returns
+    -------
+    str
+        The estimate with its interval, or the reason why there is none.
+
+    Examples
+    --------
+    >>> verdict_text({"estimate": 0.7612, "low": 0.7601, "high": 0.7623, "reason": ""})
+    '0.761 [0.76, 0.762]'
+    """
     if not math.isfinite(row["estimate"]):
         return str(row["reason"])
     # Boots that agree to the last digit have no interval to show.
@@ -127,90 +183,3 @@ def _joint(claims: pd.DataFrame) -> str:
     if verdicts.nunique() == 1:
         return str(verdicts.iloc[0])
     return f"{(verdicts == 'reproduced').sum()} of {len(verdicts)} reproduced"
-
-
-def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFIDENCE) -> _Judged:
-    """Return the estimate, its interval over boots, and the verdict of a claim on a kernel."""
-
-    def no(reason: str, verdict: str = "cannot run here") -> _Judged:
-        return _Judged(math.nan, math.nan, math.nan, 0, verdict, reason)
-
-    if claim.requires:
-        return no(claim.requires)
-    absence = _absence(data, kernel)
-    if absence and not (data.cells["kernel"] == kernel).any():
-        return no(absence)
-    try:
-        boots = boot_values(data, claim, kernel)
-    except UserError as error:
-        return no(str(error))
-    if boots.empty:
-        return no(_why_not(data, claim, kernel))
-    n, mean = len(boots), float(boots.mean())
-    if n < 2:
-        return _Judged(_back(claim, mean), math.nan, math.nan, n, "inconclusive", "one boot")
-    _, *ends = t_interval(boots.to_numpy(dtype=np.float64), confidence)
-    # Boots that agree to the last digit are judged by their common value: counts often do.
-    low, high = (_back(claim, mean if math.isnan(end) else end) for end in ends)
-    return _Judged(_back(claim, mean), low, high, n, _ruled(claim, low, high))
-
-
-def _back(claim: Claim, value: float) -> float:
-    return math.exp(value) if claim.contrast == "ratio" else value
-
-
-def _ruled(claim: Claim, low: float, high: float) -> str:
-    if claim.above is not None:
-        good, bad = low > claim.above, high <= claim.above
-    else:
-        limit = math.inf if claim.below is None else claim.below
-        good, bad = high < limit, low >= limit
-    return "reproduced" if good else "not reproduced" if bad else "inconclusive"
-
-
-def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd.DataFrame:
-    """Return a claim's treated cells with the controls of their pairs."""
-    treatment = pathology_of(data.cells).treatment
-    here = cells[(cells["kernel"] == kernel) & ~cells["aa"]]
-    for name, level in claim.condition.items():
-        if name != treatment:
-            here = here[here[name] == level]
-    treated = here[here[treatment] == claim.condition[treatment]]
-    pairs = pd.MultiIndex.from_frame(treated[["block", "pair"]])
-    return here[pd.MultiIndex.from_frame(here[["block", "pair"]]).isin(pairs)]
-
-
-def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
-    """Return one value a boot: of untraced cells, or of recorded ones where only they have it."""
-    cells = with_measure(data, claim.value)
-    chosen = cells_of(data, claim, kernel, cells)
-    chosen = chosen[chosen["valid"] & chosen[claim.value].notna()]
-    untraced = chosen[~chosen["recorded"]]
-    chosen = chosen if untraced.empty else untraced
-    wide = chosen.pivot(index=["block", "pair"], columns="role", values=claim.value)
-    wide = wide.reindex(columns=["control", "treatment"])
-    if claim.contrast == "treated":
-        value = wide["treatment"].dropna()
-    else:
-        wide = wide.dropna()
-        value = wide["treatment"] - wide["control"]
-        if claim.contrast == "ratio":
-            value = (wide["treatment"] / wide["control"]).map(math.log)
-    return value.groupby("block").mean()
-
-
-def _why_not(data: Dataset, claim: Claim, kernel: str) -> str:
-    """Say why no boot has the claim's value: the gate of its cells, or why there are none."""
-    chosen = cells_of(data, claim, kernel, data.cells)
-    gates = chosen.loc[~chosen["valid"], "gate"].unique()
-    if len(gates):
-        return str(gates[0])
-    if claim.value in chosen and chosen[claim.value].isna().any():
-        return f"the measured machine does not count {claim.value}"
-    return _absence(data, kernel) or "its condition was not measured"
-
-
-def _absence(data: Dataset, kernel: str) -> str:
-    """Return why a kernel, or a part of its blocks, cannot run here, or ""."""
-    reasons = data.unavailable.loc[data.unavailable["kernel"] == kernel, "reason"]
-    return str(reasons.iloc[0]) if len(reasons) else ""

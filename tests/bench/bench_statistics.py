@@ -160,7 +160,8 @@ def sign_flip_p(means: Floats) -> Floats:
     p = np.empty(len(flat))
     for part in np.array_split(np.arange(len(flat)), max(1, len(flat) // 4000)):
         null = np.abs(flat[part] @ signs.T) / n
-        p[part] = (null >= null[:, :1] - 1e-12).mean(axis=1)
+        rounding = 1e-12 * np.abs(flat[part]).max(axis=1, keepdims=True)
+        p[part] = (null >= null[:, :1] - rounding).mean(axis=1)
     return p.reshape(means.shape[:-1])
 
 

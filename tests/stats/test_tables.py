@@ -331,3 +331,30 @@ def test_kernels_stand_in_the_order_of_their_versions() -> None:
     assert sorted(names, key=stats.kernel_order) == ordered
     table = stats.mean_table(synthetic.dataset(kernels=("6.12", "5.10"), boots=2).cells)
     assert table["kernel"].unique().tolist() == ["5.10", "6.12"]
+
+
+def test_means_say_what_is_missing() -> None:
+    cells = plain(3)
+    assert set(stats.mean_table(cells)["missing"]) == {""}
+    single = stats.mean_table(cells[cells["boot"] == 0])
+    assert set(single["missing"]) == {"one boot"}
+    same = stats.mean_table(cells.assign(idle=0.5), "idle")
+    assert set(same["missing"]) == {"the 3 boots do not differ"}
+    uncounted = stats.mean_table(cells.assign(idle=math.nan), "idle")
+    assert set(uncounted["missing"]) == {"the measured machine does not count idle"}
+    assert uncounted[["mean", "low", "high"]].isna().all(axis=None)
+
+
+def test_a_condition_without_a_valid_cell_has_a_mean_that_is_missing() -> None:
+    cells = plain(3)
+    hit = (cells["weight"] == 1000).fillna(False)
+    cells.loc[hit, "valid"] = False
+    cells.loc[hit, "gate"] = "background load"
+    for gated in (cells, cells.assign(idle=math.nan)):
+        value = "iops" if gated is cells else "idle"
+        table = stats.mean_table(gated, value)
+        lost = table[table["weight"].notna()].iloc[0]
+        assert (lost["n"], lost["cells"]) == (0, 0)
+        assert lost["missing"] == "no valid cell: background load"
+        assert lost[["mean", "low", "high"]].isna().all()
+        assert table.loc[table["weight"].isna(), "n"].tolist() == [3]

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: MIT
+"""Claims judged on data of known truth: each rule, each reason why there is no verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from iolab.errors import UserError
+from iolab.pathology.base import Claim
+from iolab.stats.claims import boot_values, judge
+from iolab.store.dataset import Dataset, with_measure
+from tests.support import synthetic
+
+_CONDITION = {
+    "weight": 10000,
+    "iodepth": 192,
+    "numjobs": 1,
+    "extents": "overwrite",
+    "clumping": "tick",
+}
+
+
+def claim(**different: Any) -> Claim:
+    return Claim(
+        **{
+            "name": "slower",
+            "kind": "magnitude",
+            "statement": "it is slower",
+            "condition": _CONDITION,
+            "value": "iops",
+            "contrast": "ratio",
+            "below": 0.9,
+            **different,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return synthetic.dataset(kernels=["6.1", "6.12"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        # The truth is 0.79.
+        ({"below": 0.9}, "reproduced"),
+        ({"below": 0.7}, "not reproduced"),
+        ({"below": 0.79}, "inconclusive"),
+        ({"below": None, "above": 0.7}, "reproduced"),
+        ({"below": None, "above": 0.9}, "not reproduced"),
+        ({"below": None, "above": 0.79}, "inconclusive"),
+    ],
+)
+def test_a_rule_is_met_missed_or_neither(
+    data: Dataset, rule: dict[str, float | None], verdict: str
+) -> None:
+    found = judge(data, claim(**rule), "6.1")
+    assert found.verdict == verdict
+    assert found.n == 6
+    assert found.low < 0.79 < found.high
+    assert found.estimate == pytest.approx(0.79, abs=0.02)
+
+
+def test_what_the_machine_does_not_count_cannot_be_judged(data: Dataset) -> None:
+    uncounted = replace(data, cells=data.cells.assign(idle=math.nan))
+    found = judge(uncounted, claim(value="idle", contrast="difference"), "6.1")
+    reason = "the measured machine does not count idle"
+    assert (found.verdict, found.reason, found.n) == ("cannot run here", reason, 0)
+
+
+def test_a_difference_and_a_treated_value_are_in_their_own_unit(data: Dataset) -> None:
+    switches = {"value": "switches_per_io", "below": None, "above": 1.0}
+    difference = judge(data, claim(contrast="difference", **switches), "6.1")
+    treated = judge(data, claim(contrast="treated", **switches), "6.1")
+    assert difference.estimate == pytest.approx(2.1, abs=0.01)
+    assert treated.estimate == pytest.approx(2.111, abs=0.01)
+
+
+def test_there_is_no_verdict_without_a_reason(data: Dataset) -> None:
+    needs = judge(data, claim(requires="it takes sixteen cores"), "6.1")
+    assert (needs.verdict, needs.reason) == ("cannot run here", "it takes sixteen cores")
+    absent = judge(data, claim(), "6.8")
+    assert (absent.verdict, absent.reason) == ("cannot run here", "its archive cannot be reached")
+    unmeasured = judge(data, claim(condition={**_CONDITION, "weight": 77}), "6.1")
+    assert (unmeasured.verdict, unmeasured.n) == ("cannot run here", 0)
+    assert unmeasured.reason == "its condition was not measured"
+    unknown = judge(data, claim(value="no_such_measure"), "6.1")
+    assert "no cell has the measure no_such_measure" in unknown.reason
+    single = replace(data, cells=data.cells[data.cells["boot"] == 0])
+    one = judge(single, claim(), "6.1")
+    assert (one.verdict, one.reason, one.n) == ("inconclusive", "one boot", 1)
+    assert math.isnan(one.low)
+
+
+def test_gated_cells_give_their_gate_as_the_reason(data: Dataset) -> None:
+    cells = data.cells.copy()
+    hit = (cells["weight"] == 10000).fillna(False)
+    cells.loc[hit, "valid"] = False
+    cells.loc[hit, "gate"] = "cannot run here: no cgroup"
+    found = judge(replace(data, cells=cells), claim(), "6.1")
+    assert (found.verdict, found.reason) == ("cannot run here", "cannot run here: no cgroup")
+
+
+def test_a_measure_of_recorded_cells_alone_is_judged_from_them(data: Dataset) -> None:
+    cells = data.cells.copy()
+    cells["recorded"] = True
+    rows = [
+        {"cell": row["cell"], "measure": "gaps", "value": 20.0 if row["role"] == "treatment" else 0}
+        for row in cells.to_dict("records")
+    ]
+    told = replace(data, cells=cells, mechanism=pd.DataFrame(rows))
+    found = judge(told, claim(value="gaps", contrast="difference", below=None, above=5.0), "6.1")
+    assert (found.verdict, found.estimate) == ("reproduced", 20.0)
+    with pytest.raises(UserError, match="there are: gaps"):
+        with_measure(told, "gasp")
+
+
+def test_a_kernel_of_which_a_part_cannot_run_is_judged_by_the_rest(data: Dataset) -> None:
+    # On a real machine some blocks of its one kernel may lack what they need.
+    partly = replace(data, unavailable=pd.DataFrame([{"kernel": "6.1", "reason": "highres=on"}]))
+    assert judge(partly, claim(), "6.1") == judge(data, claim(), "6.1")
+    lost = judge(partly, claim(condition={**_CONDITION, "clumping": "even"}), "6.1")
+    assert (lost.verdict, lost.reason) == ("cannot run here", "highres=on")
+    unknown = judge(partly, claim(value="no_such_measure"), "6.1")
+    assert "no cell has the measure" in unknown.reason
+
+
+def changed(data: Dataset, where: dict[str, Any], **values: Any) -> tuple[Dataset, str]:
+    """Return the data with values changed in one cell of the claim on 6.1, and that cell."""
+    cells = data.cells.copy()
+    here = (cells["kernel"] == "6.1") & (cells["iodepth"] == 192) & ~cells["aa"]
+    pair = cells[here & (cells["weight"] == 10000).fillna(False)].iloc[1][["block", "pair"]]
+    here &= (cells["block"] == pair["block"]) & (cells["pair"] == pair["pair"])
+    for name, value in where.items():
+        here &= cells[name] == value
+    (index,) = cells.index[here]
+    for name, value in values.items():
+        cells.loc[index, name] = value
+    return replace(data, cells=cells), str(cells.loc[index, "cell"])
+
+
+@pytest.mark.parametrize("role", ["treatment", "control"])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, "the valid cell {} has no finite iops"),
+        (math.inf, "the valid cell {} has no finite iops"),
+        (0.0, "iops of cell {} is not above 0, so it has no ratio"),
+    ],
+)
+def test_a_valid_cell_that_has_no_ratio_is_named(
+    data: Dataset, role: str, value: float, message: str
+) -> None:
+    broken, cell = changed(data, {"role": role}, iops=value)
+    found = judge(broken, claim(), "6.1")
+    assert (found.verdict, found.n) == ("inconclusive", 0)
+    assert found.reason == message.format(cell)
+    gated, _ = changed(data, {"role": role}, iops=value, valid=False)
+    assert (judge(gated, claim(), "6.1").verdict, judge(gated, claim(), "6.1").n) == (
+        "reproduced",
+        5,
+    )
+    # A claim of the treated value alone does not look at controls.
+    alone = judge(broken, claim(contrast="treated", below=1e9), "6.1")
+    assert (alone.verdict == "reproduced") is (role == "control" or value == 0)
+
+
+def test_a_measure_that_one_cell_lacks_is_missed(data: Dataset) -> None:
+    cells = data.cells
+    rows = pd.DataFrame({"cell": cells["cell"], "measure": "gaps", "value": 20.0})
+    gaps = claim(value="gaps", contrast="treated", below=None, above=5.0)
+    treated = cells[(cells["weight"] == 10000).fillna(False) & (cells["iodepth"] == 192)]
+    lost = treated[treated["kernel"] == "6.1"]["cell"].iloc[0]
+    partly = replace(data, mechanism=rows[rows["cell"] != lost])
+    assert judge(partly, gaps, "6.1").reason == f"the valid cell {lost} has no finite gaps"
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("clock", "more than one clock"),
+        ("target", "more than one target"),
+        ("kernel_release", "several values of kernel_release"),
+        ("numjobs", "several values of numjobs"),
+    ],
+)
+def test_cells_that_differ_in_their_context_are_not_pooled(
+    data: Dataset, column: str, message: str
+) -> None:
+    other = 2 if column == "numjobs" else "other"
+    late = data.cells["boot"] > 2
+    cells = data.cells.assign(**{column: data.cells[column].where(~late, other)})
+    vague = claim(condition={k: v for k, v in _CONDITION.items() if k != "numjobs"})
+    with pytest.raises(UserError, match=message):
+        judge(replace(data, cells=cells), vague, "6.1")
+
+
+def test_controls_that_are_not_there_are_said(data: Dataset) -> None:
+    treated = replace(data, cells=data.cells[data.cells["role"] == "treatment"])
+    found = judge(treated, claim(), "6.1")
+    assert found.reason == "no valid control beside its treated cells"
+    assert (found.verdict, found.n) == ("cannot run here", 0)
+    twice = pd.concat([data.cells, data.cells.assign(cell=data.cells["cell"] + "'")])
+    assert "more than one control" in judge(replace(data, cells=twice), claim(), "6.1").reason
+
+
+def test_two_boots_ten_times_apart_have_an_interval_without_end(data: Dataset) -> None:
+    two = data.cells[data.cells["boot"] < 2].copy()
+    two.loc[(two["role"] == "treatment") & (two["boot"] == 1), "iops"] *= 10
+    found = judge(replace(data, cells=two), claim(), "6.1", confidence=0.999)
+    assert (found.high, found.verdict) == (math.inf, "inconclusive")
+    assert 0 <= found.low < 1e-300
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("n", range(2, 13))
+def test_boots_that_agree_are_judged_only_where_so_many_cannot_agree_by_chance(
+    confidence: float, n: int
+) -> None:
+    rows = [row for boot in range(n) for row in synthetic.block_cells(block=f"b{boot}", boot=boot)]
+    cells = synthetic.frame(rows)
+    alike = replace(synthetic.dataset(boots=1), cells=cells)
+    here = {**_CONDITION, "weight": 1000, "iodepth": 128}
+    found = judge(alike, claim(condition=here, below=0.95), "6.1", confidence=confidence)
+    assert (found.low, found.high, found.n) == (found.estimate, found.estimate, n)
+    # Half of all boots beyond the limit: none of n boots is, by chance.
+    by_chance = 0.5**n
+    if by_chance < (1 - confidence) / 2:
+        assert (found.verdict, found.reason) == ("reproduced", "")
+        missed = judge(alike, claim(condition=here, below=0.9), "6.1", confidence=confidence)
+        assert missed.verdict == "not reproduced"
+    else:
+        assert found.verdict == "inconclusive"
+        who = "both boots agree" if n == 2 else f"all {n} boots agree"
+        assert found.reason.startswith(f"{who} to the last digit: fewer than ")
+        enough = int(found.reason.split()[-4])
+        assert 0.5**enough < (1 - confidence) / 2 <= 0.5 ** (enough - 1)
+
+
+def test_three_boots_that_agree_say_so_in_a_sentence() -> None:
+    rows = [row for boot in range(3) for row in synthetic.block_cells(block=f"b{boot}", boot=boot)]
+    alike = replace(synthetic.dataset(boots=1), cells=synthetic.frame(rows))
+    found = judge(alike, claim(condition={**_CONDITION, "weight": 1000, "iodepth": 128}), "6.1")
+    assert found.reason == "all 3 boots agree to the last digit: fewer than 6 say too little"
+
+
+def test_boot_values_are_means_of_log_ratios_of_pairs(data: Dataset) -> None:
+    cells = data.cells[(data.cells["kernel"] == "6.1") & (data.cells["iodepth"] == 192)]
+    pairs = cells[(cells["weight"] == 10000).fillna(False)][["block", "pair"]]
+    wide = cells.merge(pairs, on=["block", "pair"]).pivot(
+        index="block", columns="role", values="iops"
+    )
+    expected = (wide["treatment"] / wide["control"]).map(math.log)
+    found = boot_values(data, claim(), "6.1")
+    pd.testing.assert_series_equal(found, expected, check_names=False)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from iolab.errors import UserError
+from iolab.stats.kernels import kernel_ratio
+from tests.support import synthetic
+
+
+@pytest.mark.parametrize("effect", [True, False])
+@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+def test_a_gated_kernel_leaves_a_row_with_the_reason(kernel: str, effect: bool) -> None:
+    cells = synthetic.dataset(iodepths=(64,), weights=(100, 1000), invalid=False).cells
+    whole = kernel_ratio(cells, base="6.1", other="6.12", effect=effect)
+    hit = (cells["kernel"] == kernel) & (cells["weight"] == 1000).fillna(False)
+    cells.loc[hit, "valid"] = False
+    cells.loc[hit, "gate"] = "background load"
+    table = kernel_ratio(cells, base="6.1", other="6.12", effect=effect)
+    assert table["weight"].tolist() == whole["weight"].tolist()
+    lost = table[(table["weight"] == 1000).fillna(False)].iloc[0]
+    assert lost["missing"] == f"kernel {kernel} has no valid boot: background load"
+    assert lost[["ratio", "low", "high", "p_value"]].isna().all()
+    assert sorted([lost["n_base"], lost["n_other"]]) == [0, 6]
+    others = (whole["weight"] != 1000).fillna(True)
+    assert table[others]["ratio"].tolist() == whole[others]["ratio"].tolist()
+
+
+def test_a_kernel_whose_cells_are_all_gated_leaves_rows_with_the_reason() -> None:
+    cells = synthetic.dataset(iodepths=(64,), weights=(100, 1000), invalid=False).cells
+    gated = cells["kernel"] == "6.12"
+    lost = cells.assign(valid=~gated, gate=np.where(gated, "the ramp was not honoured", ""))
+    table = kernel_ratio(lost, base="6.1", other="6.12", effect=True)
+    assert set(table["missing"]) == {"kernel 6.12 has no valid boot: the ramp was not honoured"}
+    assert len(table) == 3
+    with pytest.raises(UserError, match="no valid cell"):
+        kernel_ratio(cells.assign(valid=False, gate="load"), base="6.1", other="6.12")
