@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can run on this machine, what is missing, and the command that mends it."""
+"""What can run on this machine, what is missing, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEEDED_MEMORY = 2 << 30
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: is it there, what was found, and what mends it.
+    """One check: what was examined, what was found, and what fixes it.
 
     ``needed`` says whether the default sweep, in virtual time, wants it.
     """

@@ -90,7 +90,7 @@ def document(said: bytes | str) -> Any:
 
 
 def facts(said: bytes) -> dict[str, Any]:
-    """Return ``facts.json``, what a machine said of itself in a block, if it has the agent's form.
+    """Check ``facts.json``, what a machine reported of itself in a block, and return it.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Threshold: the level of the treatment from which on a value reaches a limit.
+"""Threshold: the lowest level of the treatment at which a value reaches a limit.
 
 Each boot's values are made non-decreasing in the treatment by isotonic regression (R. E. Barlow and
 others, *Statistical Inference under Order Restrictions*, Wiley 1972). The threshold of a boot then
@@ -28,7 +28,7 @@ __all__ = ["Threshold", "threshold"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Threshold(Statistic):
-    """The level of the treatment from which on a value reaches a limit.
+    """The lowest level of the treatment at which a value reaches a limit.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Threshold(Statistic):
 
 
 def threshold(cells: pd.DataFrame, value: str, limit: float) -> Threshold:
-    """Find the level of the treatment from which on a value is at least a limit.
+    """Find the lowest level of the treatment at which a value reaches a limit.
 
     Parameters
     ----------

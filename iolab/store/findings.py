@@ -24,7 +24,7 @@ def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     found = facts.get("preflight", [])
     if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
-        raise IolabError("what was found of the machine has not the agent's form")
+        raise IolabError("the findings of the machine are malformed")
     return [
         {**entry, "what": foreign.line(entry["what"]), "found": foreign.line(entry["found"])}
         for entry in found

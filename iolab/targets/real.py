@@ -246,7 +246,7 @@ _SURVEY: dict[str, type | tuple[type, ...]] = {
 
 
 def checked_survey(raw: Any) -> dict[str, Any]:
-    """Return a survey if it has the agent's form, its texts as lines.
+    """Check a survey and return it with its texts as lines.
 
     Raises
     ------
@@ -254,10 +254,10 @@ def checked_survey(raw: Any) -> dict[str, Any]:
         If the survey is malformed.
     """
     if not isinstance(raw, dict) or set(raw) != set(_SURVEY):
-        raise IolabError("the survey of the machine has not the agent's form")
+        raise IolabError("the machine sent a malformed survey")
     for name, kind in _SURVEY.items():
         if not isinstance(raw[name], kind):
-            raise IolabError(f"the survey of the machine has no {name} of the agent's form")
+            raise IolabError(f"the machine sent a malformed survey: {name}")
     lines = {k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()}
     return {
         **lines,

@@ -64,7 +64,7 @@ def measure(folder: Path) -> pd.DataFrame:
     store, keys = RawStore(folder), []
     for made in blocks_of(DIO_KWORKER, profile, kernel=target.kernel, clock="host"):
         block = _only_aa(made)
-        # Not as a machine that is held still and refused when busy: its noise is the test.
+        # No steady governor and no gate on load: the noise is the test.
         block = replace(block, plan=place.put(block.plan), target="local")
         path = folder / f"{block.plan.block}.json"
         atomic_write(path, canonical_json(block.document()))

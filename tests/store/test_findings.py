@@ -30,5 +30,5 @@ def test_of_a_machine_that_was_made_there_is_nothing() -> None:
     "wrong", [5, [5], [{"what": "load"}], [{**_LOAD, "good": "yes"}], [{**_LOAD, "more": 1}]]
 )
 def test_what_is_not_the_agents_is_one_sentence(wrong: Any) -> None:
-    with pytest.raises(IolabError, match="has not the agent's form"):
+    with pytest.raises(IolabError, match="the findings of the machine are malformed"):
         findings({"preflight": wrong})

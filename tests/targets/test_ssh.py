@@ -146,7 +146,7 @@ def test_what_the_machine_lacks_is_one_sentence(server: Server) -> None:
     with pytest.raises(CannotRunError, match=r"^root@\S+: .*not found"):
         server.target()
     server.program("python3", "echo '{\"a\": 5}'")
-    with pytest.raises(IolabError, match="has not the agent's form"):
+    with pytest.raises(IolabError, match="the machine sent a malformed survey"):
         server.target()
     server.program("python3", "echo nonsense")
     with pytest.raises(IolabError, match="did not say what it is"):
