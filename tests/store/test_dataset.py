@@ -25,6 +25,13 @@ def test_what_was_written_is_read(folder: Path) -> None:
     pd.testing.assert_frame_equal(data.unavailable, made.unavailable)
 
 
+def test_a_column_of_an_older_version_is_left_out(folder: Path) -> None:
+    expected = load(folder).cells
+    path = folder / "cells.parquet"
+    pd.read_parquet(path).assign(placement="outside").to_parquet(path)
+    pd.testing.assert_frame_equal(load(folder).cells, expected)
+
+
 def test_no_absent_kernel_is_an_empty_table(folder: Path) -> None:
     (folder / "unavailable.json").write_text("[]")
     assert list(load(str(folder)).unavailable.columns) == ["kernel", "reason"]
