@@ -18,7 +18,7 @@ PACKAGE = Path(iolab.__file__).parent
 
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
-    *("iolab", "errors", "process", "names", "files", "paths", "foreign", "shown"),
+    *("iolab", "errors", "process", "names", "files", "paths", "foreign", "shown", "results"),
     *("agent", "trace", "measure", "pathology", "blocks", "design"),
     *("vm", "targets", "store", "stats", "figures", "sweep", "report"),
     *("doctor", "cli", "__main__"),

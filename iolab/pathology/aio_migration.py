@@ -22,8 +22,6 @@ The control is the same job pinned to one core: it is never migrated.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
 
 from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
@@ -36,6 +34,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab.results import CellResult, growth
 from iolab.trace.trace import Trace
 
 __all__ = ["AIO_MIGRATION"]
@@ -85,14 +84,12 @@ def _machine(boot: Condition) -> Machine:
     return Machine(cpus=_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs"))
 
 
-def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the migrations of the job's thread, each second and for 1000 I/Os."""
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
     moved = sum(
-        task["migrations"] - first["tasks"].get(pid, {}).get("migrations", 0)
-        for pid, task in last["tasks"].items()
-        if task["job"] and "migrations" in task
+        growth(first, pid, task, "migrations") for pid, task in last["tasks"].items() if task["job"]
     )
     return {
         "migrations_per_s": moved / elapsed_s,

@@ -8,12 +8,13 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.factors import Condition, Factor, Grid
+from iolab.results import CellResult
 from iolab.trace.trace import Trace
 
 __all__ = [
@@ -205,7 +206,7 @@ class Pathology:
         What trace-cmd records of a recorded cell.
     from_trace : callable (Trace) -> dict of str to float
         Measures of the mechanism in a recorded trace; units in the names.
-    from_counters : callable (result) -> dict of str to float
+    from_counters : callable (CellResult) -> dict of str to float
         Measures of a cell's result as the agent wrote it; units in the names.
 
     Raises
@@ -229,9 +230,7 @@ class Pathology:
     machine: Callable[[Condition], Machine]
     recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
-    from_counters: Callable[[Mapping[str, Any]], dict[str, float]] = field(
-        default=lambda result: {}
-    )
+    from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
 
     def __post_init__(self) -> None:
         rule = "a name is lower-case letters, digits and underscores, at most 40"

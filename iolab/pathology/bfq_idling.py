@@ -32,8 +32,6 @@ The recipe and what was tuned in it, each for a reason:
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
 
 from iolab import measure
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
@@ -47,6 +45,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab.results import CellResult
 from iolab.trace.trace import Trace
 
 __all__ = ["BFQ_IDLING"]
@@ -115,7 +114,7 @@ _RECORDING = Recording(
 )
 
 
-def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: CellResult) -> dict[str, float]:
     """Return dd's throughput, and what the file system made of one write."""
     written = sum(process["bytes"] for process in result["copies"])
     seconds = sum(process["seconds"] for process in result["copies"])

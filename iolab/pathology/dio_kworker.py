@@ -40,8 +40,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
@@ -55,6 +53,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab.results import CellResult, growth
 from iolab.trace.trace import Trace
 
 __all__ = ["DIO_KWORKER"]
@@ -129,7 +128,7 @@ def _machine(boot: Condition) -> Machine:
 _WORKER = re.compile(r"kworker/\d+:\d+(?![\dH])")
 
 
-def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: CellResult) -> dict[str, float]:
     """Return what the CPU time of fio and of the workers says.
 
     ``balance_weight`` is the cpu.weight at which fio's time over its weight equals the workers'
@@ -137,10 +136,9 @@ def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
     fio wakes. ``reniced_share`` is how much of the workers' time ran at a nice value below 0. Both
     are left out where no worker ran.
     """
-    first, last = result["first"]["tasks"], result["last"]["tasks"]
     fio_ns = worker_ns = reniced_ns = 0
-    for pid, task in last.items():
-        ran_ns = task["ran_ns"] - first.get(pid, {}).get("ran_ns", 0)
+    for pid, task in result["last"]["tasks"].items():
+        ran_ns = growth(result["first"], pid, task, "ran_ns")
         if task["job"]:
             fio_ns += ran_ns
         elif _WORKER.match(task["comm"]):

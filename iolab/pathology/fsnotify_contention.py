@@ -24,12 +24,11 @@ What was tuned, and why:
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
 
 from iolab.agent.plan import Cell, Device, Job, Watch
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
+from iolab.results import CellResult
 
 __all__ = ["FSNOTIFY_CONTENTION"]
 
@@ -74,7 +73,7 @@ def _machine(boot: Condition) -> Machine:
     return Machine(cpus=1, memory_mib=1024, modules=("null_blk",))
 
 
-def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the calls of each counted function for one completed read."""
     first, last = result["first"], result["last"]
     ios = last["ios"] - first["ios"]

@@ -40,8 +40,6 @@ alone.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -49,6 +47,7 @@ from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, IntegerFactor, integer_level
+from iolab.results import CellResult
 from iolab.trace.trace import Trace
 
 __all__ = ["WRITEBACK_KWORKER"]
@@ -108,7 +107,7 @@ def _machine(boot: Condition) -> Machine:
     return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=modules)
 
 
-def _from_counters(result: Mapping[str, Any]) -> dict[str, float]:
+def _from_counters(result: CellResult) -> dict[str, float]:
     """Return what the unbound kworkers did: their share of one CPU, and their time for a MiB.
 
     ``device_mib_per_s`` is what reached the device. On several virtual processors the times hold

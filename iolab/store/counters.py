@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from iolab.errors import IolabError
+from iolab.results import CellResult, CpuSample, growth
 
 __all__ = ["histogram", "measures"]
+
+_Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
 
 _PERCENTILES = {
     "latency_p50_ns": "50.000000",
@@ -28,19 +31,19 @@ _NOTHING = {
 }
 
 
-def _side(result: Mapping[str, Any]) -> Mapping[str, Any]:
+def _side(result: CellResult) -> Mapping[str, Any]:
     job = result["fio"]["jobs"][0]
     return next((job[s] for s in ("write", "read") if job[s]["total_ios"]), job["read"])
 
 
-def _did_io(result: Mapping[str, Any]) -> bool:
+def _did_io(result: CellResult) -> bool:
     if "copies" in result:
         return any(process["seconds"] for process in result["copies"])
     side = _side(result)
     return bool(side["total_ios"] and side["runtime"])
 
 
-def _from_fio(result: Mapping[str, Any]) -> dict[str, float | int]:
+def _from_fio(result: CellResult) -> dict[str, float | int]:
     side = _side(result)
     # Not fio's iops_mean: that averages samples, of which a short run has none.
     runtime_s = side["runtime"] / 1e3
@@ -57,7 +60,7 @@ def _from_fio(result: Mapping[str, Any]) -> dict[str, float | int]:
     }
 
 
-def _from_copies(result: Mapping[str, Any]) -> dict[str, float | int]:
+def _from_copies(result: CellResult) -> dict[str, float | int]:
     """Return what the copies did in the time that they wrote: their writes, and no latencies."""
     writes = sum(process["writes"] for process in result["copies"])
     runtime_s = math.fsum(process["seconds"] for process in result["copies"])
@@ -70,27 +73,27 @@ def _from_copies(result: Mapping[str, Any]) -> dict[str, float | int]:
     }
 
 
-def _idle(first: Mapping[str, Any], last: Mapping[str, Any], elapsed_ns: int) -> float:
+def _idle(first: CpuSample, last: CpuSample, elapsed_ns: int) -> float:
     """Return the share of the time in which no task ran on the core; NaN if that is not counted."""
     if "lacks" in first:
         return math.nan
     return float(1 - (last["running_ns"] - first["running_ns"]) / elapsed_ns)
 
 
-def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
+def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
     ios = last["ios"] - first["ios"]
     copied = "copies" in result
 
-    def gained(name: str, *, job: bool) -> int:
-        # Copies come and go between the samples, and each tells its own.
+    def gained(name: _Counter, *, job: bool) -> int:
+        # Copies come and go between the samples, and each has its own counters.
         total = sum(process[name] for process in result["copies"]) if job and copied else 0
         for pid, task in last["tasks"].items():
             if task["job"] != job or not (job or task["comm"].startswith(f"kworker/{cpu}:")):
                 continue
-            total += task[name] - first["tasks"].get(pid, {}).get(name, 0)
+            total += growth(first, pid, task, name)
         return total
 
     return {
@@ -104,7 +107,7 @@ def _from_counters(result: Mapping[str, Any], cpu: int) -> dict[str, float]:
     }
 
 
-def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
+def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
     """Return the measures of an agent's cell, with ``valid`` and, if not valid, ``gate``: why.
 
     Times are in the units of their names; CPU shares are of the core `cpu`, 0..1; switches are
@@ -132,7 +135,7 @@ def measures(result: Mapping[str, Any], *, cpu: int) -> dict[str, Any]:
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
 
 
-def histogram(result: Mapping[str, Any]) -> list[tuple[float, int]]:
+def histogram(result: CellResult) -> list[tuple[float, int]]:
     """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
 
     There are none of a cell that did not run, or of copies.

@@ -141,21 +141,19 @@ def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
     assert parsed["global options"]["randseed"] == "7"
     side = parsed["jobs"][0]["read" if rw == "read" else "write"]
     counters = {"context_switches": 0, "tasks": {}, "cpu": {"running_ns": 0}}
-    found = measures(
-        {
-            "state": "done",
-            "fio": parsed,
-            "first": {**counters, "at_ns": 0, "ios": 0},
-            "last": {**counters, "at_ns": 10**9, "ios": 1},
-        },
-        cpu=0,
-    )
+    result: Any = {
+        "state": "done",
+        "fio": parsed,
+        "first": {**counters, "at_ns": 0, "ios": 0},
+        "last": {**counters, "at_ns": 10**9, "ios": 1},
+    }
+    found = measures(result, cpu=0)
     assert found["valid"]
     # Against fio's own arithmetic: bytes a second, and its own IOPS.
     assert found["iops"] * 4096 == pytest.approx(side["bw_bytes"], rel=0.01)
     assert found["iops"] == pytest.approx(side["iops"], rel=0.01)
     assert found["latency_p50_ns"] <= found["latency_p99_ns"] <= found["latency_p999_ns"]
-    bins = histogram({"state": "done", "fio": parsed})
+    bins = histogram(result)
     assert sum(count for _, count in bins) == found["ios"] == side["total_ios"]
     mean = sum(middle * count for middle, count in bins) / found["ios"]
     assert mean == pytest.approx(found["latency_mean_ns"], rel=0.05)

@@ -51,7 +51,8 @@ def test_only_unbound_workers_count_each_by_its_own_clock() -> None:
             "30": _task("fio", 400_000_000, 1_500_000_000),
         },
     }
-    found = WRITEBACK_KWORKER.from_counters({"first": first, "last": last})
+    result: Any = {"first": first, "last": last}
+    found = WRITEBACK_KWORKER.from_counters(result)
     assert found == pytest.approx(
         {"device_mib_per_s": 200.0, "worker_busy": 0.3, "worker_us_per_mib": 1500.0}
     )

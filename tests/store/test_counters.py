@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from iolab.errors import IolabError
-from iolab.store.counters import histogram, measures
+from iolab.store import counters
 from tests.support.results import copied, result
+
+# The results here are incomplete or wrong on purpose.
+measures: Any = counters.measures
+histogram: Any = counters.histogram
 
 
 def test_measures_are_what_a_pencil_finds() -> None:

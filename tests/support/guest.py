@@ -28,7 +28,7 @@ def archive_with(program: str) -> bytes:
     return stream.getvalue()
 
 
-def cell_of(results: Path, name: str) -> dict[str, Any]:
+def cell_of(results: Path, name: str) -> Any:
     """Return what the agent wrote of a cell into a folder of results."""
     found: dict[str, Any] = json.loads((results / "cells" / f"{name}.json").read_text())
     return found

@@ -77,7 +77,7 @@ def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, A
     name = cell["id"]
     if number == 0:
         return {"id": name, "state": "failed", "reason": said["reason"], "gates": []}
-    made = result(name)
+    made: dict[str, Any] = result(name)
     made["fio_said"] = said["fio_said"]
     for look in (made["first"], made["last"]):
         for task in look["tasks"].values():

@@ -40,7 +40,7 @@ def _task(comm: str, *, job: bool, ran_ns: int, voluntary: int, forced: int) -> 
     }
 
 
-def result(name: str = "c000") -> dict[str, Any]:
+def result(name: str = "c000") -> Any:
     """Return what the agent records of a cell: 2000 I/Os in 1 s, 0.2 s of fio, 0.1 s of a kworker.
 
     Another core's kworker, an unbound one, and a process that is no kworker worked too.
@@ -94,7 +94,7 @@ def result(name: str = "c000") -> dict[str, Any]:
     }
 
 
-def copied(name: str = "c000") -> dict[str, Any]:
+def copied(name: str = "c000") -> Any:
     """Return what the agent records of a cell of dd: 40 writes in 0.05 s, of two processes."""
 
     def dd(began_ns: int, seconds: float, ran_ns: int) -> dict[str, Any]:
