@@ -389,7 +389,7 @@ DIO_KWORKER = Pathology(
             secondary=True,
         ),
     ),
-    # One, so that six boots can bear it.
+    # Its three claims are one family: seven boots could pass Holm's correction, six cannot.
     preregistered=({"kernel": "6.1", **_at(_PUBLISHED_WEIGHT)},),
     cell=_cell,
     machine=_machine,

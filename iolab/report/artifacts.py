@@ -20,10 +20,11 @@ from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
+from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
 from iolab.sweep.pool import NotebookJob, make_pages
-from iolab.sweep.sweep import default_jobs, family
+from iolab.sweep.sweep import default_jobs
 
 __all__ = [
     "CLAIMS",
@@ -101,7 +102,7 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
             "data": str(source.resolve()),
             "figures_folder": str(folder),
             "results_file": str(paper / "results" / f"{name}.json"),
-            "family": family(pathology, load(source)),
+            "family": measured_family(pathology, load(source).cells),
         },
         html=False,
     )

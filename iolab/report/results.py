@@ -25,7 +25,7 @@ from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
-from iolab.stats.families import holm
+from iolab.stats.families import holm_family
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 
@@ -159,23 +159,11 @@ def _missing(claim: Claim, reason: str, basis: pd.DataFrame) -> str:
 
 
 def _corrected(pathology: Pathology, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add what was declared before measuring: one family of tests for each value."""
-    size = len(pathology.preregistered)
-    for row in rows:
-        condition = {**row["condition"], "kernel": row["kernel"]}
-        row["preregistered"] = row["contrast"] != "treated" and any(
-            member.items() <= condition.items() for member in pathology.preregistered
-        )
-        row["family_size"] = size if row["preregistered"] else 0
-        row["p_holm"] = None
-    for value in dict.fromkeys(row["value"] for row in rows):
-        members = [row for row in rows if row["preregistered"] and row["value"] == value]
-        if not members:
-            continue
-        p_values = [math.nan if row["p_value"] is None else row["p_value"] for row in members]
-        corrected = holm(p_values, unmeasured=size - len(members))
-        for row, p_holm in zip(members, corrected, strict=True):
-            row["p_holm"] = _finite(float(p_holm))
+    """Add what was declared before measuring: one family of tests for the pathology."""
+    for row, member in zip(rows, holm_family(pathology, rows), strict=True):
+        row["preregistered"] = member.preregistered
+        row["family_size"] = member.family_size
+        row["p_holm"] = _finite(member.p_holm)
     return list(rows)
 
 

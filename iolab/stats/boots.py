@@ -100,7 +100,7 @@ class BootsNeeded(Statistic):
     ratio : float
         Ratio treated/control that is expected, without unit.
     limit : float
-        Ratio that it is to be told from, without unit.
+        Ratio to tell it from, without unit.
     sd : float
         Standard deviation of a boot's mean of ln(ratio).
     power : float

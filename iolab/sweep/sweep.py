@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from iolab.agent.proc import available_memory
 from iolab.files import atomic_write, canonical_json, locked
-from iolab.pathology.base import Pathology
 from iolab.paths import NOTEBOOKS
+from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
-from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweep.page import make_page
@@ -25,7 +22,7 @@ from iolab.sweep.planning import PathologyPlan, plan_sweep
 from iolab.sweep.pool import NotebookJob, OnProgress, make_pages
 from iolab.sweep.request import Request, check_request, sweep_label
 
-__all__ = ["Outcome", "default_jobs", "family", "run_sweep", "start_page"]
+__all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
 
 _VM_BYTES = 2 << 30
 
@@ -164,17 +161,6 @@ def _block_job(plan: PathologyPlan, key: str, root: Path) -> NotebookJob:
     )
 
 
-def family(pathology: Pathology, data: Dataset) -> list[dict[str, Any]] | None:
-    """Return the declared claims that this sweep measured; None where it measured none of them."""
-    cells = data.cells
-    measured = [
-        dict(claim)
-        for claim in pathology.preregistered
-        if (cells[list(claim)] == pd.Series(claim)).all(axis=1).any()
-    ]
-    return measured or None
-
-
 def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) -> None:
     """Make the tables and the page of each pathology of which something was measured."""
     jobs: dict[str, NotebookJob] = {}
@@ -195,7 +181,7 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
                 "data": str(plan.folder),
                 "figures_folder": str(plan.folder / "figures"),
                 "results_file": str(plan.folder / "results.json"),
-                "family": family(plan.pathology, data),
+                "family": measured_family(plan.pathology, data.cells),
             },
         )
     errors = make_pages(jobs.values(), jobs=request.jobs)

@@ -14,7 +14,6 @@ logarithms: the coverage is the same for any true ratio.) What is counted, per i
 
 from __future__ import annotations
 
-import gc
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -287,8 +286,6 @@ def _tailed(rng: np.random.Generator, freedom: float, shape: tuple[int, ...]) ->
 def main() -> None:
     """Print both tables."""
     began = time.perf_counter()
-    # statsmodels collects garbage at each correction: spare it what the imports left.
-    gc.freeze()
     for text in lines(simulate(name, *design) for name in NOISES for design in DESIGNS):
         print(text, flush=True)
     print()

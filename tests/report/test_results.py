@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
 from iolab.errors import UserError
@@ -69,8 +70,12 @@ def test_p_values_are_those_of_the_boots_and_corrected_where_declared() -> None:
     boots = boots[~boots["aa"] & (boots["kernel"] == "6.1")]
     found = claim(DOCUMENT)
     assert found["p_value"] == pytest.approx(stats.sign_flip(boots["y"]))
-    assert (found["preregistered"], found["family_size"]) == (True, 1)
-    assert found["p_holm"] == found["p_value"]
+    assert (found["preregistered"], found["family_size"]) == (True, 3)
+    members = [row for row in DOCUMENT["claims"] if row["preregistered"]]
+    # The three primary claims in the one preregistered condition, on the kernel that it names.
+    assert {row["kernel"] for row in members} == {"6.1"}
+    corrected = multipletests([row["p_value"] for row in members], method="holm")[1]
+    assert [row["p_holm"] for row in members] == pytest.approx(list(corrected))
     other = claim(DOCUMENT, kernel="6.12")
     assert other["p_value"] is not None
     assert (other["preregistered"], other["p_holm"]) == (False, None)

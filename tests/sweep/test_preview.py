@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from iolab.agent.plan import Cell
 from iolab.cli import main
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology.base import Profile
+from iolab.pathology.factors import Condition
 from iolab.store.raw import RawStore, block_key
 from iolab.sweep.preview import PathologyPreview, preview_sweep
 from iolab.sweep.request import Request, requested_profile
@@ -150,3 +155,18 @@ def test_the_command_names_a_mistake_in_one_line(
     code, error = in_process("plan", "bfq")
     (line,) = error.splitlines()
     assert (code, "unknown pathology 'bfq'" in line) == (2, True)
+
+
+def test_a_cell_that_the_agent_would_refuse_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = get_pathology("fsnotify_contention")
+
+    def cell(condition: Condition, profile: Profile, rng: Random) -> Cell:
+        made = right.cell(condition, profile, rng)
+        assert made.job is not None
+        return replace(made, job=replace(made.job, engine="libaoi"))
+
+    monkeypatch.setitem(PATHOLOGIES, right.name, replace(right, cell=cell))
+    with pytest.raises(UserError, match="unknown ioengine 'libaoi'"):
+        preview(tmp_path, pathologies=[right.name])
