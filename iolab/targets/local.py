@@ -11,11 +11,11 @@ from pathlib import Path
 
 from iolab.agent.detached import state_of
 from iolab.agent.facts import survey
-from iolab.agent.trusted import private_folder
+from iolab.agent.trusted import check_private, private_folder
 from iolab.errors import UserError, error_of
 from iolab.files import atomic_write
 from iolab.process import CommandError, run
-from iolab.targets.real import RealTarget, agent_words, checked_survey
+from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.system_shown import system_shown
 
 __all__ = ["LocalTarget"]
@@ -45,6 +45,8 @@ class LocalTarget(RealTarget):
             raise UserError(
                 "--target local needs root, to change settings and make devices: run it with sudo"
             )
+        for folder in (Path(RUNS).parent, Path(RUNS)):
+            check_private(folder)
         self.facts = checked_survey(survey())
 
     def system_shown(self) -> str:

@@ -180,4 +180,5 @@ def test_a_last_word_without_end_is_cut(liar: Liar, where: str) -> None:
     said = liar.iolab(made, *words)
     assert said.harmless()
     assert "xxx…" in said.text
-    assert len(said.text) < 20_000
+    # The bar on a terminal grows with the time that it takes; the last word does not.
+    assert max(map(len, re.findall("x+", said.text))) < 2_000
