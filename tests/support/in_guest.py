@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,11 @@ _ODD_NAME = b"a) R 1 (\xff\xfe"
 
 
 def _programs() -> list[str]:
-    folders = [p for p in Path("/proc").iterdir() if p.name.isdigit()]
-    lines = [(p / "cmdline").read_bytes().replace(b"\0", b" ") for p in folders]
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        # A kernel thread may end between the listing and this.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines.append((folder / "cmdline").read_bytes().replace(b"\0", b" "))
     return sorted(line.decode(errors="replace").strip() for line in lines if line)
 
 
