@@ -263,7 +263,7 @@ def test_a_killed_parent_takes_its_machine_along(target: VmTarget, tmp_path: Pat
         "import sys; from pathlib import Path\n"
         "from iolab.targets.vm import prepare\n"
         "from tests.support.plans import plan\n"
-        "target = prepare('6.1', 'virtual', {'cpus': 1, 'memory_mib': 1024})\n"
+        "target = prepare('6.1', 'virtual', cpus=1, memory_mib=1024)\n"
         "target.run(plan(), Path(sys.argv[1]))\n"
     )
     parent = subprocess.Popen(
