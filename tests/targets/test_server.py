@@ -168,16 +168,16 @@ def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
 
     def cut(line: str) -> None:
         if line.endswith("cell0 done"):
-            # What is on the disk counts, and the folder of the next cell is.
-            server.ssh("until grep -q tree /var/lib/iolab/files.journal; do :; done; sync")
+            # The journal names the next cell's folder before it exists: wait for the folder.
+            server.ssh("until ls -d /srv/data/iolab-*; do :; done; sync")
             server.cut_power()
 
     with pytest.raises(IolabError, match=r"was killed, or root@127.0.0.1:.* was rebooted"):
-        target.run(folder_plan(), tmp_path / "results", cut)
+        target.run(folder_plan(runtime_ms=3000), tmp_path / "results", cut)
     assert server.ssh("ls /srv/data").stdout.startswith("iolab-")
     (line,) = target.restore(show=True)
     assert line.startswith("tree /srv/data/iolab-")
-    target.run(folder_plan(), tmp_path / "results")
+    target.run(folder_plan(runtime_ms=3000), tmp_path / "results")
     assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
     assert state(server) == before
 
