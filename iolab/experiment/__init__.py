@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from iolab.experiment.compare import compare
-from iolab.experiment.comparison import Comparison
-from iolab.experiment.parameters import check_names
+from iolab.experiment.comparison import Comparison, comparison_of
+from iolab.experiment.parameters import PARAMETERS, check_names
 
-__all__ = ["Comparison", "check_names", "compare"]
+__all__ = ["PARAMETERS", "Comparison", "check_names", "compare", "comparison_of"]

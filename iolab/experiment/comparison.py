@@ -15,7 +15,7 @@ from iolab import report
 from iolab.errors import UserError
 from iolab.pathology.base import Pathology
 from iolab.shown import text_table
-from iolab.stats.conditions import levels_of
+from iolab.stats.conditions import levels_of, pathology_of
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab.trace.trace import Trace
@@ -23,7 +23,7 @@ from iolab.trace.trace import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "comparison_of"]
 
 # Names of the values that figures show, with their units.
 _LABELS: Final = {
@@ -164,3 +164,14 @@ class Comparison:
             f"{cells['clock'].iloc[0]} time"
         )
         return words + (f"; {invalid} cells are invalid" if invalid else "")
+
+
+def comparison_of(data: Dataset) -> Comparison:
+    """Return the comparison that a folder of results holds.
+
+    Raises
+    ------
+    UserError
+        If it holds no cell, or its pathology is unknown.
+    """
+    return Comparison(pathology_of(data.cells), data)

@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from iolab.errors import UserError
 from iolab.names import nearest, one_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 
-__all__ = ["base_condition", "check_names", "factor_levels", "kernel_names", "listed"]
+__all__ = [
+    "PARAMETERS",
+    "base_condition",
+    "check_names",
+    "factor_levels",
+    "kernel_names",
+    "listed",
+]
+
+# Of notebooks/experiment.ipynb.
+PARAMETERS: Final = (
+    *("pathology", "kernel", "weight", "iodepth", "numjobs", "levels", "boots", "record"),
+    *("target", "results", "data", "figures_folder", "results_file", "family"),
+)
 
 # What IPython itself puts into the namespace of a notebook.
 _IPYTHON = frozenset({"In", "Out", "exit", "quit", "open", "get_ipython"})
