@@ -119,8 +119,8 @@ def _children(pid: int) -> list[int]:
     ).stdout
     parents = {int(a): int(b) for a, b in (line.split() for line in listing.splitlines())}
     found: list[int] = []
-    for child in parents:
-        above = parents[child]
+    for child, parent in parents.items():
+        above = parent
         while above not in {0, pid}:
             above = parents.get(above, 0)
         if above == pid:
