@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
+from iolab.sweep.handover import handed_over
 
 __all__ = ["NotebookJob", "OnProgress", "Progress", "make_pages"]
 
@@ -109,8 +110,9 @@ def make_pages(
     """Make pages, `jobs` at a time, and return the error of each that failed by its name.
 
     No page begins that would take more than `memory_bytes` together with the others. All are killed
-    with everything they started when this is interrupted. `on_progress` hears the state twice a
-    second, `on_end` of each page as it ends, with its error or "".
+    with everything they started when this is interrupted. They know the pathologies that are
+    registered here. `on_progress` hears the state twice a second, `on_end` of each page as it ends,
+    with its error or "".
     """
     waiting = list(pages)
     state = Progress(len(waiting), sum(p.cells for p in waiting))
@@ -118,7 +120,10 @@ def make_pages(
     errors: dict[str, str] = {}
     began = time.monotonic()
     cells_of_ended = 0
+    known = ExitStack()
     try:
+        if waiting:
+            known.enter_context(handed_over(waiting[0].output.parent))
         while waiting or running:
             while waiting and len(running) < jobs and _fits(waiting[0], running, memory_bytes):
                 running.append(_start(waiting.pop(0)))
@@ -146,4 +151,5 @@ def make_pages(
     finally:
         for entry in running:
             kill_group(entry.process, grace_s=1.0)
+        known.close()
     return errors
