@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iolab.agent.plan import Cell
 from iolab.errors import IolabError, UserError
@@ -16,7 +16,9 @@ from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.blame import blame
 from iolab.pathology.factors import Condition
 from iolab.results import CellResult
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = [
     "BrokenPathologyError",

@@ -27,8 +27,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-import cloudpickle
-
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.base import EXPERIMENT, Pathology
@@ -150,27 +148,36 @@ def register_file(path: Path | str) -> list[Pathology]:
     return found
 
 
-def named_pathologies(names: Iterable[str | Path]) -> list[Pathology]:
-    """Return pathologies by their names or files, each once.
+def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology]:
+    """Return pathologies by their names or files, each once, and register those of files.
 
     Parameters
     ----------
-    names : iterable of str or Path
-        Names; what ends with ``.py`` or has a ``/`` in it is a file, whose pathologies are
-        registered.
+    names : iterable of str, Path or Pathology
+        Names; what ends with ``.py`` or has a ``/`` in it is a file. A pathology itself is
+        registered unless it is.
 
     Raises
     ------
     UserError
-        As `get_pathology` and `register_file`, or if two files define pathologies of one name.
+        As `get_pathology`, `register` and `register_file`, or if two are called alike.
     """
     chosen: dict[str, Pathology] = {}
     for name in names:
-        is_file = isinstance(name, Path) or name.endswith(".py") or "/" in name
-        for pathology in register_file(name) if is_file else [get_pathology(str(name))]:
+        for pathology in _named(name):
             if chosen.setdefault(pathology.name, pathology) is not pathology:
-                raise UserError(f"{name} defines {pathology.name!r}, which is named before it")
+                raise UserError(f"two of these pathologies are called {pathology.name!r}")
     return list(chosen.values())
+
+
+def _named(name: str | Path | Pathology) -> list[Pathology]:
+    if isinstance(name, Pathology):
+        if name.name not in pathology_names() or get_pathology(name.name) is not name:
+            register(name)
+        return [name]
+    if isinstance(name, Path) or name.endswith(".py") or "/" in name:
+        return register_file(name)
+    return [get_pathology(name)]
 
 
 def get_pathology(name: str) -> Pathology:
@@ -235,6 +242,8 @@ def handover_file() -> bytes | None:
     UserError
         If a pathology cannot be pickled.
     """
+    import cloudpickle  # noqa: PLC0415 - only for pages, and only then
+
     own = [entry for entry in _registered.values() if entry.file is None]
     if all(entry.inherited for entry in own):
         return None
