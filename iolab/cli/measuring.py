@@ -55,7 +55,12 @@ def _selection(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_selection
-@click.option("--pathology", multiple=True, help="Pathology to measure (repeatable); all if none.")
+@click.option(
+    "--pathology",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="Pathology to measure, by name or by the file that defines it (repeatable); all if none.",
+)
 @click.option("--target", default="vm", show_default=True, help=_TARGETS)
 @click.option("--directory", help="Real machines: measure on files made in this folder.")
 @click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
@@ -140,14 +145,14 @@ def _show_outcome(outcome: Outcome) -> None:
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[PATHOLOGY]...")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @_selection
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show what a sweep would measure.
 
     That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
-    here, and how long it takes. Nothing is booted, fetched or measured.
+    here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
     """
     import json
 

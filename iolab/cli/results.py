@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from iolab import shown
+from iolab.cli.choices import defined_in
 from iolab.cli.terminal import echo
 from iolab.errors import UserError
 from iolab.paths import REFERENCE, runs_dir
@@ -23,6 +24,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--canonical", is_flag=True, help="Write the same bytes for the same measurement.")
 @click.option("--pyperf", type=_FILE, help="Write an archive for pyperf per kernel to this folder.")
 @click.option("--root", type=_FILE, default=runs_dir, help="Folder of the results.")
+@defined_in
 def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path) -> None:
     """Write the cells of a sweep.
 
@@ -50,6 +52,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path) -> No
 @click.command()
 @click.argument("folders", type=_FILE, nargs=-1)
 @click.option("--claims", is_flag=True, help="Show each claim with its estimate, rule and reason.")
+@defined_in
 def verdicts(folders: tuple[Path, ...], claims: bool) -> None:
     """Show which claims hold on which kernel.
 
