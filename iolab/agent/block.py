@@ -9,33 +9,35 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.antagonist import RunningAntagonist
 from iolab.agent.cgroup import make_cgroup, weights_of
 from iolab.agent.claim import Claim, claimed, restore_earlier
-from iolab.agent.copies import copy_files
 from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
-from iolab.agent.filesystem import make_filesystem, make_folder
-from iolab.agent.fio import job_files, lay_out
 from iolab.agent.hardware import Hardware
 from iolab.agent.journal import FILES, Journal, restore
 from iolab.agent.lock import machine_lock
 from iolab.agent.modules import load_module
 from iolab.agent.named import disk_of
 from iolab.agent.observe import realtime_priority
-from iolab.agent.plan import Cell, Plan
+from iolab.agent.observer import Observer
+from iolab.agent.plan import Cell, Plan, programs_of
+from iolab.agent.prepare import antagonist_place, work_place
 from iolab.agent.probes import Probes
+from iolab.agent.program import refuse_outside_a_guest
 from iolab.agent.recording import Recorder
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
-from iolab.agent.work import RUN, Observer, has_files, measure, reports
+from iolab.agent.work import measure, reports
+from iolab.agent.workplace import RUN, Workplace
 from iolab.errors import CannotRunError, IolabError
 
 __all__ = ["run_block"]
 
-_MOUNT = RUN / "mnt"
 # Folder and suffix of the files that a cell leaves.
 _RESULT_FILES = (("cells", "json"), ("traces", "dat"))
 
@@ -61,25 +63,17 @@ def _digests(plan: Plan, out: Path) -> dict[str, str]:
     }
 
 
-def _files(journal: Journal, cell: Cell, nodes: Mapping[str, Path]) -> tuple[list[Path], Path]:
-    """Return what each process of the work reads or writes, and the device beneath it."""
-    folder = _MOUNT
-    if cell.filesystem is not None:
-        device = next(d for d in cell.devices if d.name == cell.filesystem.device)
-        make_filesystem(journal, cell.filesystem, nodes, _MOUNT, stored=device.memory_backed)
-        data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
-    else:
-        data = nodes[cell.devices[-1].name]
-        if has_files(cell):
-            folder = make_folder(Path(cell.devices[-1].path))
-    files: list[Path] = []
-    if cell.job is not None:
-        if has_files(cell):
-            lay_out(cell.job, folder)
-        files = job_files(cell.job, folder)
-    if cell.copies is not None:
-        files = copy_files(cell.copies, folder)
-    return files if has_files(cell) else [data] * len(files), data
+def _antagonist(
+    journal: Journal, cell: Cell, place: Workplace, nodes: Mapping[str, Path]
+) -> RunningAntagonist | None:
+    """Prepare the antagonist of a cell: its cgroup and files."""
+    antagonist = cell.antagonist
+    if antagonist is None:
+        return None
+    group = antagonist.group
+    folder = None if group is None else make_cgroup(journal, "iolab-antagonist", group)
+    there = antagonist_place(cell, place, nodes, group=folder)
+    return RunningAntagonist(journal, antagonist, name=cell.id, place=there)
 
 
 def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
@@ -90,15 +84,20 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
     result: dict[str, Any] = {"id": cell.id, "began_ns": time.monotonic_ns()}
     recorder = None
     try:
+        if programs_of(cell):
+            refuse_outside_a_guest()
         nodes = {d.name: make_device(journal, d) for d in cell.devices}
         if cell.filesystem is not None:
             claim.lend(cell)
-        files, data = _files(journal, cell, nodes)
+        place = work_place(journal, cell, nodes, cpu=plan.cpu)
+        antagonist = _antagonist(journal, cell, place, nodes)
         for device in cell.devices:
             schedule(journal, device, nodes[device.name])
         result["settings"] = change_settings(journal, cell.settings)
-        group = None if cell.group is None else make_cgroup(journal, "iolab", cell.group)
-        result["weights"] = {} if group is None else weights_of(group)
+        if cell.group is not None:
+            place = replace(place, group=make_cgroup(journal, "iolab", cell.group))
+        groups = [place.group, None if antagonist is None else antagonist.group]
+        result["weights"] = {k: v for g in groups if g for k, v in weights_of(g).items()}
         for path in reports(cell):
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None
@@ -107,9 +106,16 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
             own = [disk_of(node) for node in nodes.values()] if plan.hardware else []
             recorder = Recorder(journal, cell.recording, trace, own)
         result["measuring_from_ns"] = time.monotonic_ns()
-        observer = Observer(cpu=plan.cpu, device=disk_of(data), probes=probes, recorder=recorder)
-        with watching(cell.watch, data), realtime_priority():
-            result.update(measure(journal, cell, files, group=group, observer=observer))
+        observer = Observer(
+            cpu=plan.cpu,
+            device=None if place.device is None else disk_of(place.device).name,
+            probes=probes,
+            recorder=recorder,
+            antagonist=antagonist,
+            threads=bool(programs_of(cell)),
+        )
+        with watching(cell.watch, place.device), realtime_priority():
+            result.update(measure(journal, cell, place=place, observer=observer))
         result["measuring_until_ns"] = time.monotonic_ns()
         result["agent"] = observer.cost.spent()
         if recorder is not None:

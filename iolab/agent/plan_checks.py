@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from iolab.agent.plan import Cell, Copies, Device, FileSystem, Job, Recording
+from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Job, Recording
 from iolab.agent.plan_values import (
     as_list,
     check,
@@ -24,6 +24,7 @@ __all__ = [
     "check_copies",
     "check_device",
     "check_filesystem",
+    "check_group",
     "check_job",
     "check_recording",
     "check_surroundings",
@@ -134,8 +135,8 @@ def check_copies(copies: Copies, where: str) -> None:
     )
 
 
-def check_recording(recording: Recording, job: Job | None, where: str) -> None:
-    """Check what is recorded of a cell; `job` is the fio run whose steady part is recorded."""
+def check_recording(cell: Cell, recording: Recording, where: str) -> None:
+    """Check what is recorded of a cell."""
     names = as_list(recording.events, f"{where}: events") + as_list(
         recording.also, f"{where}: also"
     )
@@ -143,9 +144,12 @@ def check_recording(recording: Recording, job: Job | None, where: str) -> None:
     check(not invalid, f"{where}: invalid tracepoint names: {', '.join(map(repr, invalid))}")
     check(bool(recording.events), f"{where}: it records no event")
     check_numbers(recording, where, {"buffer_kib": (16384, 1 << 20)})
-    if job is not None:
-        check_numbers(recording, where, {"window_ms": (1, job.runtime_ms)})
-    else:
+    if cell.job is not None:
+        check_numbers(recording, where, {"window_ms": (1, cell.job.runtime_ms)})
+    elif cell.program is not None and recording.window_ms is not None:
+        longest_ms = cell.program.runtime_ms or cell.program.limit_ms
+        check_numbers(recording, where, {"window_ms": (1, longest_ms)})
+    elif cell.copies is not None:
         check(recording.window_ms is None, f"{where}: copies are recorded whole, no window_ms")
 
 
@@ -165,14 +169,19 @@ def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) 
     check(not lost, f"{where}: xfs needs a device that stores its metadata")
 
 
+def check_group(group: Group, where: str) -> None:
+    """Check a cgroup."""
+    known = is_one_of(group.controller, _CONTROLLERS)
+    check(known, f"{where}: unknown controller {group.controller!r}")
+    valid = group.weight is None or is_int(group.weight, 1, 10000)
+    check(valid, f"{where}: {group.controller}.weight must be 1-10000, not {group.weight!r}")
+
+
 def check_surroundings(cell: Cell, where: str) -> None:
     """Check what a cell changes around its work: cgroup, watch, settings, counted functions."""
-    group, watch = cell.group, cell.watch
-    if group is not None:
-        known = is_one_of(group.controller, _CONTROLLERS)
-        check(known, f"{where}: unknown controller {group.controller!r}")
-        valid = group.weight is None or is_int(group.weight, 1, 10000)
-        check(valid, f"{where}: {group.controller}.weight must be 1-10000, not {group.weight!r}")
+    watch = cell.watch
+    if cell.group is not None:
+        check_group(cell.group, where)
     if watch is not None:
         check(is_one_of(watch.on, _PLACES), f"{where}: cannot watch {watch.on!r}")
         check(is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")

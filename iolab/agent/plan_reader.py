@@ -9,6 +9,7 @@ from typing import Any
 
 from iolab.agent.plan import (
     FORMAT,
+    Antagonist,
     Cell,
     Copies,
     Device,
@@ -16,6 +17,7 @@ from iolab.agent.plan import (
     Group,
     Job,
     Plan,
+    Program,
     Recording,
     Watch,
 )
@@ -27,6 +29,7 @@ from iolab.agent.plan_checks import (
     check_recording,
     check_surroundings,
 )
+from iolab.agent.plan_program_checks import check_antagonist, check_program
 from iolab.agent.plan_values import as_list, build, check, check_flags, is_int, is_name, is_one_of
 from iolab.errors import UserError
 
@@ -37,11 +40,46 @@ _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "
 _PARTS: dict[str, Any] = {
     "job": Job,
     "copies": Copies,
+    "program": Program,
     "filesystem": FileSystem,
     "group": Group,
     "watch": Watch,
     "recording": Recording,
 }
+
+
+# Of an antagonist.
+_PARTS_BESIDE: dict[str, Any] = {"job": Job, "program": Program, "group": Group}
+
+
+def _parts(raw: dict[str, Any], kinds: dict[str, Any], where: str) -> dict[str, Any]:
+    return {
+        name: None if raw.get(name) is None else build(kind, raw[name], f"{where} {name}")
+        for name, kind in kinds.items()
+    }
+
+
+def _parse_antagonist(raw: Any, where: str) -> Antagonist:
+    check(isinstance(raw, dict), f"{where} is not an object")
+    return build(Antagonist, {**raw, **_parts(raw, _PARTS_BESIDE, where)}, where)
+
+
+def _check_work(cell: Cell, where: str) -> None:
+    works = [work for work in (cell.job, cell.copies, cell.program) if work is not None]
+    check(len(works) == 1, f"{where}: it needs one of job, copies and program")
+    if cell.job is not None:
+        check_job(cell.job, where)
+    if cell.copies is not None:
+        check_copies(cell.copies, where)
+    if cell.program is not None:
+        check_program(cell.program, where)
+        check(bool(cell.devices) or cell.watch is None, f"{where}: a watch needs a device")
+    else:
+        check(bool(cell.devices), f"{where}: it has no device")
+    if cell.antagonist is not None:
+        check_antagonist(cell, cell.antagonist, f"{where} antagonist")
+    if cell.recording is not None:
+        check_recording(cell, cell.recording, f"{where} recording")
 
 
 def _parse_cell(raw: Any, where: str) -> Cell:
@@ -51,13 +89,11 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         for d in as_list(raw.get("devices"), f"{where}: devices")
     ]
     check("filesystem" in raw, f"{where}: filesystem is missing (null: the device itself)")
-    parts = {
-        name: None if raw.get(name) is None else build(kind, raw[name], f"{where} {name}")
-        for name, kind in _PARTS.items()
-    }
+    parts = _parts(raw, _PARTS, where)
+    if raw.get("antagonist") is not None:
+        parts["antagonist"] = _parse_antagonist(raw["antagonist"], f"{where} antagonist")
     cell = build(Cell, {**raw, **parts, "devices": devices}, where)
     check(is_name(cell.id), f"{where}: id {cell.id!r} is not a valid name")
-    check(bool(devices), f"{where}: it has no device")
     for device in devices:
         check_device(device, where)
     names = [d.name for d in devices]
@@ -68,13 +104,7 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         check(cell.watch is None, f"{where}: a watch is for I/O on the device itself")
     if cell.filesystem is not None:
         check_filesystem(cell.filesystem, devices, where)
-    check((cell.job is None) is not (cell.copies is None), f"{where}: it needs a job or copies")
-    if cell.job is not None:
-        check_job(cell.job, where)
-    if cell.copies is not None:
-        check_copies(cell.copies, where)
-    if cell.recording is not None:
-        check_recording(cell.recording, cell.job, f"{where} recording")
+    _check_work(cell, where)
     check_surroundings(cell, where)
     return cell
 

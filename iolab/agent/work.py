@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Do and measure the work of one cell: a fio job, or dd processes."""
+"""Do and measure the work of one cell: a fio job, dd processes, or a program."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.copies import copies_gates, run_copies
-from iolab.agent.cost import Cost
 from iolab.agent.fio import fio_argv, parse_report, report_gates, unexpected_files
 from iolab.agent.journal import Journal
-from iolab.agent.observe import sample
-from iolab.agent.plan import Cell, Copies, Job
-from iolab.agent.probes import Probes
-from iolab.agent.recording import Recorder
+from iolab.agent.observer import Observer
+from iolab.agent.plan import Cell, Copies, Job, Program
+from iolab.agent.prepare import has_files
+from iolab.agent.program import RunningProgram, program_gates
 from iolab.agent.workers import renice_workers
+from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
 from iolab.errors import IolabError
 from iolab.process import kill_group, start
 
-__all__ = ["RUN", "Observer", "has_files", "measure", "reports"]
+__all__ = ["measure", "reports"]
 
-# The agent's folder in memory.
-RUN = Path("/run/iolab")
 # fio starts its job a little later than its process: keeps both samples inside the job's run.
 _MARGIN_S = 0.05
 
@@ -34,35 +32,14 @@ def reports(cell: Cell) -> tuple[Path, Path]:
     return RUN / f"fio-{cell.id}.json", RUN / f"fio-{cell.id}.err"
 
 
-class Observer:
-    """Samples the kernel's counters while a cell runs; holds the recorder of a recorded cell."""
-
-    def __init__(
-        self, *, cpu: int, device: Path, probes: Probes | None, recorder: Recorder | None
-    ) -> None:
-        self.cpu = cpu
-        self._device = device.name
-        self._calls = dict if probes is None else probes.hits
-        self.recorder = recorder
-        self.cost = Cost()
-
-    def sample(self, job: int | None) -> dict[str, Any]:
-        """Return the counters, with those of the process `job` and its children."""
-        with self.cost.sampling():
-            return sample(cpu=self.cpu, device=self._device, job=job, calls=self._calls)
-
-
-def _measure_copies(
-    copies: Copies, files: Sequence[Path], *, group: Path | None, observer: Observer
-) -> dict[str, Any]:
+def _measure_copies(copies: Copies, *, place: Workplace, observer: Observer) -> dict[str, Any]:
     """Run the copies between two samples; return their results, the samples and the gates."""
-    if copies.start_delay_us:
-        time.sleep(copies.start_delay_us / 1e6)
+    observer.before_work(copies.start_delay_us)
     recorder = observer.recorder
     first = observer.sample(None)
     if recorder is not None:
         recorder.open()
-    done = run_copies(copies, files, cpu=observer.cpu, group=group)
+    done = run_copies(copies, place.files, cpu=place.cpu, group=place.group)
     if recorder is not None:
         recorder.close()
     last = observer.sample(None)
@@ -93,9 +70,6 @@ def _observe_job(
     began = time.monotonic()
     reniced = []
 
-    def wait_until(at_s: float) -> None:
-        time.sleep(max(0.0, began + at_s - time.monotonic()))
-
     def renice() -> None:
         if cell.worker_nice:
             reniced.append(renice_workers(journal, cpu=observer.cpu, nice=cell.worker_nice))
@@ -104,17 +78,17 @@ def _observe_job(
     steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
     renice()
     # Workers that the kernel has made for the job, before anything is measured.
-    wait_until(job.ramp_ms / 2e3)
+    observer.wait_from(began, job.ramp_ms / 2e3)
     renice()
-    wait_until(steady_from_s)
+    observer.wait_from(began, steady_from_s)
     first = observer.sample(fio.pid)
     window_ms = None if cell.recording is None else cell.recording.window_ms
     if observer.recorder is not None and window_ms is not None:
         observer.recorder.open()
-        wait_until(min(steady_until_s, steady_from_s + window_ms / 1e3))
+        observer.wait_from(began, min(steady_until_s, steady_from_s + window_ms / 1e3))
         observer.recorder.close()
     else:
-        wait_until(steady_until_s)
+        observer.wait_from(began, steady_until_s)
     last = observer.sample(fio.pid)
     fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
     return {"first": first, "last": last, "reniced": reniced}
@@ -124,16 +98,15 @@ def _measure_job(
     journal: Journal,
     cell: Cell,
     job: Job,
-    files: Sequence[Path],
     *,
-    group: Path | None,
+    place: Workplace,
     observer: Observer,
 ) -> dict[str, Any]:
     """Run the job and return fio's report, the samples and the gates."""
     report, output = reports(cell)
-    if job.start_delay_us:
-        time.sleep(job.start_delay_us / 1e6)
-    fio = _start_fio(journal, cell, fio_argv(job, files, report, cpu=observer.cpu), group=group)
+    observer.before_work(job.start_delay_us)
+    argv = fio_argv(job, place.files, report, cpu=place.cpu)
+    fio = _start_fio(journal, cell, argv, group=place.group)
     try:
         observed = _observe_job(journal, cell, job, fio, observer)
     except subprocess.TimeoutExpired as error:
@@ -150,27 +123,97 @@ def _measure_job(
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in samples]
     if not all(jobs):
         gates.append("the job was not running when it was sampled")
-    if has_files(cell) and (unexpected := unexpected_files(job, files[0].parent)):
+    unexpected = unexpected_files(job, place.files[0].parent) if has_files(cell) else []
+    if unexpected := [name for name in unexpected if name != ANTAGONIST_FOLDER]:
         gates.append(f"fio made files of its own: {', '.join(unexpected)}")
     return {"fio": parsed, "fio_said": text, **observed, "gates": gates}
 
 
-def measure(
-    journal: Journal,
-    cell: Cell,
-    files: Sequence[Path],
-    *,
-    group: Path | None,
-    observer: Observer,
+def _measure_program(
+    journal: Journal, cell: Cell, program: Program, *, place: Workplace, observer: Observer
 ) -> dict[str, Any]:
-    """Run the cell's work and return its results."""
+    """Run a program between two samples; return its result, the samples and the gates.
+
+    The steady part of a program that runs to its end is all of its run.
+    """
+    observer.before_work(program.start_delay_us)
+    whole, recorder = program.runtime_ms is None, observer.recorder
+    first = observer.sample(None) if whole else {}
+    if whole and recorder is not None:
+        recorder.open()
+    running = RunningProgram(journal, program, name=cell.id, place=place)
+    try:
+        steady_from_s = program.ramp_ms / 1e3
+        steady_until_s = steady_from_s + (program.runtime_ms or program.limit_ms) / 1e3
+        if not whole:
+            observer.wait_for(running, steady_from_s)
+            first = observer.sample(running.pid)
+            if recorder is not None:
+                recorder.open()
+        if recorder is not None:
+            window_ms = None if cell.recording is None else cell.recording.window_ms
+            closes_s = steady_until_s if window_ms is None else steady_from_s + window_ms / 1e3
+            observer.wait_for(running, min(closes_s, steady_until_s))
+            recorder.close()
+        ended = observer.wait_for(running, steady_until_s)
+        last = observer.sample(running.pid)
+        if whole and not ended:
+            raise IolabError(f"the program did not end within {program.limit_ms} ms")
+        if not whole:
+            running.terminate()
+        result = running.result()
+    finally:
+        running.kill()
+    gates = program_gates(result, program, early=ended and not whole)
+    return {"program": result, "first": first, "last": last, "gates": gates}
+
+
+def _measure_work(
+    journal: Journal, cell: Cell, *, place: Workplace, observer: Observer
+) -> dict[str, Any]:
     if cell.copies is not None:
-        return _measure_copies(cell.copies, files, group=group, observer=observer)
+        return _measure_copies(cell.copies, place=place, observer=observer)
     if cell.job is not None:
-        return _measure_job(journal, cell, cell.job, files, group=group, observer=observer)
+        return _measure_job(journal, cell, cell.job, place=place, observer=observer)
+    if cell.program is not None:
+        return _measure_program(journal, cell, cell.program, place=place, observer=observer)
     raise IolabError(f"cell {cell.id} has no work")
 
 
-def has_files(cell: Cell) -> bool:
-    """Return whether a cell's work is on files, not on the device itself."""
-    return cell.filesystem is not None or cell.devices[-1].kind == "directory"
+def measure(
+    journal: Journal, cell: Cell, *, place: Workplace, observer: Observer
+) -> dict[str, Any]:
+    """Run a cell's work, with its antagonist beside it, and measure it.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it kills what is left of both.
+    cell : Cell
+        The cell.
+    place : Workplace
+        Where the work is done.
+    observer : Observer
+        Takes the samples.
+
+    Returns
+    -------
+    dict
+        A part of the cell's result (`iolab.results.CellResult`): the report or output of the work,
+        the samples, the gates, and ``antagonist``.
+
+    Raises
+    ------
+    IolabError
+        If the work or its antagonist cannot be run.
+    """
+    antagonist = observer.antagonist
+    try:
+        found = _measure_work(journal, cell, place=place, observer=observer)
+        if antagonist is not None:
+            found["antagonist"], gates = antagonist.stop((found["first"], found["last"]))
+            found["gates"] += gates
+    finally:
+        if antagonist is not None:
+            antagonist.kill()
+    return found

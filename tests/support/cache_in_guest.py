@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, work
+from iolab.agent import block, observer
 from iolab.agent.__main__ import main as agent
 from iolab.agent.journal import restore
 from iolab.agent.observe import sample
 from iolab.agent.plan_reader import load_plan
-from iolab.agent.work import RUN
+from iolab.agent.workplace import RUN
 
 _VM = Path("/proc/sys/vm")
 _WAIT_S = 30.0
@@ -81,11 +81,11 @@ def main(argv: list[str]) -> int:
         running.update(dirty_limits(), mounts=[m for m in mounts() if " /run/iolab/mnt " in m])
         return sample(**known)
 
-    vars(work)["sample"] = watched
+    vars(observer)["sample"] = watched
     before = state()
     block.run_block(load_plan(plan), out)
     after = state()
-    vars(work)["sample"] = sample
+    vars(observer)["sample"] = sample
     seen = {
         "running": running,
         "left": {k: [v, after[k]] for k, v in before.items() if after[k] != v},
