@@ -234,10 +234,7 @@ class RunningProgram:
         Returns
         -------
         dict
-            ``began_ns`` and ``ended_ns`` (CLOCK_MONOTONIC), ``seconds``, ``exit`` (exit code, or
-            minus the signal), ``ran_ns`` (CPU time) and the context switches of it and of the
-            children that it waited for, ``output`` (the last 64 KiB), ``output_full`` and, if the
-            plan asks for one, ``value``: a number or None.
+            As `iolab.results.ProgramResult`.
         """
         ended_ns = time.monotonic_ns()
         with suppress(ProcessLookupError, PermissionError):
@@ -248,6 +245,7 @@ class RunningProgram:
         os.close(self.end)
         text = self.output.text()
         found = {
+            "whole": self.program.runtime_ms is None,
             "began_ns": self.began_ns,
             "ended_ns": ended_ns,
             "seconds": (ended_ns - self.began_ns) / 1e9,

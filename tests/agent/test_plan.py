@@ -19,7 +19,7 @@ from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
-from tests.support.plans import copies_cell, job, null_blk_cell
+from tests.support.plans import copies_cell, job, null_blk_cell, program_cell
 from tests.support.plans import plan_document as plan_of
 
 _WRONG: list[Any] = [
@@ -48,7 +48,18 @@ _JSON = st.recursive(
 def plan(*cells: dict[str, Any]) -> dict[str, Any]:
     """Return a plan with each kind of work in it."""
     recorded = copies_cell("copies", recording={"events": ["block:block_rq_issue"]})
-    return plan_of(*(cells or (null_blk_cell("outside"), null_blk_cell("inside", 1000), recorded)))
+    beside = {"program": {"argv": ["/bin/true"]}, "group": {"controller": "cpu"}, "start_ms": 5}
+    outside, inside = null_blk_cell("outside"), null_blk_cell("inside", 1000)
+    other = null_blk_cell("beside", antagonist=beside)
+    return plan_of(*(cells or (outside, inside, recorded, program(), other)))
+
+
+def program(**different: Any) -> dict[str, Any]:
+    """Return a cell whose work is a program with a file of its own."""
+    files = {"/iolab/programs/a/a": "0" * 64}
+    value = {"runtime_ms": 500, "value": r"took ([0-9.]+)", "cpus": [0], "files": files}
+    cell = program_cell("program", "/iolab/programs/a/a", "-n", "5", **{**value, **different})
+    return {**cell, "recording": {"events": ["sched:sched_switch"]}}
 
 
 def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -72,6 +83,7 @@ def _changed(raw: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[st
 _OPTIONAL = {"modules", "coalesced_timers", "group", "realtime_device", "memory_backed", "irqmode"}
 _OPTIONAL |= {"completion_ns", "queue_depth", "direct", "start_delay_us", "weight", "dsync"}
 _OPTIONAL |= {"rotational", "scheduler", "tunables", "low_latency", "recording"}
+_OPTIONAL |= {"antagonist", "start_ms", "value", "cpus"}
 _PLACES = list(_places(plan()))
 
 
@@ -166,6 +178,37 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("cells", 1, "job", "seed"), 0, "seed"),
         (("cells", 1, "job", "start_delay_us"), 0.5, "start_delay_us"),
         (("cells", 1, "job", "exec_prerun"), "true", "exec_prerun"),
+        (("cells", 1, "devices"), [], "no device"),
+        (("cells", 3, "job"), job(), "one of job, copies and program"),
+        (("cells", 3, "program"), None, "one of job, copies and program"),
+        (("cells", 3, "program", "argv"), "true", "argv"),
+        (("cells", 3, "program", "argv"), [], "argv is empty"),
+        (("cells", 3, "program", "argv"), ["true"], "'true' is not an absolute path"),
+        (("cells", 3, "program", "argv"), ["/bin/../sh"], "not an absolute path"),
+        (("cells", 3, "program", "argv"), ["/bin/true", 5], "each argument"),
+        (("cells", 3, "program", "argv"), ["/bin/true", "a\0b"], "each argument"),
+        (("cells", 3, "program", "argv", 0), "/iolab/programs/b", "not one of its files"),
+        (("cells", 3, "program", "files"), {"/etc/passwd": "0" * 64}, "/etc/passwd"),
+        (("cells", 3, "program", "files"), {"/iolab/programs/../x": "0" * 64}, "not below"),
+        (("cells", 3, "program", "files", "/iolab/programs/a/a"), "0", "no SHA-256"),
+        (("cells", 3, "program", "runtime_ms"), 0, "runtime_ms"),
+        (("cells", 3, "program", "ramp_ms"), -1, "ramp_ms"),
+        (("cells", 3, "program", "limit_ms"), 0, "limit_ms"),
+        (("cells", 3, "program", "cpus"), ["0"], "cpus"),
+        (("cells", 3, "program", "value"), "([0-9]+) ([0-9]+)", "one group, not 2"),
+        (("cells", 3, "program", "value"), "(", "no regular expression"),
+        (("cells", 3, "program", "shell"), True, "shell"),
+        (("cells", 3, "watch"), {"on": "node", "event": "attrib"}, "a watch needs a device"),
+        (("cells", 3, "recording", "window_ms"), 501, "window_ms"),
+        (("cells", 4, "antagonist"), 5, "antagonist is not an object"),
+        (("cells", 4, "antagonist", "job"), job(), "a job or a program"),
+        (("cells", 4, "antagonist", "program"), None, "a job or a program"),
+        (("cells", 4, "antagonist", "program", "argv"), [], "antagonist: argv is empty"),
+        (("cells", 4, "antagonist", "start_ms"), 200, "start_ms"),
+        (("cells", 4, "antagonist", "device"), "none", "no device 'none'"),
+        (("cells", 4, "antagonist", "device"), "data", "has the file system"),
+        (("cells", 4, "antagonist", "group", "weight"), 0, "weight"),
+        (("cells", 4, "antagonist", "cpu"), 0, "cpu"),
     ],
 )
 def test_a_wrong_field_is_named(place: tuple[Any, ...], value: Any, named: str) -> None:
@@ -201,7 +244,7 @@ def test_a_removed_or_renamed_field_is_a_users_mistake(place: tuple[Any, ...], n
     for key in place[:-1]:
         holder = holder[key]
     value = holder.pop(place[-1])
-    if place[-1] in _OPTIONAL:
+    if place[-1] in _OPTIONAL or place[-2:] == ("program", "runtime_ms"):
         parse_plan(raw)
     else:
         with pytest.raises(UserError, match=str(place[-1])):
@@ -222,6 +265,9 @@ def test_no_plan_at_all_is_a_users_mistake(raw: Any) -> None:
 def test_no_text_of_a_plan_reaches_a_command_line_unlisted() -> None:
     # Every text that is accepted is a name without a slash, or one of a short list.
     for place in _PLACES:
+        # A program's are its own; a virtual machine alone runs it.
+        if {"argv", "value"} & set(place):
+            continue
         for text in ("/bin/sh", "../x", "-o", "a b", "$(x)", "a\nb"):
             with pytest.raises(UserError):
                 parse_plan(_changed(plan(), place, text))
