@@ -6,7 +6,19 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from iolab.agent.plan import Cell, Copies, Device, FileSystem, Job, Recording
+from iolab.agent.cgroup_files import CONTROLLERS, cores_of, fault_of
+from iolab.agent.fio_options import faults_of
+from iolab.agent.plan import (
+    Cell,
+    Copies,
+    Device,
+    FileSystem,
+    FioJob,
+    Group,
+    Job,
+    OpenJob,
+    Recording,
+)
 from iolab.agent.plan_values import (
     as_list,
     check,
@@ -22,9 +34,11 @@ from iolab.agent.plan_values import (
 
 __all__ = [
     "check_copies",
+    "check_cores",
     "check_device",
     "check_filesystem",
     "check_job",
+    "check_open_job",
     "check_recording",
     "check_surroundings",
 ]
@@ -39,7 +53,6 @@ _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
 _SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
 _LAYOUTS = {"written", "unwritten", "growing"}
-_CONTROLLERS = {"cpu", "io"}
 _PLACES = {"node", "directory", "other"}
 _WATCHED = {"close_write", "attrib", "delete"}
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
@@ -93,10 +106,7 @@ def check_job(job: Job, where: str) -> None:
     """Check a fio run."""
     check(is_one_of(job.engine, _ENGINES), f"{where}: unknown ioengine {job.engine!r}")
     check(is_one_of(job.rw, _RW), f"{where}: unknown rw {job.rw!r}")
-    check(is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
     check_flags(job, where, "direct", "dsync")
-    cpus = as_list(job.cpus, f"{where}: cpus")
-    check(all(is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
     check_numbers(
         job,
         where,
@@ -106,6 +116,22 @@ def check_job(job: Job, where: str) -> None:
             "numjobs": (1, 512),
             "batch": (1, 4096),
             "batch_min": (1, 4096),
+        },
+    )
+    _check_course(job, where)
+    # fio would silently lower it to the batch.
+    check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
+
+
+def _check_course(job: FioJob, where: str) -> None:
+    """Check what each kind of fio run has: files, times, seed, cores."""
+    check(is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
+    cpus = as_list(job.cpus, f"{where}: cpus")
+    check(all(is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
+    check_numbers(
+        job,
+        where,
+        {
             "size_mib": (1, 1 << 20),
             "ramp_ms": (0, 3_600_000),
             "runtime_ms": (1, 3_600_000),
@@ -115,8 +141,27 @@ def check_job(job: Job, where: str) -> None:
     )
     # fio silently ignores a ramp that is not shorter than the run (axboe/fio#2041).
     check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
-    # fio would silently lower it to the batch.
-    check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
+
+
+def check_open_job(job: OpenJob, where: str) -> None:
+    """Check a fio run with any options: each is passed on, or refused with the reason."""
+    check(bool(as_list(job.sections, f"{where}: sections")), f"{where}: it has no section")
+    faults = []
+    for section in job.sections:
+        name = section.name
+        # fio takes the options of "global..." as those of all sections.
+        named = is_name(name) and not name.startswith("global")
+        check(named, f"{where}: {name!r:.80} is not a valid name of a section")
+        check(isinstance(section.options, dict), f"{where}: options of {name!r} are not an object")
+        texts = all(type(value) is str for value in section.options.values())
+        check(texts, f"{where}: options of {name!r} must have texts as values")
+        faults += [f for f in faults_of(section.options) if f not in faults]
+    check(not faults, f"{where}: {'; '.join(faults)}")
+    names = [section.name for section in job.sections]
+    check(len(set(names)) == len(names), f"{where}: two sections have one name")
+    check_flags(job, where, "shared_file")
+    _check_course(job, where)
+    check(job.files <= 512, f"{where}: its sections have {job.files} processes, at most 512")
 
 
 def check_copies(copies: Copies, where: str) -> None:
@@ -134,7 +179,7 @@ def check_copies(copies: Copies, where: str) -> None:
     )
 
 
-def check_recording(recording: Recording, job: Job | None, where: str) -> None:
+def check_recording(recording: Recording, job: FioJob | None, where: str) -> None:
     """Check what is recorded of a cell; `job` is the fio run whose steady part is recorded."""
     names = as_list(recording.events, f"{where}: events") + as_list(
         recording.also, f"{where}: also"
@@ -165,14 +210,42 @@ def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) 
     check(not lost, f"{where}: xfs needs a device that stores its metadata")
 
 
+def _check_group(group: Group, where: str) -> None:
+    check(isinstance(group.settings, dict), f"{where}: settings of the group are not an object")
+    faults = (fault_of(name, value) for name, value in group.settings.items())
+    fault = next((f for f in faults if f is not None), None)
+    check(fault is None, f"{where}: {fault}")
+    for name in as_list(group.controllers, f"{where}: controllers"):
+        check(is_one_of(name, set(CONTROLLERS)), f"{where}: unknown controller {name!r:.40}")
+    # cpu_weight_write_u64() of kernel/sched/core.c.
+    both = group.settings.get("cpu.idle") == 1 and "cpu.weight" in group.settings
+    check(not both, f"{where}: an idle group has no cpu.weight")
+    check(
+        bool(group.enabled), f"{where}: the group needs controllers, or settings such as cpu.weight"
+    )
+
+
+def check_cores(cell: Cell, cpu: int, where: str) -> None:
+    """Check that the fio run may use a core of its cgroup; `cpu` is the plan's."""
+    if cell.group is None or cell.job is None or "cpuset.cpus" not in cell.group.settings:
+        return
+    text = str(cell.group.settings["cpuset.cpus"])
+    asked = [cell.job.cpus or [cpu]]
+    if isinstance(cell.job, OpenJob):
+        own = [s.options.get("cpus_allowed") for s in cell.job.sections]
+        asked = [cell.job.cpus or [cpu] if one is None else cores_of(one) or [] for one in own]
+    for cores in asked:
+        # sched_setaffinity(2) refuses cores that are all outside of the task's cpuset.
+        outside = bool(cores) and not set(cores) & set(cores_of(text) or [])
+        listed = ", ".join(map(str, cores))
+        check(not outside, f"{where}: cpuset.cpus {text} lacks the job's cores {listed}: set cpus")
+
+
 def check_surroundings(cell: Cell, where: str) -> None:
     """Check what a cell changes around its work: cgroup, watch, settings, counted functions."""
     group, watch = cell.group, cell.watch
     if group is not None:
-        known = is_one_of(group.controller, _CONTROLLERS)
-        check(known, f"{where}: unknown controller {group.controller!r}")
-        valid = group.weight is None or is_int(group.weight, 1, 10000)
-        check(valid, f"{where}: {group.controller}.weight must be 1-10000, not {group.weight!r}")
+        _check_group(group, where)
     if watch is not None:
         check(is_one_of(watch.on, _PLACES), f"{where}: cannot watch {watch.on!r}")
         check(is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")

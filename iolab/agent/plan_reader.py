@@ -13,17 +13,22 @@ from iolab.agent.plan import (
     Copies,
     Device,
     FileSystem,
+    FioJob,
     Group,
     Job,
+    OpenJob,
     Plan,
     Recording,
+    Section,
     Watch,
 )
 from iolab.agent.plan_checks import (
     check_copies,
+    check_cores,
     check_device,
     check_filesystem,
     check_job,
+    check_open_job,
     check_recording,
     check_surroundings,
 )
@@ -35,13 +40,25 @@ __all__ = ["load_plan", "parse_plan"]
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
 
 _PARTS: dict[str, Any] = {
-    "job": Job,
     "copies": Copies,
     "filesystem": FileSystem,
     "group": Group,
     "watch": Watch,
     "recording": Recording,
 }
+
+
+def _parse_job(raw: Any, where: str) -> FioJob:
+    """Build and check a fio run: of any options if it has sections."""
+    if not (isinstance(raw, dict) and "sections" in raw):
+        job = build(Job, raw, where)
+        check_job(job, where)
+        return job
+    listed = as_list(raw["sections"], f"{where}: sections")
+    sections = [build(Section, one, f"{where} section {n}") for n, one in enumerate(listed)]
+    made = build(OpenJob, {**raw, "sections": sections}, where)
+    check_open_job(made, where)
+    return made
 
 
 def _parse_cell(raw: Any, where: str) -> Cell:
@@ -55,6 +72,8 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         name: None if raw.get(name) is None else build(kind, raw[name], f"{where} {name}")
         for name, kind in _PARTS.items()
     }
+    if raw.get("job") is not None:
+        parts["job"] = _parse_job(raw["job"], f"{where} job")
     cell = build(Cell, {**raw, **parts, "devices": devices}, where)
     check(is_name(cell.id), f"{where}: id {cell.id!r} is not a valid name")
     check(bool(devices), f"{where}: it has no device")
@@ -69,8 +88,6 @@ def _parse_cell(raw: Any, where: str) -> Cell:
     if cell.filesystem is not None:
         check_filesystem(cell.filesystem, devices, where)
     check((cell.job is None) is not (cell.copies is None), f"{where}: it needs a job or copies")
-    if cell.job is not None:
-        check_job(cell.job, where)
     if cell.copies is not None:
         check_copies(cell.copies, where)
     if cell.recording is not None:
@@ -107,6 +124,8 @@ def parse_plan(raw: Any) -> Plan:
     plan = build(Plan, {**rest, "cells": cells}, "the block")
     check(is_name(plan.block), f"block {plan.block!r} is not a valid name")
     check(is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
+    for number, cell in enumerate(plan.cells):
+        check_cores(cell, plan.cpu, f"cell {number}")
     check_flags(plan, "the block", "coalesced_timers", "hardware")
     unknown = [m for m in as_list(plan.modules, "modules") if not is_one_of(m, _MODULES)]
     check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
