@@ -11,6 +11,8 @@ import difflib
 import re
 from collections.abc import Mapping
 
+from iolab.agent.cgroup_files import cores_of
+
 __all__ = ["ENGINES", "faults_of", "processes_of"]
 
 # Engines that do their I/O on the file or device that they are given; cpuio uses a core only.
@@ -45,7 +47,7 @@ _PASSED = frozenset(
         *("latency_target", "latency_window", "latency_percentile", "latency_run"),
         *("flow", "flow_id", "flow_sleep", "continue_on_error", "ignore_error"),
         # By whom.
-        *("numjobs", "cpus_allowed", "cpus_allowed_policy", "cpumask", "numa_cpu_nodes"),
+        *("numjobs", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes"),
         *("numa_mem_policy", "nice", "prio", "prioclass", "clocksource", "gtod_reduce"),
         *("disable_lat", "disable_clat", "disable_slat", "disable_bw", "disable_bw_measurement"),
         # Options of the engines.
@@ -78,6 +80,7 @@ _SET = {
     **dict.fromkeys(("exitall", "exit_what", "exitall_on_error"), _TOGETHER),
     **dict.fromkeys(("steadystate", "ss", "ss_dur", "ss_ramp"), _TOGETHER),
     **dict.fromkeys(("steadystate_duration", "steadystate_ramp_time"), _TOGETHER),
+    "cpumask": _USE("cpus, or the section's cpus_allowed"),
     "name": "the section's name is the job's name",
     "thread": "iolab counts the CPU time of processes, not of threads",
 }
@@ -156,6 +159,8 @@ def _fault_of_value(name: str, value: str) -> str | None:
         return f"fio's {name} cannot be {value[:40]!r}: only letters, digits and _.,:/%+*=- pass"
     if _PATH.search(value) or ("/" in value and name not in _SHARES):
         return f"fio's {name}={value[:40]} is refused: {_ELSEWHERE}"
+    if name == "cpus_allowed" and cores_of(value) is None:
+        return f"fio's cpus_allowed must be a list of cores such as 0-2,5, not {value[:40]!r}"
     if name == "numjobs" and not (
         re.fullmatch(r"[0-9]{1,3}", value) and 0 < int(value) <= _MOST_PROCESSES
     ):
