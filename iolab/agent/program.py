@@ -208,6 +208,9 @@ class RunningProgram:
                     cwd=folder,
                     cgroup=place.group,
                 )
+        except BaseException:
+            self.output.text()
+            raise
         finally:
             self.output.started()
         self.began_ns = time.monotonic_ns()
@@ -215,7 +218,7 @@ class RunningProgram:
         try:
             self.end = os.pidfd_open(self.pid)
         except OSError as error:
-            self.kill()
+            kill_group(self._process)
             raise CannotRunError(f"this kernel has no pidfd_open: {error.strerror}") from error
 
     def has_ended(self) -> bool:
@@ -242,8 +245,7 @@ class RunningProgram:
             os.killpg(self.pid, signal.SIGKILL)
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        os.close(self.end)
-        text = self.output.text()
+        text = self._close()
         found = {
             "whole": self.program.runtime_ms is None,
             "began_ns": self.began_ns,
@@ -264,6 +266,11 @@ class RunningProgram:
         """Kill it, if it still runs; restoring the journal kills the rest."""
         if self._process.returncode is None:
             kill_group(self._process)
+            self._close()
+
+    def _close(self) -> str:
+        os.close(self.end)
+        return self.output.text()
 
 
 def printed_value(pattern: str, text: str) -> float | None:

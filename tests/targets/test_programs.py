@@ -81,9 +81,15 @@ def _programs() -> list[dict[str, Any]]:
         "leaves": _program("python3", "-S", "-c", _LEAVES),
         "looks": _program("python3", "-S", "-c", _LOOKS),
     }
-    cells = [{"id": n, "devices": [], "filesystem": None, "program": p} for n, p in made.items()]
-    cells[1]["devices"] = [_FAST]
-    return cells
+    return [
+        {
+            "id": name,
+            "devices": [_FAST] if name == "writes" else [],
+            "filesystem": None,
+            "program": one,
+        }
+        for name, one in made.items()
+    ]
 
 
 @pytest.fixture(scope="module")
