@@ -20,7 +20,7 @@ from iolab.agent.fio import (
     report_gates,
     unexpected_files,
 )
-from iolab.agent.plan import Job, OpenJob, Section
+from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.process import run
 from iolab.store.counters import histogram, measures
 from tests.support import plans
@@ -93,7 +93,7 @@ def test_gates_tell_why_a_report_does_not_count() -> None:
     ]
 
 
-def _on_disk(folder: Path, job: Job) -> None:
+def _on_disk(folder: Path, job: FioJob) -> None:
     try:
         lay_out(job, folder)
     except OSError as error:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent import block
+from iolab.agent.claim import Claim
 from iolab.agent.observe import sample
-from iolab.agent.plan import Cell
+from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import load_plan
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -38,10 +39,10 @@ def main(argv: list[str]) -> int:
     seen: dict[str, Any] = {"running": {}, "left": {}}
     run_cell, current = block._run_cell, ""
 
-    def watched_cell(plan: Any, cell: Cell, *arguments: Any) -> dict[str, Any]:
+    def watched_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
         nonlocal current
         current, before = cell.id, _left()
-        result = run_cell(plan, cell, *arguments)
+        result = run_cell(plan, cell, trace, claim)
         seen["left"][cell.id] = [before, _left()]
         return result
 

@@ -99,9 +99,10 @@ def test_the_kernel_has_the_settings_while_the_job_runs(
 
 def test_a_limit_of_the_cpu_limits(results: Path) -> None:
     limited, free = (measures(cell_of(results, name), cpu=1) for name in ("grouped", "shared"))
-    print({k: (limited[k], free[k]) for k in ("fio_cpu", "iops", "ios", "idle", "latency_p50_ns")})
+    # Half a core, to a period of 100 ms; it was 0.52 of 0.88.
     assert limited["fio_cpu"] <= 0.55
-    assert free["fio_cpu"] > 0.6
+    assert free["fio_cpu"] > 0.7
+    assert limited["iops"] < 0.7 * free["iops"]
 
 
 def test_nothing_of_a_group_is_left(seen: dict[str, Any]) -> None:
