@@ -103,6 +103,9 @@ _REFUSED = {
     **dict.fromkeys(("percentile_list", "clat_percentiles", "lat_percentiles"), _OF_REPORT),
     **dict.fromkeys(("slat_percentiles", "significant_figures", "stats"), _OF_REPORT),
     **dict.fromkeys(("kb_base", "unit_base", "disk_util"), _OF_REPORT),
+    "block_error_percentiles": _OF_REPORT,
+    "gtod_cpu": "it would keep another core busy",
+    "description": "it changes nothing, so leave it out",
 }
 # Families of options by a part of their names.
 _FAMILIES = (
@@ -110,7 +113,7 @@ _FAMILIES = (
     (re.compile(r"verify|trim_"), "a verification reads after the measured time"),
     (re.compile(r"^write_.*_log$|^log_|_logs?$|^bwavgtime$|^iopsavgtime$"), _ELSEWHERE),
     (re.compile(r"^replay_|_iolog|blktrace"), _ELSEWHERE),
-    (re.compile(r"zone"), "iolab makes no zoned devices"),
+    (re.compile(r"zone|_beyond_wp"), "iolab makes no zoned devices"),
 )
 _OTHER_ENGINES = {
     **dict.fromkeys(("exec", "external"), _RUNS),

@@ -92,6 +92,38 @@ def test_the_histogram_is_sorted_by_latency() -> None:
     assert histogram({"state": "failed"}) == []
 
 
+def test_processes_and_directions_are_added_up_and_their_bins_merged() -> None:
+    made = result()
+    job = made["fio"]["jobs"][0]
+    busy = next(side for side in (job["read"], job["write"]) if side["total_ios"])
+    silent = {"total_ios": 0, "runtime": 0, "clat_ns": {"mean": 0.0}}
+    other = {"total_ios": 500, "runtime": 250, "clat_ns": {"mean": 8000.0, "bins": {"8192": 500}}}
+    # As cpuio has it: I/Os in no time.
+    burn = {"total_ios": 2, "runtime": 0, "clat_ns": {"mean": 5e7, "bins": {"50000000": 2}}}
+    made["fio"]["jobs"] = [
+        {"read": other, "write": busy, "trim": silent},
+        {"read": burn, "write": silent, "trim": silent},
+    ]
+    found = measures(made, cpu=0)
+    assert (found["ios"], found["runtime_s"]) == (2000, 0.5)
+    assert found["iops"] == 1500 / 0.5 + 500 / 0.25
+    assert found["latency_mean_ns"] == (1500 * 4000 + 500 * 8000) / 2000
+    # 1000 of 2000 are in the first bin: exactly half.
+    assert (found["latency_p50_ns"], found["latency_p95_ns"]) == (3008, 8192)
+    assert histogram(made) == [(3008.0, 1000), (8192.0, 1000)]
+
+
+def test_a_job_without_latencies_has_none() -> None:
+    made = result()
+    for job in made["fio"]["jobs"]:
+        for side in ("read", "write"):
+            job[side]["clat_ns"] = {"mean": 0.0}
+    found = measures(made, cpu=0)
+    assert (found["valid"], found["iops"]) == (True, 3000)
+    assert math.isnan(found["latency_mean_ns"])
+    assert math.isnan(found["latency_p99_ns"])
+
+
 def _nothing_done(made: dict[str, Any]) -> None:
     made["last"]["ios"] = made["first"]["ios"]
 
