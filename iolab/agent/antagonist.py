@@ -137,7 +137,8 @@ class RunningAntagonist:
         if not early:
             running.terminate()
         result = running.result()
-        return {"program": result}, program_gates(result, running.program, early=early)
+        gates = program_gates(result, running.program, early=early, stopped=not early)
+        return {"program": result}, gates
 
     def _stop_fio(self) -> tuple[dict[str, Any], list[str]]:
         if self._fio is None:

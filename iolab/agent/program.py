@@ -296,7 +296,9 @@ def printed_value(pattern: str, text: str) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def program_gates(result: Mapping[str, Any], program: Program, *, early: bool) -> list[str]:
+def program_gates(
+    result: Mapping[str, Any], program: Program, *, early: bool, stopped: bool
+) -> list[str]:
     """Return why a program's run is not a valid measurement.
 
     Parameters
@@ -306,7 +308,9 @@ def program_gates(result: Mapping[str, Any], program: Program, *, early: bool) -
     program : Program
         What was asked for.
     early : bool
-        Whether it ended by itself before it was to be ended.
+        Whether it ended by itself before it was to be stopped.
+    stopped : bool
+        Whether it was stopped: then its exit code does not matter.
 
     Returns
     -------
@@ -318,8 +322,8 @@ def program_gates(result: Mapping[str, Any], program: Program, *, early: bool) -
     code = result["exit"]
     how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     if early:
-        gates.append(f"the program {how} after {result['seconds']:.3f} s: {last}")
-    elif code != 0 and program.runtime_ms is None:
+        gates.append(f"the program {how} before its time: {last}")
+    elif code != 0 and not stopped:
         gates.append(f"the program {how}: {last}")
     if result["output_full"]:
         gates.append("the program printed so much that it waited for the agent to read it")

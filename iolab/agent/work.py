@@ -164,7 +164,7 @@ def _measure_program(
         result = running.result()
     finally:
         running.kill()
-    gates = program_gates(result, program, early=ended and not whole)
+    gates = program_gates(result, program, early=ended and not whole, stopped=not whole)
     return {"program": result, "first": first, "last": last, "gates": gates}
 
 

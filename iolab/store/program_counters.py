@@ -30,6 +30,13 @@ def _grown(result: CellResult, name: _Time, kind: Literal["job", "antagonist"]) 
     return sum(growth(first, pid, task, name) for pid, task in tasks.items())
 
 
+def _span_ns(result: CellResult) -> float:
+    """Return the time in which the work ran between the samples."""
+    if "program" in result and result["program"]["whole"]:
+        return result["program"]["seconds"] * 1e9
+    return result["last"]["at_ns"] - result["first"]["at_ns"]
+
+
 def _all_sampled(result: CellResult) -> bool:
     """Return whether no task of the work ended unseen between the samples."""
     if "copies" in result:
@@ -57,7 +64,7 @@ def common_measures(result: CellResult) -> dict[str, float]:
     beside_ns = _grown(result, "ran_ns", "antagonist") if "antagonist" in result else math.nan
     return {
         "switches_per_s": (last["context_switches"] - first["context_switches"]) / elapsed_ns * 1e9,
-        "work_wait": waited_ns / elapsed_ns,
+        "work_wait": waited_ns / _span_ns(result),
         "antagonist_cpu": beside_ns / elapsed_ns,
     }
 
@@ -73,7 +80,7 @@ def program_measures(result: CellResult) -> dict[str, float | int]:
         its CPU time as a share of a core; ``ios``: what the cell's device completed.
     """
     program, first, last = result["program"], result["first"], result["last"]
-    elapsed_ns, value = last["at_ns"] - first["at_ns"], program.get("value")
+    value = program.get("value")
     seconds, ran_ns = math.nan, _grown(result, "ran_ns", "job")
     if program["whole"]:
         # The kernel adds up a program's children as they end; the samples know the living alone.
@@ -82,7 +89,7 @@ def program_measures(result: CellResult) -> dict[str, float | int]:
         "seconds": seconds,
         "runs_per_s": 1 / seconds,
         "program_value": math.nan if value is None else value,
-        "fio_cpu": ran_ns / elapsed_ns,
+        "fio_cpu": ran_ns / _span_ns(result),
         "ios": last["ios"] - first["ios"],
         "runtime_s": program["seconds"],
     }

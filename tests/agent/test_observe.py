@@ -144,3 +144,16 @@ def test_threads_and_what_left_the_family_are_sampled_by_their_session(
     without = sample(cpu=0, device=None, job=None, antagonist=job.pid)
     assert len([t for t in without["tasks"].values() if t.get("antagonist")]) == 2
     assert (without["ios"], without["written_bytes"]) == (0, 0)
+
+
+def test_an_antagonist_that_has_ended_is_not_seen_and_a_job_still_is(
+    program: Callable[[list[str]], subprocess.Popen[bytes]],
+) -> None:
+    ended = program(["true"])
+    stat = Path(f"/proc/{ended.pid}/stat")
+    wait_until(lambda: ") Z " in stat.read_text())
+    beside = sample(cpu=0, device=None, job=None, antagonist=ended.pid)
+    assert str(ended.pid) not in beside["tasks"]
+    measured = sample(cpu=0, device=None, job=ended.pid)
+    assert measured["tasks"][str(ended.pid)]["job"]
+    assert measured["tasks"][str(ended.pid)]["ran_ns"] > 0

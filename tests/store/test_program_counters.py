@@ -19,7 +19,7 @@ def _task(ran_ns: int, waited_ns: int, **different: Any) -> dict[str, Any]:
 
 
 def programmed(*, whole: bool, **different: Any) -> Any:
-    """Return what the agent records of a program: 0.5 s of CPU in the second that was sampled."""
+    """Return what the agent records of a program: 0.5 s of CPU in 0.8 s."""
     made = result()
     del made["fio"], made["fio_said"]
     made["last"]["ios"] = made["first"]["ios"]
@@ -44,8 +44,8 @@ def test_a_program_that_ran_to_its_end_is_measured_by_the_kernels_sums() -> None
         "runs_per_s": 1.25,
         "program_value": 7.0,
         "runtime_s": 0.8,
-        "fio_cpu": 0.5,
-        "work_wait": 0.20000005,
+        "fio_cpu": 0.5 / 0.8,
+        "work_wait": 0.20000005 / 0.8,
         "switches_per_s": 5000.0,
         "kworker_cpu": 0.0,
         "idle": 0.6,
