@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +27,25 @@ from iolab.agent.program import (
 )
 from iolab.agent.workplace import Workplace
 from iolab.errors import CannotRunError, IolabError
-from iolab.process import CommandError
-from tests.support.processes import alive, wait_until
+from iolab.process import CommandError, kill_group, start
+from tests.support.processes import alive, child_environment, wait_until
 
 _CPU = min(os.sched_getaffinity(0))
+# Starts a program with a child in its session and one in a session of its own, and waits.
+_AGENT = """
+import sys, time
+from pathlib import Path
+from iolab.agent.journal import Journal
+from iolab.agent.plan_program import Program
+from iolab.agent.program import RunningProgram
+from iolab.agent.workplace import Workplace
+folder, name, cpu = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+place = Workplace([], folder / "program", None, cpu, None)
+program = Program(["/bin/sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"])
+RunningProgram(Journal(folder / "journal"), program, name=name, place=place)
+print("running", flush=True)
+time.sleep(1000)
+"""
 _Run = Callable[..., RunningProgram]
 
 
@@ -173,6 +191,37 @@ def test_what_left_its_session_is_killed_by_the_journal(tmp_path: Path) -> None:
     journal.close()
     assert restore(tmp_path / "journal") == []
     wait_until(lambda: not alive(left))
+
+
+def _marked(name: str) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"IOLAB_PROGRAM={name}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_agent_that_is_ended_leaves_what_its_journal_kills(tmp_path: Path, number: int) -> None:
+    name = f"killed-{os.getpid()}-{number}"
+    agent = start(
+        [sys.executable, "-c", _AGENT, tmp_path, name, str(_CPU)],
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"running\n"
+        wait_until(lambda: len(_marked(name)) == 3)
+        agent.send_signal(number)
+        agent.wait(60)
+        agent.stdout.close()
+        assert restore(tmp_path / "journal") == []
+        wait_until(lambda: not _marked(name))
+        assert not (tmp_path / "program").exists()
+    finally:
+        kill_group(agent)
 
 
 def test_this_machine_is_no_guest() -> None:
