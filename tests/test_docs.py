@@ -33,6 +33,8 @@ _OF_PLACES = {"path", "serial"}
         plan.FileSystem,
         plan.Job,
         plan.Copies,
+        plan.Program,
+        plan.Antagonist,
         plan.Group,
         plan.Watch,
         plan.Recording,

@@ -137,7 +137,8 @@ class RunningAntagonist:
         if not early:
             running.terminate()
         result = running.result()
-        return {"program": result}, program_gates(result, running.program, early=early)
+        gates = program_gates(result, running.program, early=early, stopped=not early)
+        return {"program": result}, gates
 
     def _stop_fio(self) -> tuple[dict[str, Any], list[str]]:
         if self._fio is None:
@@ -155,9 +156,8 @@ class RunningAntagonist:
             report = parse_report(self._report.read_text(errors="replace"))
         except (FioError, OSError) as error:
             return {"fio_said": said}, [*gates, str(error), *said.splitlines()[-1:]]
-        job = report["jobs"][0]
-        if job.get("error"):
-            gates.append(f"fio reports error {job['error']}")
-        if not any(job[side]["total_ios"] for side in ("read", "write")):
+        jobs = report["jobs"]
+        gates += [f"fio reports error {job['error']}" for job in jobs if job.get("error")]
+        if not any(job[side]["total_ios"] for job in jobs for side in ("read", "write")):
             gates.append("fio did no I/O")
         return {"fio": report, "fio_said": said}, gates

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.antagonist import RunningAntagonist
-from iolab.agent.cgroup import make_cgroup, weights_of
+from iolab.agent.cgroup import make_cgroup, values_of
 from iolab.agent.claim import Claim, claimed, restore_earlier
 from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
@@ -97,7 +97,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
         if cell.group is not None:
             place = replace(place, group=make_cgroup(journal, "iolab", cell.group))
         groups = [place.group, None if antagonist is None else antagonist.group]
-        result["weights"] = {k: v for g in groups if g for k, v in weights_of(g).items()}
+        result["cgroup"] = {k: v for g in groups if g for k, v in values_of(g).items()}
         for path in reports(cell):
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None

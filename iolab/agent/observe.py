@@ -93,7 +93,9 @@ def _tasks(pid: str, *, job: int | None, antagonist: int | None, threads: bool) 
     # fio's jobs leave its process group and session (setsid) but stay its children. What a program
     # starts stays in its session.
     family = {int(pid), int(fields[1]), int(fields[3])}
-    is_job, is_antagonist = job in family, antagonist in family
+    # A program that has ended keeps its counters until its parent asks for them; an antagonist
+    # that has ended is none.
+    is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
     if not (is_job or is_antagonist or comm.startswith("kworker/")):
         return {}
     known = {"comm": comm, "job": is_job, "nice": int(fields[16])}

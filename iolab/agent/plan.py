@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from iolab.agent.plan_program import Program
-from iolab.agent.plan_work import Copies, Job
+from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Section
 
 __all__ = [
     "FORMAT",
@@ -20,16 +20,19 @@ __all__ = [
     "Copies",
     "Device",
     "FileSystem",
+    "FioJob",
     "Group",
     "Job",
+    "OpenJob",
     "Plan",
     "Program",
     "Recording",
+    "Section",
     "Watch",
     "programs_of",
 ]
 
-FORMAT = "iolab-plan/1"
+FORMAT = "iolab-plan/2"
 # Kinds of devices that exist already.
 _EXISTING = {"named", "directory"}
 
@@ -113,18 +116,24 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class Group:
-    """A fresh cgroup for the work, with a controller enabled.
+    """A fresh cgroup for the work.
 
     Parameters
     ----------
-    controller : str
-        "cpu" or "io".
-    weight : int, optional
-        cpu.weight or io.weight; None leaves the kernel's default.
+    settings : dict of str to (int or str), optional
+        Values by the names of cgroup v2's files, such as ``{"cpu.weight": 1000}``. The controllers
+        of these files are enabled. `iolab.agent.cgroup_files` lists the files.
+    controllers : list of str, optional
+        Controllers that are enabled although none of their files is changed.
     """
 
-    controller: str
-    weight: int | None = None
+    settings: dict[str, int | str] = field(default_factory=dict)
+    controllers: list[str] = field(default_factory=list)
+
+    @property
+    def enabled(self) -> list[str]:
+        """All controllers that the cgroup has."""
+        return sorted({*self.controllers, *(name.partition(".")[0] for name in self.settings)})
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,7 @@ class Antagonist:
 
     Parameters
     ----------
-    job : Job, optional
+    job : Job or OpenJob, optional
         A fio run, with files of its own beside those of the measured work. It is ended with the
         measured work; its ``runtime_ms`` is the longest that it runs.
     program : Program, optional
@@ -149,7 +158,7 @@ class Antagonist:
         measured work.
     """
 
-    job: Job | None = None
+    job: FioJob | None = None
     program: Program | None = None
     group: Group | None = None
     start_ms: int = 0
@@ -207,7 +216,7 @@ class Cell:
         The file system.
     id : str
         Name of the cell, unique in its plan.
-    job : Job, optional
+    job : Job or OpenJob, optional
         The work: a fio run.
     copies : Copies, optional
         The work: dd processes.
@@ -232,7 +241,7 @@ class Cell:
     devices: list[Device]
     filesystem: FileSystem | None
     id: str = ""
-    job: Job | None = None
+    job: FioJob | None = None
     copies: Copies | None = None
     program: Program | None = None
     group: Group | None = None

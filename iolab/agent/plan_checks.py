@@ -6,7 +6,20 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Job, Recording
+from iolab.agent.cgroup_files import CONTROLLERS, cores_of, fault_of
+from iolab.agent.fio_options import faults_of
+from iolab.agent.plan import (
+    Cell,
+    Copies,
+    Device,
+    FileSystem,
+    FioJob,
+    Group,
+    Job,
+    OpenJob,
+    Program,
+    Recording,
+)
 from iolab.agent.plan_values import (
     as_list,
     check,
@@ -22,10 +35,12 @@ from iolab.agent.plan_values import (
 
 __all__ = [
     "check_copies",
+    "check_cores",
     "check_device",
     "check_filesystem",
     "check_group",
     "check_job",
+    "check_open_job",
     "check_recording",
     "check_surroundings",
 ]
@@ -40,7 +55,6 @@ _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
 _SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
 _LAYOUTS = {"written", "unwritten", "growing"}
-_CONTROLLERS = {"cpu", "io"}
 _PLACES = {"node", "directory", "other"}
 _WATCHED = {"close_write", "attrib", "delete"}
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
@@ -94,10 +108,7 @@ def check_job(job: Job, where: str) -> None:
     """Check a fio run."""
     check(is_one_of(job.engine, _ENGINES), f"{where}: unknown ioengine {job.engine!r}")
     check(is_one_of(job.rw, _RW), f"{where}: unknown rw {job.rw!r}")
-    check(is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
     check_flags(job, where, "direct", "dsync")
-    cpus = as_list(job.cpus, f"{where}: cpus")
-    check(all(is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
     check_numbers(
         job,
         where,
@@ -107,6 +118,22 @@ def check_job(job: Job, where: str) -> None:
             "numjobs": (1, 512),
             "batch": (1, 4096),
             "batch_min": (1, 4096),
+        },
+    )
+    _check_course(job, where)
+    # fio would silently lower it to the batch.
+    check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
+
+
+def _check_course(job: FioJob, where: str) -> None:
+    """Check what each kind of fio run has: files, times, seed, cores."""
+    check(is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
+    cpus = as_list(job.cpus, f"{where}: cpus")
+    check(all(is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
+    check_numbers(
+        job,
+        where,
+        {
             "size_mib": (1, 1 << 20),
             "ramp_ms": (0, 3_600_000),
             "runtime_ms": (1, 3_600_000),
@@ -116,8 +143,27 @@ def check_job(job: Job, where: str) -> None:
     )
     # fio silently ignores a ramp that is not shorter than the run (axboe/fio#2041).
     check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
-    # fio would silently lower it to the batch.
-    check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
+
+
+def check_open_job(job: OpenJob, where: str) -> None:
+    """Check a fio run with any options: each is passed on, or refused with the reason."""
+    check(bool(as_list(job.sections, f"{where}: sections")), f"{where}: it has no section")
+    faults = []
+    for section in job.sections:
+        name = section.name
+        # fio takes the options of "global..." as those of all sections.
+        named = is_name(name) and not name.startswith("global")
+        check(named, f"{where}: {name!r:.80} is not a valid name of a section")
+        check(isinstance(section.options, dict), f"{where}: options of {name!r} are not an object")
+        texts = all(type(value) is str for value in section.options.values())
+        check(texts, f"{where}: options of {name!r} must have texts as values")
+        faults += [f for f in faults_of(section.options) if f not in faults]
+    check(not faults, f"{where}: {'; '.join(faults)}")
+    names = [section.name for section in job.sections]
+    check(len(set(names)) == len(names), f"{where}: two sections have one name")
+    check_flags(job, where, "shared_file")
+    _check_course(job, where)
+    check(job.files <= 512, f"{where}: its sections have {job.files} processes, at most 512")
 
 
 def check_copies(copies: Copies, where: str) -> None:
@@ -171,10 +217,46 @@ def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) 
 
 def check_group(group: Group, where: str) -> None:
     """Check a cgroup."""
-    known = is_one_of(group.controller, _CONTROLLERS)
-    check(known, f"{where}: unknown controller {group.controller!r}")
-    valid = group.weight is None or is_int(group.weight, 1, 10000)
-    check(valid, f"{where}: {group.controller}.weight must be 1-10000, not {group.weight!r}")
+    check(isinstance(group.settings, dict), f"{where}: settings of the group are not an object")
+    faults = (fault_of(name, value) for name, value in group.settings.items())
+    fault = next((f for f in faults if f is not None), None)
+    check(fault is None, f"{where}: {fault}")
+    for name in as_list(group.controllers, f"{where}: controllers"):
+        check(is_one_of(name, set(CONTROLLERS)), f"{where}: unknown controller {name!r:.40}")
+    # cpu_weight_write_u64() of kernel/sched/core.c.
+    both = group.settings.get("cpu.idle") == 1 and "cpu.weight" in group.settings
+    check(not both, f"{where}: an idle group has no cpu.weight")
+    check(
+        bool(group.enabled), f"{where}: the group needs controllers, or settings such as cpu.weight"
+    )
+
+
+def check_cores(cell: Cell, cpu: int, where: str) -> None:
+    """Check that the work may use a core of its cgroup; `cpu` is the plan's."""
+    works = [(cell.group, cell.job, cell.program)]
+    if cell.antagonist is not None:
+        works.append((cell.antagonist.group, cell.antagonist.job, cell.antagonist.program))
+    for group, job, program in works:
+        if group is None or "cpuset.cpus" not in group.settings:
+            continue
+        text = str(group.settings["cpuset.cpus"])
+        for cores in _asked(job, program, cpu):
+            # sched_setaffinity(2) refuses cores that are all outside of the task's cpuset.
+            outside = bool(cores) and not set(cores) & set(cores_of(text) or [])
+            listed = ", ".join(map(str, cores))
+            what = "job" if program is None else "program"
+            fault = f"{where}: cpuset.cpus {text} lacks the {what}'s cores {listed}: set cpus"
+            check(not outside, fault)
+
+
+def _asked(job: FioJob | None, program: Program | None, cpu: int) -> list[list[int]]:
+    """Return the cores that each part of the work asks for."""
+    if program is not None:
+        return [program.cpus or [cpu]]
+    if isinstance(job, OpenJob):
+        own = [s.options.get("cpus_allowed") for s in job.sections]
+        return [job.cpus or [cpu] if one is None else cores_of(one) or [] for one in own]
+    return [] if job is None else [job.cpus or [cpu]]
 
 
 def check_surroundings(cell: Cell, where: str) -> None:

@@ -14,18 +14,23 @@ from iolab.agent.plan import (
     Copies,
     Device,
     FileSystem,
+    FioJob,
     Group,
     Job,
+    OpenJob,
     Plan,
     Program,
     Recording,
+    Section,
     Watch,
 )
 from iolab.agent.plan_checks import (
     check_copies,
+    check_cores,
     check_device,
     check_filesystem,
     check_job,
+    check_open_job,
     check_recording,
     check_surroundings,
 )
@@ -38,7 +43,6 @@ __all__ = ["load_plan", "parse_plan"]
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
 
 _PARTS: dict[str, Any] = {
-    "job": Job,
     "copies": Copies,
     "program": Program,
     "filesystem": FileSystem,
@@ -48,8 +52,8 @@ _PARTS: dict[str, Any] = {
 }
 
 
-# Of an antagonist.
-_PARTS_BESIDE: dict[str, Any] = {"job": Job, "program": Program, "group": Group}
+# Of an antagonist, beside its job.
+_PARTS_BESIDE: dict[str, Any] = {"program": Program, "group": Group}
 
 
 def _parts(raw: dict[str, Any], kinds: dict[str, Any], where: str) -> dict[str, Any]:
@@ -61,14 +65,15 @@ def _parts(raw: dict[str, Any], kinds: dict[str, Any], where: str) -> dict[str, 
 
 def _parse_antagonist(raw: Any, where: str) -> Antagonist:
     check(isinstance(raw, dict), f"{where} is not an object")
-    return build(Antagonist, {**raw, **_parts(raw, _PARTS_BESIDE, where)}, where)
+    parts = _parts(raw, _PARTS_BESIDE, where)
+    if raw.get("job") is not None:
+        parts["job"] = _parse_job(raw["job"], f"{where} job")
+    return build(Antagonist, {**raw, **parts}, where)
 
 
 def _check_work(cell: Cell, where: str) -> None:
     works = [work for work in (cell.job, cell.copies, cell.program) if work is not None]
     check(len(works) == 1, f"{where}: it needs one of job, copies and program")
-    if cell.job is not None:
-        check_job(cell.job, where)
     if cell.copies is not None:
         check_copies(cell.copies, where)
     if cell.program is not None:
@@ -82,6 +87,19 @@ def _check_work(cell: Cell, where: str) -> None:
         check_recording(cell, cell.recording, f"{where} recording")
 
 
+def _parse_job(raw: Any, where: str) -> FioJob:
+    """Build and check a fio run: of any options if it has sections."""
+    if not (isinstance(raw, dict) and "sections" in raw):
+        job = build(Job, raw, where)
+        check_job(job, where)
+        return job
+    listed = as_list(raw["sections"], f"{where}: sections")
+    sections = [build(Section, one, f"{where} section {n}") for n, one in enumerate(listed)]
+    made = build(OpenJob, {**raw, "sections": sections}, where)
+    check_open_job(made, where)
+    return made
+
+
 def _parse_cell(raw: Any, where: str) -> Cell:
     check(isinstance(raw, dict), f"{where} is not an object")
     devices = [
@@ -90,6 +108,8 @@ def _parse_cell(raw: Any, where: str) -> Cell:
     ]
     check("filesystem" in raw, f"{where}: filesystem is missing (null: the device itself)")
     parts = _parts(raw, _PARTS, where)
+    if raw.get("job") is not None:
+        parts["job"] = _parse_job(raw["job"], f"{where} job")
     if raw.get("antagonist") is not None:
         parts["antagonist"] = _parse_antagonist(raw["antagonist"], f"{where} antagonist")
     cell = build(Cell, {**raw, **parts, "devices": devices}, where)
@@ -137,6 +157,8 @@ def parse_plan(raw: Any) -> Plan:
     plan = build(Plan, {**rest, "cells": cells}, "the block")
     check(is_name(plan.block), f"block {plan.block!r} is not a valid name")
     check(is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
+    for number, cell in enumerate(plan.cells):
+        check_cores(cell, plan.cpu, f"cell {number}")
     check_flags(plan, "the block", "coalesced_timers", "hardware")
     unknown = [m for m in as_list(plan.modules, "modules") if not is_one_of(m, _MODULES)]
     check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")

@@ -10,7 +10,7 @@ from iolab.agent.copies import copy_files
 from iolab.agent.filesystem import make_filesystem, make_folder
 from iolab.agent.fio import job_files, lay_out
 from iolab.agent.journal import Journal
-from iolab.agent.plan import Cell, Job
+from iolab.agent.plan import Cell, FioJob
 from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
 
 __all__ = ["antagonist_place", "has_files", "work_place"]
@@ -35,7 +35,7 @@ def has_files(cell: Cell) -> bool:
     return cell.filesystem is not None or directory
 
 
-def _laid_out(cell: Cell, job: Job, folder: Path, device: Path) -> list[Path]:
+def _laid_out(cell: Cell, job: FioJob, folder: Path, device: Path) -> list[Path]:
     """Return what each process of a job reads or writes; make the files."""
     files = job_files(job, folder)
     if not has_files(cell):
@@ -116,7 +116,7 @@ def antagonist_place(
         folder.mkdir(mode=0o700)
     if antagonist is not None and antagonist.job is not None and device is not None:
         if antagonist.device is not None:
-            files = [device] * antagonist.job.numjobs
+            files = [device] * len(job_files(antagonist.job, folder))
         else:
             files = _laid_out(cell, antagonist.job, folder, device)
     return Workplace(files, folder, device, beside.cpu, group)

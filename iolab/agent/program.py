@@ -208,6 +208,9 @@ class RunningProgram:
                     cwd=folder,
                     cgroup=place.group,
                 )
+        except BaseException:
+            self.output.text()
+            raise
         finally:
             self.output.started()
         self.began_ns = time.monotonic_ns()
@@ -215,7 +218,7 @@ class RunningProgram:
         try:
             self.end = os.pidfd_open(self.pid)
         except OSError as error:
-            self.kill()
+            kill_group(self._process)
             raise CannotRunError(f"this kernel has no pidfd_open: {error.strerror}") from error
 
     def has_ended(self) -> bool:
@@ -234,10 +237,7 @@ class RunningProgram:
         Returns
         -------
         dict
-            ``began_ns`` and ``ended_ns`` (CLOCK_MONOTONIC), ``seconds``, ``exit`` (exit code, or
-            minus the signal), ``ran_ns`` (CPU time) and the context switches of it and of the
-            children that it waited for, ``output`` (the last 64 KiB), ``output_full`` and, if the
-            plan asks for one, ``value``: a number or None.
+            As `iolab.results.ProgramResult`.
         """
         ended_ns = time.monotonic_ns()
         with suppress(ProcessLookupError, PermissionError):
@@ -245,9 +245,9 @@ class RunningProgram:
             os.killpg(self.pid, signal.SIGKILL)
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        os.close(self.end)
-        text = self.output.text()
+        text = self._close()
         found = {
+            "whole": self.program.runtime_ms is None,
             "began_ns": self.began_ns,
             "ended_ns": ended_ns,
             "seconds": (ended_ns - self.began_ns) / 1e9,
@@ -266,6 +266,11 @@ class RunningProgram:
         """Kill it, if it still runs; restoring the journal kills the rest."""
         if self._process.returncode is None:
             kill_group(self._process)
+            self._close()
+
+    def _close(self) -> str:
+        os.close(self.end)
+        return self.output.text()
 
 
 def printed_value(pattern: str, text: str) -> float | None:
@@ -291,7 +296,9 @@ def printed_value(pattern: str, text: str) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def program_gates(result: Mapping[str, Any], program: Program, *, early: bool) -> list[str]:
+def program_gates(
+    result: Mapping[str, Any], program: Program, *, early: bool, stopped: bool
+) -> list[str]:
     """Return why a program's run is not a valid measurement.
 
     Parameters
@@ -301,7 +308,9 @@ def program_gates(result: Mapping[str, Any], program: Program, *, early: bool) -
     program : Program
         What was asked for.
     early : bool
-        Whether it ended by itself before it was to be ended.
+        Whether it ended by itself before it was to be stopped.
+    stopped : bool
+        Whether it was stopped: then its exit code does not matter.
 
     Returns
     -------
@@ -313,8 +322,8 @@ def program_gates(result: Mapping[str, Any], program: Program, *, early: bool) -
     code = result["exit"]
     how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     if early:
-        gates.append(f"the program {how} after {result['seconds']:.3f} s: {last}")
-    elif code != 0 and program.runtime_ms is None:
+        gates.append(f"the program {how} before its time: {last}")
+    elif code != 0 and not stopped:
         gates.append(f"the program {how}: {last}")
     if result["output_full"]:
         gates.append("the program printed so much that it waited for the agent to read it")

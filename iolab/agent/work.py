@@ -13,7 +13,7 @@ from iolab.agent.copies import copies_gates, run_copies
 from iolab.agent.fio import fio_argv, parse_report, report_gates, unexpected_files
 from iolab.agent.journal import Journal
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, Copies, Job, Program
+from iolab.agent.plan import Cell, Copies, FioJob, Program
 from iolab.agent.prepare import has_files
 from iolab.agent.program import RunningProgram, program_gates
 from iolab.agent.workers import renice_workers
@@ -59,7 +59,7 @@ def _start_fio(
 def _observe_job(
     journal: Journal,
     cell: Cell,
-    job: Job,
+    job: FioJob,
     fio: subprocess.Popen[bytes],
     observer: Observer,
 ) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _observe_job(
 def _measure_job(
     journal: Journal,
     cell: Cell,
-    job: Job,
+    job: FioJob,
     *,
     place: Workplace,
     observer: Observer,
@@ -164,7 +164,7 @@ def _measure_program(
         result = running.result()
     finally:
         running.kill()
-    gates = program_gates(result, program, early=ended and not whole)
+    gates = program_gates(result, program, early=ended and not whole, stopped=not whole)
     return {"program": result, "first": first, "last": last, "gates": gates}
 
 

@@ -144,11 +144,11 @@ def _work_s(cell: Cell) -> float:
     """Return how long a cell's work may take in the guest, in seconds."""
     if cell.copies is not None:
         return cell.copies.writes * cell.copies.processes * _WRITE_S
-    longest_ms = 0
+    longest_ms = 0 if cell.antagonist is None else max(0, -cell.antagonist.start_ms)
     if cell.job is not None:
-        longest_ms = cell.job.ramp_ms + cell.job.runtime_ms
+        longest_ms += cell.job.ramp_ms + cell.job.runtime_ms
     if cell.program is not None:
-        longest_ms = cell.program.ramp_ms + (cell.program.runtime_ms or cell.program.limit_ms)
+        longest_ms += cell.program.ramp_ms + (cell.program.runtime_ms or cell.program.limit_ms)
     return longest_ms / 1e3
 
 

@@ -86,7 +86,10 @@ def ship(path_or_name: str | Path) -> Shipped:
     if name in _INTERPRETERS:
         return Shipped((_INTERPRETERS[name],), {})
     path = _find(name)
-    wants = needs(path)
+    try:
+        wants = needs(path)
+    except IolabError as error:
+        raise UserError(str(error)) from error
     if wants is None:
         return _script(path)
     what = f"the program {path}"
