@@ -6,6 +6,7 @@ from __future__ import annotations
 from iolab.figures.cells import block_figure, cpu_split, latency_ecdf
 from iolab.figures.comparison import comparison_figure, publish_comparison
 from iolab.figures.effects import Reference, by_kernel, by_treatment, iops_heatmap
+from iolab.figures.figure import Figure
 from iolab.figures.paths import path_breakdown
 from iolab.figures.save import CLOCKS, caption, save_figure
 from iolab.figures.traces import (
@@ -19,6 +20,7 @@ from iolab.figures.verdicts import verdict_grid
 
 __all__ = [
     "CLOCKS",
+    "Figure",
     "Reference",
     "block_figure",
     "busiest",

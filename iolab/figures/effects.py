@@ -14,11 +14,11 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from iolab.errors import UserError
 from iolab.figures.axis import TreatmentAxis, check_numeric
+from iolab.figures.figure import Figure
 from iolab.figures.panels import grid_of, outer_labels, panels_of, title_panel
 from iolab.figures.style import kernel_handles, legend, level_styles, styled
 from iolab.figures.words import level_names, tick_name
