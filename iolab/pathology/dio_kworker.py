@@ -324,6 +324,8 @@ DIO_KWORKER = Pathology(
             ),
             ramp_ms=400,
             runtime_ms=500,
+            recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
+            recorded_boots=1,
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
