@@ -204,7 +204,8 @@ def _draw(
     figure = Figure(figsize=(width, 0.75 + 1.45 * high), layout="constrained")
     grid = figure.subplots(high, wide, squeeze=False)
     words = pathology.factors[chosen.by]
-    for (kernel, row), (down, right) in places.items():
+    below: dict[int, list[int]] = {}
+    for (kernel, row), (down, right) in sorted(places.items(), key=lambda item: -item[1][0]):
         axes = grid[down, right]
         of_row = table[table[chosen.by] == row]
         plane = _Plane(axes, _levels(of_row[chosen.x]), weights, pathology.control)
@@ -215,13 +216,15 @@ def _draw(
             axes.set_title(title)
         if right == 0 and high > 1:
             axes.set_ylabel(side)
-        if right > 0:
-            axes.tick_params(axis="y", labelleft=False)
+        # Ticks are named once where the neighbour has the same.
+        axes.tick_params(labelleft=right == 0, labelbottom=below.get(right) != plane.depths)
+        below[right] = plane.depths
         if published is not None and (published.kernel, published.row) == (kernel, row):
             plane.mark(published)
     figure.supxlabel(f"{pathology.factors[chosen.x].label} (log scale)", fontsize=8)
     figure.supylabel(f"{pathology.factors[pathology.treatment].label} (log scale)", fontsize=8)
-    bar = figure.colorbar(ScalarMappable(chosen.norm, chosen.colours), ax=grid, aspect=24, pad=0.02)
+    colours = ScalarMappable(chosen.norm, chosen.colours)
+    bar = figure.colorbar(colours, ax=grid, aspect=16 * high, pad=0.02)
     bar.set_label(chosen.label)
     bar.outline.set_visible(False)
     legend(figure, _handles(chosen, published))
@@ -286,9 +289,13 @@ class _Plane:
                 self._tile(column, row - 1, value, chosen)
                 if row and np.isfinite(value):
                     effect[column, row - 1] = bool(of_tile["effect"].iloc[0])
-        for ends in self._border(effect):
-            line = self.axes.plot(*ends, zorder=5, **_BORDER)
-            line[0].set_path_effects([withStroke(linewidth=2.8, foreground="white")])
+        # One line with gaps, so that no piece's white rim lies on another piece.
+        pieces = [
+            np.array([*zip(*ends, strict=True), (np.nan, np.nan)]) for ends in self._border(effect)
+        ]
+        if pieces:
+            (line,) = self.axes.plot(*np.concatenate(pieces).T, zorder=5, **_BORDER)
+            line.set_path_effects([withStroke(linewidth=2.8, foreground="white")])
 
     def _tile(self, column: int, row: int, value: float, chosen: _Map) -> None:
         left, right = self.x[column], self.x[column + 1]
