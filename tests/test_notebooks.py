@@ -150,6 +150,27 @@ def test_the_pathologys_page_shows_and_writes_everything(folder: Path, tmp_path:
     assert sum(row["p_holm"] is not None for row in results["ratios"]["iops"]) == 1
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_map_comes_from_a_folder_beside_data_that_lack_it(beside: bool, tmp_path: Path) -> None:
+    folder = synthetic.write(synthetic.dataset(boots=2, iodepths=[192]), tmp_path / "made")
+    if beside:
+        synthetic.write(synthetic.dataset(boots=2), tmp_path / "made-region")
+    figures = tmp_path / "figures"
+    results = tmp_path / "results.json"
+    page = execute(
+        "dio_kworker",
+        tmp_path,
+        data=str(folder),
+        figures_folder=str(figures),
+        results_file=str(results),
+    )
+    assert ("there is no map" in shown(page)) is not beside
+    drawn = {path.stem for path in figures.glob("region_*.svg")}
+    assert drawn == ({"region_iops", "region_switches"} if beside else set())
+    rows = json.loads(results.read_text()).get("region_iops", [])
+    assert {row["iodepth"] for row in rows} == ({64, 192} if beside else set())
+
+
 def test_a_blocks_page_shows_the_first_block_without_a_plan(folder: Path, tmp_path: Path) -> None:
     page = execute("block", tmp_path, data=str(folder))
     text = shown(page)

@@ -287,7 +287,7 @@ class _Plane:
                 of_tile = here[found.isna() if weight is None else found == weight]
                 value = float(of_tile["y"].iloc[0]) if len(of_tile) else float("nan")
                 self._tile(column, row - 1, value, chosen)
-                if row and np.isfinite(value):
+                if row and of_tile["effect"].notna().any():
                     effect[column, row - 1] = bool(of_tile["effect"].iloc[0])
         # One line with gaps, so that no piece's white rim lies on another piece.
         pieces = [
@@ -319,7 +319,7 @@ class _Plane:
         )
 
     def _border(self, effect: dict[tuple[int, int], bool]) -> Iterator[tuple[Floats, Floats]]:
-        """Yield the edges between measured tiles with the effect and without it."""
+        """Yield the edges between tiles that show the effect and tiles that do not."""
         for (column, row), shown in effect.items():
             if effect.get((column + 1, row), shown) != shown:
                 x = self.x[column + 1]

@@ -80,7 +80,7 @@ _PUBLISHED_WEIGHT = 1000
 _LARGE_NODE = 9600
 # Nodes of 1 to 96 CPUs, closer together where the effect begins on the kernels that have it.
 _FINE = (100, 400, 600, 800, 900, 1000, 1200, 1600, 3200, _LARGE_NODE)
-# I/Os in flight at which the published weight gives: hardly a ping-pong, one that costs no IOPS, one
+# I/Os in flight at which the published weight gives hardly a ping-pong, one that costs no IOPS, one
 # that costs some, and one that costs as many as it ever does. See the map above.
 _REGIMES = (64, 192, _DEPTH, 384)
 # The highest priority that a nice value gives.

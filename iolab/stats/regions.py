@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 
 from iolab.stats.conditions import (
@@ -79,13 +78,14 @@ def region_table(
         The mean in each condition, or the ratio treated/control of the pairs.
     limit : float
         In the unit of the contrast. A ratio shows the effect where its whole interval lies below
-        the limit, a mean where it lies above.
+        the limit, a mean where it lies above. Without an interval a ratio shows nothing.
 
     Returns
     -------
     DataFrame
         A row for each kernel and condition: kernel, the factors, ``y`` (NaN where no valid cell
-        has the value), ``low`` and ``high`` (t interval over boots), ``n`` (boots) and ``effect``.
+        has the value), ``low`` and ``high`` (t interval over boots), ``n`` (boots) and ``effect``
+        (NA where a ratio has no interval, or there is no value).
         The control has no level of the treatment; of ratios, its row is the A/A pair's.
 
     Raises
@@ -107,12 +107,14 @@ def region_table(
     comparable_cells(kept)
     if contrast == "ratio":
         table = ratio_table(kept, value).rename(columns={"ratio": "y"})
-        effect = table["high"] < limit
+        # Without an interval, boots that agree on no effect at all show none.
+        unknown = table["high"].isna() & ~((table["n"] > 1) & (table["y"] >= limit))
+        effect = (table["high"] < limit).astype("boolean").mask(unknown)
     else:
         table = mean_table(kept, value).rename(columns={"mean": "y"})
-        effect = table["y"] > limit
+        effect = (table["y"] > limit).astype("boolean").mask(table["y"].isna())
     pathology = pathology_of(kept)
     columns = ["kernel", *pathology.factors, "y", "low", "high", "n"]
     treated = table[pathology.treatment].notna()
-    table = table[columns].assign(effect=np.asarray(effect & treated))
+    table = table[columns].assign(effect=effect.mask(~treated, False))
     return in_kernel_order(table, cell_columns(kept))

@@ -123,9 +123,25 @@ def test_the_line_runs_where_the_effect_begins() -> None:
     assert border(other) == border(axes)
 
 
-def test_without_an_interval_nothing_is_claimed() -> None:
+def test_without_an_interval_there_is_no_line_on_any_side() -> None:
     (axes,) = panels(draw(plane(boots=1)))
     assert not axes.lines
+    # The largest depth was measured in one boot: whether the effect goes on is not known.
+    cells = plane()
+    (axes,) = panels(draw(cells[(cells["iodepth"] < 384) | (cells["boot"] == 0)]))
+    middle = float(np.sqrt(192 * 384))
+    assert max(max(ends[:2]) for ends in border(axes)) == pytest.approx(middle)
+    assert not any(ends[:2] == pytest.approx((middle, middle)) for ends in border(axes))
+
+
+def test_boots_that_agree_show_no_effect_but_no_effect_is_shown_by_few() -> None:
+    cells = plane(truth={64: {400: 1.0}, 192: {400: 0.9}})
+    control = cells["weight"].isna()
+    alike = cells.assign(iops=np.where(control | (cells["iodepth"] == 64), 1e4, 9e3))
+    table = stats.region_table(alike, "iops", "ratio")
+    assert table["low"].isna().all()
+    treated = table[table["weight"].notna()].set_index("iodepth")["effect"]
+    assert (treated[64], treated.isna()[192]) == (False, True)
 
 
 def test_slow_is_dark_and_no_effect_is_white_in_grey_as_well() -> None:
