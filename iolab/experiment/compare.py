@@ -165,6 +165,7 @@ def _profile(
         pathology.profiles["quick"],
         boots=boots,
         grids=(grid,),
+        mapped=(),
         recorded=recorded,
         recorded_boots=1,
     )
