@@ -7,13 +7,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from iolab.errors import CannotRunError, UserError
 from iolab.pathology import register_file, registry
-from iolab.report import summary
+from iolab.report import comparison_section, summary
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.targets.vm import prepare
@@ -58,6 +59,16 @@ def test_every_table_of_made_up_data(made_up: Path) -> None:
     assert json.dumps(summary(data))
 
 
+def test_one_on_a_real_machine_has_no_reference_to_compare_with(made_up: Path) -> None:
+    data = load(made_up)
+    here = replace(data, cells=data.cells.assign(clock="host", target="local"))
+    section = comparison_section(here)
+    assert section.table.empty
+    assert "has no reference data in virtual time" in section.caption
+    # With the folder named, it is compared.
+    assert set(comparison_section(here, made_up).table["agreement"]) >= {"agrees"}
+
+
 def test_results_of_one_that_is_not_known_say_what_to_do(
     made_up: Path,
     tmp_path: Path,
@@ -80,8 +91,8 @@ def test_results_of_one_that_is_not_known_say_what_to_do(
         (line,) = error.splitlines()
         assert (code, "--pathology FILE" in line) == (2, True)
         assert in_process(*words, "--pathology", f"{NAME}.py") == (0, "")
-    words = ("export", f"data/{NAME}", "--pyperf", "out")
-    assert in_process(*words, "--pathology", f"{NAME}.py") == (0, "")
+    pyperf = ("export", f"data/{NAME}", "--pyperf", "out", "--pathology", f"{NAME}.py")
+    assert in_process(*pyperf) == (0, "")
     assert list((tmp_path / "out").iterdir())
 
 
@@ -121,8 +132,6 @@ def test_a_pathology_from_a_file_is_measured_and_judged(measured: Path) -> None:
 
 
 _IN_A_NOTEBOOK = """
-import sys
-from collections.abc import Callable
 from pathlib import Path
 exec(Path("{name}.py").read_text().replace("What a cgroup", "Registered: what a cgroup"))
 import iolab

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ from iolab.pathology import (
     register_file,
     registry,
 )
-from iolab.pathology.base import EXPERIMENT, Pathology
+from iolab.pathology.base import EXPERIMENT, Machine, Pathology
+from iolab.pathology.factors import Condition
 from iolab.paths import NOTEBOOKS
 from iolab.sweep.handover import handed_over
 from tests.support.own_pathology import NAME, example
@@ -338,7 +340,12 @@ def test_one_derived_from_a_file_is_handed_over(own: Pathology, tmp_path: Path) 
 
 def test_what_cannot_be_pickled_is_a_sentence(own: Pathology, tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:
-        register(replace(own, machine=lambda levels: log.write("")))
+
+        def machine(levels: Condition) -> Machine:
+            log.write("")
+            return Machine(cpus=1, memory_mib=1024, modules=())
+
+        register(replace(own, machine=machine))
         sentence = refused(lambda: handed_over(tmp_path / "out").__enter__())
     assert sentence.startswith(f"pathology {NAME} cannot be handed to its pages (PicklingError: ")
     assert sentence.endswith("): define it in a file")
@@ -346,7 +353,7 @@ def test_what_cannot_be_pickled_is_a_sentence(own: Pathology, tmp_path: Path) ->
 
 def test_a_pickle_that_the_sweep_did_not_write_is_not_read(tmp_path: Path) -> None:
     class Trap:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> tuple[Any, ...]:
             return os.mkdir, (str(tmp_path / "ran"),)
 
     file = tmp_path / "pathologies.pickle"
@@ -384,7 +391,7 @@ def test_a_file_is_planned(tmp_path: Path) -> None:
     ("edit", "sentence"),
     [
         (('"null_blk", 256', '"null_blk", size'), "NameError: name 'size' is not defined"),
-        (('Group("cpu")', 'Group("cup")'), "cup"),
+        (('"cpu"', '"cup"'), "cup"),
         (("    return Cell(", "    Cell("), "cell of pathology cgroup_cost returned None, not a C"),
         (('"numjobs"', '"block"'), "pathology cgroup_cost: a factor cannot be called block"),
         (("import CategoricalFactor", "import CategoricaFactor"), "line 5: ImportError: cannot im"),
