@@ -62,7 +62,8 @@ def compare_with_virtual(
     Returns
     -------
     DataFrame
-        Rows of `compare_clocks`; none where the data are virtual time themselves.
+        Rows of `compare_clocks`; none where the data are virtual time themselves, or where there
+        are no reference data of the pathology.
 
     Raises
     ------
@@ -72,6 +73,8 @@ def compare_with_virtual(
     if data.cells["clock"].eq("virtual").all():
         return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
     source = REFERENCE / pathology_of(data.cells).name if folder is None else Path(folder)
+    if folder is None and not source.is_dir():
+        return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
     return compare_clocks(data, load(source), confidence=confidence)
 
 

@@ -23,6 +23,10 @@ from iolab.trace import Trace
 __all__ = ["ComparisonSection", "comparison_section", "publish", "recorded_traces"]
 
 _NOTHING: Final = "These data were measured in virtual time: there is nothing to compare."
+_NO_REFERENCE: Final = (
+    "This pathology has no reference data in virtual time. To compare, measure it in a virtual "
+    "machine and name that folder of results."
+)
 
 
 def publish(
@@ -164,6 +168,7 @@ def comparison_section(
     """
     table = compare_with_virtual(data, virtual)
     if table.empty:
-        return ComparisonSection(table, None, _NOTHING)
+        virtual_time = data.cells["clock"].eq("virtual").all()
+        return ComparisonSection(table, None, _NOTHING if virtual_time else _NO_REFERENCE)
     figure, text = publish_comparison(table, folder)
     return ComparisonSection(table, figure, text)
