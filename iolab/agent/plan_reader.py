@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ from iolab.errors import UserError
 __all__ = ["load_plan", "parse_plan"]
 
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
+
+# Fields by which a job with one set of options is told from one with sections.
+_OF_JOB = {f.name for f in fields(Job)} - {f.name for f in fields(OpenJob)}
 
 _PARTS: dict[str, Any] = {
     "copies": Copies,
@@ -88,14 +92,17 @@ def _check_work(cell: Cell, where: str) -> None:
 
 
 def _parse_job(raw: Any, where: str) -> FioJob:
-    """Build and check a fio run: of any options if it has sections."""
-    if not (isinstance(raw, dict) and "sections" in raw):
+    """Build and check a fio run; one of any options has sections."""
+    if not isinstance(raw, dict) or ("sections" not in raw and _OF_JOB & set(raw)):
         job = build(Job, raw, where)
         check_job(job, where)
         return job
-    listed = as_list(raw["sections"], f"{where}: sections")
-    sections = [build(Section, one, f"{where} section {n}") for n, one in enumerate(listed)]
-    made = build(OpenJob, {**raw, "sections": sections}, where)
+    sections = raw.get("sections")
+    if sections is not None:
+        listed = enumerate(as_list(sections, f"{where}: sections"))
+        sections = [build(Section, one, f"{where} section {number}") for number, one in listed]
+        raw = {**raw, "sections": sections}
+    made = build(OpenJob, raw, where)
     check_open_job(made, where)
     return made
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from iolab.agent.fio_options import faults_of
+from iolab.agent.fio_options import faults_of, sets_same
 from iolab.agent.plan import Section
 from iolab.errors import UserError
 
@@ -137,8 +137,9 @@ def _of_words(text: str) -> Iterator[tuple[str | None, dict[str, str]]]:
 
 
 def _put(options: dict[str, str], key: str, value: str) -> None:
-    # Last, also if it was there: of two options that exclude each other fio takes the later one.
-    options.pop(key, None)
+    # Of two options that set the same fio takes the later one.
+    for other in [name for name in options if sets_same(name, key)]:
+        del options[other]
     options[key] = value
 
 

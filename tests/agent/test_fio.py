@@ -190,7 +190,7 @@ def test_sections_of_an_open_job_have_their_own_files_and_options(tmp_path: Path
     assert argv[argv.index("--name=a") :] == [
         *("--name=a", folder, "--filename_format=iolab.0.$jobnum", "--ioengine=io_uring"),
         *("--hipri", "--numjobs=2"),
-        *("--name=b", folder, "--filename_format=iolab.1.$jobnum", "--rw=write", "--direct=1"),
+        *("--name=b", folder, "--filename_format=iolab.1.$jobnum", "--direct=1", "--rw=write"),
     ]
     assert (job.files, job.direct) == (3, True)
     shared = _open(Section("a", {"numjobs": "2"}), Section("b", {}), shared_file=True)

@@ -185,6 +185,7 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("cells", 3, "job", "sections", 0, "options", "bs"), "4k;x", "fio's bs cannot be '4k;x'"),
         (("cells", 3, "job", "sections", 1, "options", "numjobs"), "1k", "numjobs must be 1-512"),
         (("cells", 3, "job", "sections", 1, "options", "numjobs"), "512", "513 processes"),
+        (("cells", 3, "job", "sections", 0, "options", "blocksize"), "4k", "set the same"),
         (("cells", 3, "job", "shared_file"), 1, "shared_file"),
         (("cells", 3, "job", "ramp_ms"), 300, "runtime_ms must exceed ramp_ms"),
         (("cells", 3, "job", "layout"), "none", "layout"),

@@ -68,9 +68,11 @@ def test_a_job_is_what_its_user_wrote(text: str, sections: list[Section]) -> Non
     assert parse_fio(text) == sections
 
 
-def test_a_section_says_last_what_it_says_itself() -> None:
-    (section,) = parse_fio("[global]\nrwmixread=70\nbs=4k\n[a]\nbs=8k\nrwmixread=20\n")
-    assert list(section.options.items()) == [("bs", "8k"), ("rwmixread", "20")]
+def test_of_two_options_that_set_the_same_the_later_one_holds() -> None:
+    (section,) = parse_fio("[global]\nrwmixread=70\nbuffered=1\nbs=4k\n[a]\nbs=8k\nrwmixwrite=20\n")
+    assert section.options == {"buffered": "1", "bs": "8k", "rwmixwrite": "20"}
+    (section,) = parse_fio("bs=4k blocksize=8k direct=1 buffered=1 bs=16k")
+    assert section.options == {"buffered": "1", "bs": "16k"}
 
 
 def test_a_job_file_by_its_path(tmp_path: Path) -> None:
