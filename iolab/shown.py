@@ -12,7 +12,7 @@ import html
 import math
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +53,9 @@ _OF_A_VALUE = frozenset({"mean", "low", "high"})
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2))
 _SMALL: Final = 0.1
 _TINY: Final = 1e-4
+_COARSE: Final = 0.001
+# What stands for a table without rows.
+_NOTHING: Final = "None."
 # Neither black nor white: a table takes the colours of its page, be it light or dark.
 _TABLE_STYLE: Final = """\
 .iolab-table{margin:.5em 0;max-width:100%}
@@ -64,8 +67,8 @@ margin:0;border:0}
 border-bottom:1px solid #8884;max-width:32em;white-space:normal;overflow-wrap:break-word}
 .iolab-table th{position:sticky;top:0;background:var(--jp-layout-color0,Canvas);\
 font-weight:600;vertical-align:bottom;border-bottom:2px solid #8888}
-.iolab-table .gt_left{text-align:left}
-.iolab-table .gt_right{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.iolab-table .gt_left{text-align:left!important}
+.iolab-table .gt_right{text-align:right!important;font-variant-numeric:tabular-nums;white-space:nowrap}
 .iolab-unit{display:block;font-weight:400;opacity:.75}
 @media print{.iolab-scroll{max-height:none}}
 """
@@ -132,7 +135,7 @@ class Table:
     def to_html(self) -> str:
         """Return the table as HTML that brings its own style and loads nothing."""
         if self.frame.empty:
-            return Paragraph("None.").html()
+            return f'<p class="{NO_MATH}">{_NOTHING}</p>'
         # Half a second that only a page with tables needs.
         from great_tables import GT, html  # noqa: PLC0415
 
@@ -158,6 +161,8 @@ class Table:
         return self.to_html()
 
     def __repr__(self) -> str:
+        if self.frame.empty:
+            return _NOTHING
         words = self.in_words()
         words.columns = self.frame.columns
         return terminal(words.to_string(index=False))
@@ -167,23 +172,33 @@ class Table:
         name = str(self.frame.columns[place])
         missing = self.control.get(name, "–" if self.na_rep is None else self.na_rep)
         value = str(self.frame.attrs.get("value", name)) if name in _OF_A_VALUE else name
-        whole = _is_number(column.dtype) and bool((column.dropna() % 1 == 0).all())
+        words = self._formatter(column, value)
         return [
-            terminal(missing) if gone else self._words(item, value, whole=whole)
+            terminal(missing) if gone else words(item)
             for item, gone in zip(column, column.isna(), strict=True)
         ]
 
-    def _words(self, item: Any, name: str, *, whole: bool) -> str:
+    def _formatter(self, column: pd.Series, name: str) -> Callable[[Any], str]:
+        """Return what makes a text of each value of a column that is there."""
+        if not _is_number(column.dtype):
+            return self._mixed
+        if (column.dropna() % 1 == 0).all():
+            return lambda item: f"{int(item):,}"
+        if self.precision is not None:
+            return lambda item: _rounded(item, self.precision or 0)
+        # Counters of a share are precise to a thousandth or so: -0.0001 of idle time is none.
+        if _SHARE.search(name):
+            return lambda item: _rounded(item, 3)
+        # Beside numbers of size 1, a ten-thousandth only costs the reader time.
+        return _coarse if column.abs().max() >= _SMALL else lambda item: number(float(item))
+
+    def _mixed(self, item: Any) -> str:
+        """Return the text of a value in a column that does not only hold numbers."""
         if str(item) in ("True", "False"):
             return "yes" if item else "no"
         if not isinstance(item, numbers.Real):
             return terminal(str(item))
-        if whole and math.isfinite(item):
-            return f"{int(item):,}"
-        if self.precision is not None:
-            return _no_minus_zero(f"{float(item):,.{self.precision}f}")
-        # Counters of a share are precise to a thousandth or so: -0.0001 of idle time is none.
-        return _no_minus_zero(f"{item:.3f}") if _SHARE.search(name) else number(float(item))
+        return f"{int(item):,}" if item % 1 == 0 else number(float(item))
 
     def _label(self, place: int) -> str:
         name = terminal(str(self.frame.columns[place]))
@@ -218,11 +233,19 @@ def number(value: float) -> str:
         return str(value)
     if size == 0 or size >= _SMALL:
         digits = next((d for limit, d in _DIGITS if size >= limit), 3)
-        return _no_minus_zero(f"{value:,.{digits}f}")
+        return _rounded(value, digits)
     return f"{value:.3g}" if size < _TINY else f"{value:.{2 - math.floor(math.log10(size))}f}"
 
 
-def _no_minus_zero(text: str) -> str:
+def _coarse(value: float) -> str:
+    if not 0 < abs(value) < _COARSE / 2:
+        return number(float(value))
+    return f"<{_COARSE}" if value > 0 else "0.000"
+
+
+def _rounded(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    # No minus before a zero.
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 

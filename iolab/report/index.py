@@ -32,14 +32,15 @@ cursor:pointer}
 .iolab-index input{position:absolute;opacity:0;margin:0}
 .iolab-index label:has(:checked){background:#3b82f64d;border-color:#3b82f6}
 .iolab-index label:has(:focus-visible){outline:2px solid #3b82f6}
-.iolab-index table{border-collapse:collapse;margin:.5em 0;width:100%;border:0;font-size:inherit}
+.iolab-index table{border-collapse:collapse;margin:.5em 0;width:100%;\
+border:0;font-size:inherit;table-layout:auto}
 .iolab-index tr{background:transparent!important}
 .iolab-index tbody tr{counter-increment:iolab-row}
 .iolab-index th,.iolab-index td{text-align:left!important;vertical-align:top;\
 padding:.3em .8em .3em 0;border:0;border-bottom:1px solid #8884;white-space:normal;max-width:none}
 .iolab-index small{display:block;opacity:.8}
 .iolab-index a{text-decoration:underline}
-.iolab-index .tone::before{content:"";display:inline-block;width:.7em;height:.7em;\
+.iolab-index :is(.yes,.no,.open,.none,.mixed)::before{content:"";display:inline-block;width:.7em;height:.7em;\
 margin-right:.4em;border-radius:50%;background:#8888;box-sizing:border-box}
 .iolab-index .yes::before{background:#d9691f}
 .iolab-index .no::before{background:#3b82c4}
@@ -49,7 +50,7 @@ margin-right:.4em;border-radius:50%;background:#8888;box-sizing:border-box}
 @media (max-width:40rem){
 .iolab-index table,.iolab-index tbody{display:block}
 .iolab-index thead{display:none}
-.iolab-index tbody tr{display:grid;grid-template-columns:8.5em 1fr;border:1px solid #8886;\
+.iolab-index tbody tr{display:grid;grid-template-columns:9.5em 1fr;border:1px solid #8886;\
 border-radius:6px;margin:.5em 0;padding:.4em .6em}
 .iolab-index td{display:contents}
 .iolab-index td::before{content:attr(data-label);opacity:.8}
@@ -114,9 +115,8 @@ class VerdictIndex:
     def _cell(self, row: Mapping[Any, Any], column: str) -> str:
         if column != "report":
             words = html.escape(terminal(str(row[column])))
-            judged = column not in ("kernel", "confidence", "report")
-            tone = _TONES.get(str(row[column]), "") if judged else ""
-            return f'<span class="tone {tone}">{words}</span>' if judged else f"<span>{words}</span>"
+            tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
+            return f'<span class="{tone}">{words}</span>'
         name = str(row["pathology"])
         title = f"<small>{html.escape(get_pathology(name).title)}</small>"
         words = html.escape(name)
