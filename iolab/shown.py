@@ -21,7 +21,17 @@ from iolab import foreign
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CAPTION", "NO_MATH", "SCRIPTS", "Paragraph", "Table", "markdown", "number", "terminal", "text_table"]
+__all__ = [
+    "CAPTION",
+    "NO_MATH",
+    "SCRIPTS",
+    "Paragraph",
+    "Table",
+    "markdown",
+    "number",
+    "terminal",
+    "text_table",
+]
 
 # The class of a caption.
 CAPTION: Final = "iolab-caption"
@@ -68,7 +78,8 @@ border-bottom:1px solid #8884;max-width:32em;white-space:normal;overflow-wrap:br
 .iolab-table th{position:sticky;top:0;background:var(--jp-layout-color0,Canvas);\
 font-weight:600;vertical-align:bottom;border-bottom:2px solid #8888}
 .iolab-table .gt_left{text-align:left!important}
-.iolab-table .gt_right{text-align:right!important;font-variant-numeric:tabular-nums;white-space:nowrap}
+.iolab-table .gt_right{text-align:right!important;white-space:nowrap;\
+font-variant-numeric:tabular-nums}
 .iolab-unit{display:block;font-weight:400;opacity:.75}
 @media print{.iolab-scroll{max-height:none}}
 """
@@ -144,7 +155,9 @@ class Table:
         words.columns = names
         labels = [self._label(place) for place in range(len(names))]
         mark = hashlib.sha256(repr((labels, words.to_numpy().tolist())).encode()).hexdigest()
-        numeric = [n for n, place in zip(names, self.frame.dtypes, strict=True) if _is_number(place)]
+        numeric = [
+            n for n, place in zip(names, self.frame.dtypes, strict=True) if _is_number(place)
+        ]
         made = GT(words, id=f"t{mark[:12]}", auto_align=False)
         made = made.cols_label({n: html(label) for n, label in zip(names, labels, strict=True)})
         made = made.cols_align("left").cols_align("right", columns=numeric) if numeric else made
@@ -170,7 +183,7 @@ class Table:
     def _column(self, place: int) -> list[str]:
         column = self.frame.iloc[:, place]
         name = str(self.frame.columns[place])
-        missing = self.control.get(name, "–" if self.na_rep is None else self.na_rep)
+        missing = self.control.get(name, "—" if self.na_rep is None else self.na_rep)
         value = str(self.frame.attrs.get("value", name)) if name in _OF_A_VALUE else name
         words = self._formatter(column, value)
         return [
@@ -198,7 +211,8 @@ class Table:
             return "yes" if item else "no"
         if not isinstance(item, numbers.Real):
             return terminal(str(item))
-        return f"{int(item):,}" if item % 1 == 0 else number(float(item))
+        value = float(item)
+        return f"{value:,.0f}" if value.is_integer() else number(value)
 
     def _label(self, place: int) -> str:
         name = terminal(str(self.frame.columns[place]))

@@ -199,16 +199,18 @@ def test_tables_show_numbers_for_readers() -> None:
         "idle": ["0.000", "0.000", "0.251"],
         "ratio": ["0.579", "<0.001", "0.000"],
         "slope": ["-2.72e-05", "0.000266", "0.000"],
-        "valid": ["yes", "no", "–"],
-        "n": ["1", "–", "12,345"],
-        "level": ["bfq", "–", "3"],
+        "valid": ["yes", "no", "—"],
+        "n": ["1", "—", "12,345"],
+        "level": ["bfq", "—", "3"],
     }
     assert columns_of(frame[["ratio"]], precision=4) == {"ratio": ["0.5787", "0.0000", "-0.0001"]}
 
 
 def test_a_column_without_numbers_is_shown() -> None:
-    frame = pd.DataFrame({"a": [float("nan"), float("inf")], "b": pd.array([None, None], "Float64")})
-    assert columns_of(frame) == {"a": ["–", "inf"], "b": ["–", "–"]}
+    frame = pd.DataFrame(
+        {"a": [float("nan"), float("inf")], "b": pd.array([None, None], "Float64")}
+    )
+    assert columns_of(frame) == {"a": ["—", "inf"], "b": ["—", "—"]}
     assert "None." in shown.text_table(frame.iloc[:0]).to_html()
 
 

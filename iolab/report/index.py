@@ -40,8 +40,8 @@ border:0;font-size:inherit;table-layout:auto}
 padding:.3em .8em .3em 0;border:0;border-bottom:1px solid #8884;white-space:normal;max-width:none}
 .iolab-index small{display:block;opacity:.8}
 .iolab-index a{text-decoration:underline}
-.iolab-index :is(.yes,.no,.open,.none,.mixed)::before{content:"";display:inline-block;width:.7em;height:.7em;\
-margin-right:.4em;border-radius:50%;background:#8888;box-sizing:border-box}
+.iolab-index :is(.yes,.no,.open,.none,.mixed)::before{content:"";display:inline-block;\
+width:.7em;height:.7em;margin-right:.4em;border-radius:50%;background:#8888;box-sizing:border-box}
 .iolab-index .yes::before{background:#d9691f}
 .iolab-index .no::before{background:#3b82c4}
 .iolab-index .open::before{background:none;border:2px solid #b8960c}
@@ -108,7 +108,7 @@ class VerdictIndex:
         name, kernel = str(row["pathology"]), str(row["kernel"])
         own = (self.table["pathology"] == name) & (self.table["kernel"] == kernel)
         classes = [marks["Report", name], marks["Kernel", kernel]]
-        classes += [marks["Verdict", verdict] for verdict in self.table.loc[own, "verdict"].unique()]
+        classes += [marks["Verdict", verdict] for verdict in self.table.loc[own, "verdict"]]
         cells = [f'<td data-label="{c}">{self._cell(row, c)}</td>' for c in columns]
         return f'<tr class="{" ".join(classes)}">{"".join(cells)}</tr>'
 

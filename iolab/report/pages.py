@@ -186,8 +186,8 @@ def style_tables(cells: pd.DataFrame | None = None) -> None:
     # Only a notebook calls this: nothing else needs IPython.
     from IPython.core.getipython import get_ipython  # noqa: PLC0415
 
-    shell = get_ipython()  # type: ignore[no-untyped-call]
-    if shell is None:
+    shell = get_ipython()
+    if shell is None or shell.display_formatter is None:
         return
     pathology = None if cells is None else pathology_of(cells)
     control = {pathology.treatment: pathology.control} if pathology else {}

@@ -45,13 +45,15 @@ alt="{{ output.metadata.iolab_alt | default('') | escape_html }}">
 # A figure is drawn on white: in the dark it stays a light card.
 _STYLE: Final = f"""
 :root {{ color-scheme: light dark; }}
-body.jp-Notebook {{ margin: 0; padding: 0; overflow: visible; background: var(--jp-layout-color0); }}
+body.jp-Notebook {{
+  margin: 0; padding: 0; overflow: visible; background: var(--jp-layout-color0); }}
 main {{ box-sizing: border-box; max-width: 64rem; margin: 0 auto; padding: 1rem; }}
 main .jp-Cell {{ padding: 0.15rem 0; }}
 main .jp-OutputArea-child, main .jp-InputArea, main .jp-OutputArea {{
   display: block; max-width: 100%; overflow: visible; }}
 main .jp-RenderedHTMLCommon, main .jp-OutputArea-child .jp-OutputArea-output {{
-  display: block; box-sizing: border-box; width: auto; max-width: 100%; padding: 0; margin: 0; overflow-wrap: break-word; }}
+  display: block; box-sizing: border-box; width: auto; max-width: 100%; padding: 0; margin: 0;
+  overflow-wrap: break-word; }}
 main h1, main h2, main h3 {{ overflow-wrap: anywhere; }}
 main pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 main code {{ overflow-wrap: anywhere; }}

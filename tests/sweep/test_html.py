@@ -89,7 +89,12 @@ def test_cells_that_show_nothing_are_left_out_with_their_introduction() -> None:
     )
     for here in ("Sentence one", "Sentence two", "The table.", "shown", "The end."):
         assert here in page
-    for gone in ("The parameters", "Write all results", "SOURCE", "jp-Notebook-cell jp-mod-noOutputs"):
+    for gone in (
+        "The parameters",
+        "Write all results",
+        "SOURCE",
+        "cell jp-mod-noOutputs",
+    ):
         assert gone not in page
 
 

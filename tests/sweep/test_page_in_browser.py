@@ -35,9 +35,7 @@ def browser() -> Iterator[Browser]:
     if not _CHROMIUM.exists():
         pytest.skip("no browser here: apt-get install chromium")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=str(_CHROMIUM), args=["--no-sandbox"]
-        )
+        started = playwright.chromium.launch(executable_path=str(_CHROMIUM), args=["--no-sandbox"])
         yield started
         started.close()
 
@@ -129,9 +127,7 @@ def test_the_index_filters_by_report_kernel_and_verdict(
 
     of_one = choose("Report", "fsnotify_contention")
     assert 0 < of_one < every
-    assert {"fsnotify_contention"} == {
-        row.locator("a").inner_text() for row in shown.all()
-    }
+    assert {"fsnotify_contention"} == {row.locator("a").inner_text() for row in shown.all()}
     assert choose("Kernel", "6.1") == 1
     assert choose("Report", "all") > 1
     assert all("6.1" in row.locator("td").nth(1).inner_text() for row in shown.all())
