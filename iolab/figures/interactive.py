@@ -19,7 +19,7 @@ from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
 from iolab.figures.lanes import Scene, embedded_span, first_view, scene
 from iolab.figures.standalone import document, frame, script_hashes
 from iolab.files import atomic_write
-from iolab.shown import terminal
+from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
 from iolab.trace import Trace
 from iolab.trace.export.perfetto import perfetto_file
 
@@ -61,15 +61,17 @@ class Timeline:
     def __repr__(self) -> str:
         return f"<Timeline {self.title}: {self.caption}>"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, list[str]]]:
         shown = frame(self.inside, height_px=self.height_px, title=self.title)
-        return {
+        data = {
             "text/plain": repr(self),
             "text/html": (
-                f'<div class="tex2jax_ignore mathjax_ignore">{shown}\n'
-                f"{_below(self.caption, self.links)}</div>"
+                f'<div class="{NO_MATH}">{shown}\n{_below(self.caption, self.links)}</div>'
             ),
         }
+        return data, {SCRIPTS: script_hashes(self.inside)}
 
     def save(self, path: str | Path) -> Path:
         """Write the timeline as one HTML page that asks for no other file.
@@ -214,7 +216,7 @@ def _view(
 
 def _below(caption: str, links: str) -> str:
     return (
-        f"<p>{html.escape(caption)}</p>\n"
+        f'<p class="{CAPTION}">{html.escape(caption)}</p>\n'
         f"<p>The first view as a file for ui.perfetto.dev: {links}.</p>"
     )
 

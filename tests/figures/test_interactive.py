@@ -18,6 +18,7 @@ from iolab.errors import UserError
 from iolab.figures.interactive import Timeline, script_hashes, timeline
 from iolab.figures.lanes import embedded_span, first_view, scene, shares, work_names
 from iolab.paths import REFERENCE
+from iolab.shown import SCRIPTS
 from iolab.trace import MissingEventError, Trace, read
 from tests.support.browser import listener
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, Attacked, controls
@@ -157,7 +158,9 @@ def test_what_is_not_embedded_has_its_share(tmp_path: Path) -> None:
 def test_the_caption_says_which_part_is_embedded(tmp_path: Path) -> None:
     small = timeline(turning(tmp_path), LANES)
     assert "each interval of its 0.8 ms is here" in small.caption
-    assert small._repr_mimebundle_()["text/plain"] == f"<Timeline {small.title}: {small.caption}>"
+    data, metadata = small._repr_mimebundle_()
+    assert data["text/plain"] == f"<Timeline {small.title}: {small.caption}>"
+    assert metadata == {SCRIPTS: script_hashes(data["text/html"])}
     trace = read(REFERENCE / "dio_kworker" / "traces" / "cfb08fc9a84fad52-c021.dat")
     large = timeline({"inside": trace}, LANES, title="dio")
     assert re.search(r"inside: each interval from -?\d+\.\d\d to \d+\.\d\d ms is", large.caption)
@@ -255,7 +258,9 @@ def test_a_hostile_name_is_a_name(kind: str, tmp_path: Path) -> None:
     ]
     assert script_hashes(page) == script_hashes(plain.inside)
     assert not controls(page.replace("\r", ""))
-    outside = re.sub(r"<iframe.*</iframe>", "", shown._repr_mimebundle_()["text/html"], flags=re.S)
+    outside = re.sub(
+        r"<iframe.*</iframe>", "", shown._repr_mimebundle_()[0]["text/html"], flags=re.S
+    )
     assert Attacked(outside).found == []
     # Every text on the canvas is one that Bokeh does not search for formulas.
     for model in models(shown):
@@ -394,7 +399,7 @@ def test_the_wheel_zooms_and_reset_returns(page: Page, tmp_path: Path) -> None:
 
 
 def test_a_page_shows_it_if_its_policy_has_the_hashes(page: Page, tmp_path: Path) -> None:
-    shown = timeline(turning(tmp_path), LANES)._repr_mimebundle_()["text/html"]
+    shown = timeline(turning(tmp_path), LANES)._repr_mimebundle_()[0]["text/html"]
     hashes = " ".join(f"'{one}'" for one in script_hashes(shown))
     rule = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src"
     made = tmp_path / "made.html"
@@ -413,7 +418,7 @@ def test_a_page_shows_it_if_its_policy_has_the_hashes(page: Page, tmp_path: Path
 
 
 def test_without_its_scripts_it_says_so(browser: Browser, tmp_path: Path) -> None:
-    shown = timeline(turning(tmp_path), LANES)._repr_mimebundle_()["text/html"]
+    shown = timeline(turning(tmp_path), LANES)._repr_mimebundle_()[0]["text/html"]
     made = tmp_path / "made.html"
     rule = "default-src 'none'; style-src 'unsafe-inline'"
     made.write_text(f'<meta http-equiv="Content-Security-Policy" content="{rule}">{shown}')
