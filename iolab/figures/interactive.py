@@ -165,7 +165,7 @@ def timeline(
     )
     inside = document(grid, title=name, above=f"<main>{key()}", below="</main>")
     height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
-    links = " ".join(
+    links = ", ".join(
         perfetto_link(trace, views[label], label=label) for label, trace in given.items()
     )
     return Timeline(inside, name, _caption(scenes, views, exact), height, links)

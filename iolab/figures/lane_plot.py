@@ -256,7 +256,13 @@ def _draw_wakes(plot: Any, shown: Scene, zero: int, exact: tuple[int, int]) -> N
 
 def _hover(plot: Any, renderers: list[Any], rows: list[tuple[str, str]]) -> None:
     tool = HoverTool(
-        renderers=renderers, tooltips=rows, limit=3, visible=False, point_policy="follow_mouse"
+        renderers=renderers,
+        tooltips=rows,
+        limit=3,
+        visible=False,
+        point_policy="follow_mouse",
+        # On a narrow screen there is no room beside the pointer.
+        attachment="vertical",
     )
     plot.add_tools(tool)
 
