@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from bokeh.layouts import gridplot
 
 from iolab import foreign
@@ -166,7 +167,8 @@ def timeline(
     inside = document(grid, title=name, above=f"<main>{key()}", below="</main>")
     height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
     links = ", ".join(
-        perfetto_link(trace, views[label], label=label) for label, trace in given.items()
+        perfetto_link(trace, _both(views[label], exact[label]), label=label)
+        for label, trace in given.items()
     )
     return Timeline(inside, name, _caption(scenes, views, exact), height, links)
 
@@ -182,8 +184,16 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
         Begin and end in ns of the trace.
     label : str, optional
         What the trace is called.
+
+    Returns
+    -------
+    str
+        The link, or the trace's name alone if the window has nothing for Perfetto.
     """
-    made = base64.b64encode(perfetto_file(trace, between=window)).decode()
+    try:
+        made = base64.b64encode(perfetto_file(trace, between=window)).decode()
+    except UserError:
+        return f"{html.escape(terminal(label or trace.path.name))} (nothing happens in it)"
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", label or trace.path.stem)[: foreign.NAME]
     return (
         f'<a download="{name}.perfetto-trace" href="data:application/octet-stream;base64,{made}">'
@@ -191,11 +201,16 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
     )
 
 
+def _both(view: tuple[int, int], exact: tuple[int, int]) -> tuple[int, int]:
+    """Return the part of a view whose intervals are embedded: it has as much as a page carries."""
+    return max(view[0], exact[0]), min(view[1], exact[1] + 1)
+
+
 def _view(
     label: str, shown: Scene, window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None
 ) -> tuple[int, int]:
-    if window is None or isinstance(window, int):
-        length = _VIEW_NS if window is None else window
+    if window is None or isinstance(window, int | np.integer):
+        length = _VIEW_NS if window is None else int(window)
         if length <= 0:
             raise UserError(f"a window of {length} ns: its length must be positive")
         return first_view(shown, length)
