@@ -38,6 +38,7 @@ __all__ = [
     "cached_kernel",
     "check_name",
     "get_kernel",
+    "kernel_names",
     "list_kernels",
     "remember_kernel_facts",
 ]
@@ -110,7 +111,8 @@ def _folder(name: str) -> Path:
     return cache_dir() / "kernels" / name
 
 
-def _known() -> list[str]:
+def kernel_names() -> list[str]:
+    """Return the kernels of the catalogue, then the others in the cache."""
     cached = (path.parent.name for path in cache_dir().glob("kernels/*/kernel.json"))
     return [*CATALOGUE, *sorted(set(cached) - set(CATALOGUE))]
 
@@ -214,10 +216,11 @@ def check_name(name: str) -> None:
     UserError
         If none has; it lists the known kernels and suggests the nearest.
     """
-    if _NAME.fullmatch(name) is None or name not in _known():
+    known = kernel_names()
+    if _NAME.fullmatch(name) is None or name not in known:
         raise UserError(
-            f"unknown kernel {name!r}: known are {', '.join(_known())}"
-            f"{nearest(name, _known(), cutoff=0.5)} (`iolab kernels add NAME FILE...` adds one)"
+            f"unknown kernel {name!r}: known are {', '.join(known)}"
+            f"{nearest(name, known, cutoff=0.5)} (`iolab kernels add NAME FILE...` adds one)"
         )
 
 
@@ -339,7 +342,7 @@ def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[Kerne
     progress : callable
         Gets a line before each slow step.
     """
-    return [_status(name, progress) for name in _known()]
+    return [_status(name, progress) for name in kernel_names()]
 
 
 def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
