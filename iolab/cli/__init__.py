@@ -13,6 +13,7 @@ import sys
 import click
 
 from iolab import __version__, shown
+from iolab.cli.choices import report_warnings
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
 from iolab.cli.measuring import plan, sweep
@@ -35,6 +36,7 @@ _COMPLETION = "_IOLAB_COMPLETE"
 @click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
 def app() -> None:
     """Hold the commands."""
+    report_warnings()
 
 
 def _fail(message: str, code: int) -> int:

@@ -29,18 +29,18 @@ def complete_pathology(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Return the pathologies whose names begin so."""
-    from iolab.pathology import PATHOLOGIES
+    from iolab.pathology import pathology_names
 
-    return _beginning(PATHOLOGIES, incomplete)
+    return _beginning(pathology_names(), incomplete)
 
 
 def complete_kernel(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Return the kernels of the catalogue and of the cache whose names begin so."""
-    from iolab.vm.kernels import kernel_names
+    from iolab.vm.kernels import known_kernels
 
-    return _beginning(kernel_names(), incomplete)
+    return _beginning(known_kernels(), incomplete)
 
 
 def complete_profile(
@@ -68,10 +68,10 @@ def complete_levels(
 
 def _chosen(context: click.Context) -> list[Pathology]:
     """Return the pathologies that the command line names so far, else all."""
-    from iolab.pathology import PATHOLOGIES
+    from iolab.pathology import named_pathologies, pathologies
 
-    named = context.params.get("pathologies") or ()
-    return [p for p in PATHOLOGIES.values() if p.name in named] or list(PATHOLOGIES.values())
+    named = context.params.get("pathologies")
+    return named_pathologies(named) if named else list(pathologies().values())
 
 
 def _levels(pathology: Pathology, name: str) -> list[str]:

@@ -31,8 +31,9 @@ _TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
     "--pathology",
     "pathologies",
     multiple=True,
+    metavar="NAME|FILE",
     shell_complete=complete_pathology,
-    help="Pathology to measure (repeatable); all if none.",
+    help="Pathology to measure, by name or by the file that defines it (repeatable); all if none.",
 )
 @click.option("--target", default="vm", show_default=True, help=_TARGETS)
 @click.option("--directory", help="Real machines: measure on files made in this folder.")
@@ -70,7 +71,7 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
 
 @click.command(cls=SelectionCommand)
 @click.argument(
-    "pathologies", nargs=-1, metavar="[PATHOLOGY]...", shell_complete=complete_pathology
+    "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
 )
 @selection
 @json_option
@@ -78,8 +79,8 @@ def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show what a sweep would measure.
 
     That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
-    here, and how long it takes. Nothing is booted, fetched or measured. It is short for
-    `iolab sweep --dry-run`.
+    here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
+    It is short for `iolab sweep --dry-run`.
     """
     from iolab.sweep.request import Request
     from iolab.sweep.sweep import default_jobs

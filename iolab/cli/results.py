@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iolab.cli.choices import defined_in
 from iolab.cli.documents import json_option, print_json, records
 from iolab.cli.terminal import echo, print_table
 from iolab.errors import UserError
@@ -31,6 +32,7 @@ _CLAIMS = ("pathology", "kernel", "claim", "kind", "verdict", "published", "rule
 @click.option("--pyperf", type=_FILE, help="Write archives for pyperf to this folder.")
 @click.option("--root", type=_FILE, default=runs_dir, help="Folder of the results.")
 @json_option
+@defined_in
 def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_json: bool) -> None:
     """Write the cells of a sweep.
 
@@ -70,6 +72,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
 @click.argument("folders", type=_FILE, nargs=-1)
 @click.option("--claims", is_flag=True, help="Show each claim with its estimate, rule and reason.")
 @json_option
+@defined_in
 def verdicts(folders: tuple[Path, ...], claims: bool, as_json: bool) -> None:
     """Show which claims hold on which kernel.
 

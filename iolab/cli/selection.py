@@ -76,23 +76,23 @@ class SelectionCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write profiles, pathologies, and the factors of each pathology."""
-        from iolab.pathology import PATHOLOGIES
+        from iolab.pathology import pathologies
 
-        pathologies = PATHOLOGIES.values()
+        known = pathologies().values()
         with formatter.section("Pathologies"):
-            formatter.write_dl([(p.name, p.title) for p in pathologies])
+            formatter.write_dl([(p.name, p.title) for p in known])
         profiles: dict[str, list[str]] = {}
-        for pathology in pathologies:
+        for pathology in known:
             for name in pathology.profiles:
                 profiles.setdefault(name, []).append(pathology.name)
         with formatter.section("Profiles"):
             formatter.write_dl(
                 [
-                    (name, "all" if len(having) == len(pathologies) else ", ".join(having))
+                    (name, "all" if len(having) == len(known) else ", ".join(having))
                     for name, having in profiles.items()
                 ]
             )
-        for pathology in pathologies:
+        for pathology in known:
             with formatter.section(f"Factors of {pathology.name}"):
                 treatment = pathology.treatment
                 formatter.write_dl(

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from iolab.errors import UserError
 from iolab.names import one_of
-from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.settings import override
 from iolab.paths import runs_dir
+from iolab.store.dataset import column_types
 from iolab.targets.place import Place
 from iolab.targets.vm import check_clock
 from iolab.vm.kernels import check_name
@@ -40,7 +41,8 @@ class Request:
     profile : str
         Name of a profile: "smoke", "quick", "full", or one of a pathology's own.
     pathologies : sequence of str
-        Empty: all that have the profile and every factor that is set.
+        Names, or files that define some; empty: all known ones that have the profile and every
+        factor that is set.
     kernels : sequence of str
         Empty: those of the profile.
     settings, recorded : sequence of str
@@ -100,23 +102,24 @@ def check_request(request: Request) -> None:
 
 
 def chosen_pathologies(request: Request) -> list[Pathology]:
-    """Return the pathologies that are asked for: by name, else all that have the factors set.
+    """Return the pathologies that are asked for: by name or file, else all that have the factors.
 
     Raises
     ------
     UserError
-        If a name, the profile or a factor is unknown.
+        If a name, the profile or a factor is unknown, or a file cannot be used.
     """
     if request.pathologies:
-        chosen = [get_pathology(name) for name in request.pathologies]
+        chosen = named_pathologies(request.pathologies)
     else:
+        known = pathologies().values()
         named = [s.partition("=")[0] for s in (*request.settings, *request.recorded)]
         for name in named:
-            one_of("factor", name, {f for p in PATHOLOGIES.values() for f in p.factors})
-        one_of("profile", request.profile, {f for p in PATHOLOGIES.values() for f in p.profiles})
+            one_of("factor", name, {f for p in known for f in p.factors})
+        one_of("profile", request.profile, {f for p in known for f in p.profiles})
         chosen = [
             p
-            for p in PATHOLOGIES.values()
+            for p in known
             if request.profile in p.profiles and all(name in p.factors for name in named)
         ]
         if not chosen:
@@ -126,6 +129,8 @@ def chosen_pathologies(request: Request) -> list[Pathology]:
             )
     for pathology in chosen:
         one_of("profile", request.profile, pathology.profiles)
+        # Before anything is measured: its cells must fit into a table.
+        column_types(pathology.name)
     return chosen
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from iolab.agent.proc import available_memory
 from iolab.files import atomic_write, canonical_json, locked
+from iolab.pathology import notebook_path
 from iolab.paths import NOTEBOOKS
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
@@ -19,7 +20,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweep.page import make_page
 from iolab.sweep.planning import PathologyPlan, plan_sweep
-from iolab.sweep.pool import NotebookJob, OnProgress, make_pages
+from iolab.sweep.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweep.request import Request, check_request, sweep_label
 
 __all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
@@ -125,10 +126,10 @@ def _measure(
         for outcome, keys in zip(outcomes, missing, strict=True)
     ]
 
-    def on_end(job: NotebookJob, error: str) -> None:
+    def on_end(job: Job, error: str) -> None:
         log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
 
-    errors = make_pages(
+    errors = run_jobs(
         [job for of_one in jobs for job in of_one],
         jobs=request.jobs,
         memory_bytes=available_memory(),
@@ -175,8 +176,8 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
         outcome.verdicts = verdict_summary(verdict_table(data)).to_dict("records")
         jobs[plan.pathology.name] = NotebookJob(
             name=plan.pathology.name,
-            notebook=NOTEBOOKS / plan.pathology.notebook,
-            output=plan.folder / plan.pathology.notebook,
+            notebook=notebook_path(plan.pathology),
+            output=plan.folder / f"{plan.pathology.name}.ipynb",
             parameters={
                 "data": str(plan.folder),
                 "figures_folder": str(plan.folder / "figures"),
@@ -184,7 +185,7 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
                 "family": measured_family(plan.pathology, data.cells),
             },
         )
-    errors = make_pages(jobs.values(), jobs=request.jobs)
+    errors = run_jobs(jobs.values(), jobs=request.jobs)
     for outcome in outcomes:
         job = jobs.get(outcome.plan.pathology.name)
         if job is None:

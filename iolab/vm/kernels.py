@@ -38,7 +38,7 @@ __all__ = [
     "cached_kernel",
     "check_name",
     "get_kernel",
-    "kernel_names",
+    "known_kernels",
     "list_kernels",
     "remember_kernel_facts",
 ]
@@ -111,8 +111,8 @@ def _folder(name: str) -> Path:
     return cache_dir() / "kernels" / name
 
 
-def kernel_names() -> list[str]:
-    """Return the kernels of the catalogue, then the others in the cache."""
+def known_kernels() -> list[str]:
+    """Return the names of the kernels of the catalogue, then of those that the user added."""
     cached = (path.parent.name for path in cache_dir().glob("kernels/*/kernel.json"))
     return [*CATALOGUE, *sorted(set(cached) - set(CATALOGUE))]
 
@@ -216,11 +216,11 @@ def check_name(name: str) -> None:
     UserError
         If none has; it lists the known kernels and suggests the nearest.
     """
-    known = kernel_names()
-    if _NAME.fullmatch(name) is None or name not in known:
+    if _NAME.fullmatch(name) is None or name not in known_kernels():
         raise UserError(
-            f"unknown kernel {name!r}: known are {', '.join(known)}"
-            f"{nearest(name, known, cutoff=0.5)} (`iolab kernels add NAME FILE...` adds one)"
+            f"unknown kernel {name!r}: known are {', '.join(known_kernels())}"
+            f"{nearest(name, known_kernels(), cutoff=0.5)} "
+            "(`iolab kernels add NAME FILE...` adds one)"
         )
 
 
@@ -342,7 +342,7 @@ def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[Kerne
     progress : callable
         Gets a line before each slow step.
     """
-    return [_status(name, progress) for name in kernel_names()]
+    return [_status(name, progress) for name in known_kernels()]
 
 
 def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
