@@ -47,14 +47,16 @@ def _fail(message: str, code: int) -> int:
 def main() -> None:
     """Run the command line and exit with its code."""
     if _COMPLETION in os.environ:
-        from iolab.cli import shells  # noqa: F401 - registers itself
+        from iolab.cli.shells import complete
+
+        sys.exit(complete(app, _COMPLETION))
     with ending_signals() as ending:
         sys.exit(_code(ending))
 
 
 def _code(ending: Ending) -> int:
     try:
-        return app.main(prog_name="iolab", complete_var=_COMPLETION, standalone_mode=False) or 0
+        return app.main(prog_name="iolab", standalone_mode=False) or 0
     except IolabError as error:
         return _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

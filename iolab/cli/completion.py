@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from iolab.pathology.base import Pathology
 
 __all__ = [
@@ -27,11 +29,13 @@ _CONTROL = "control"
 
 def complete_pathology(
     context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
-    """Return the pathologies whose names begin so."""
+) -> list[str] | list[CompletionItem[str]]:
+    """Return the pathologies whose names begin so; if there is none, the word is a file's."""
+    from click.shell_completion import CompletionItem
+
     from iolab.pathology import pathology_names
 
-    return _beginning(pathology_names(), incomplete)
+    return _beginning(pathology_names(), incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def complete_kernel(

@@ -1,22 +1,37 @@
 # SPDX-License-Identifier: MIT
-"""click's completion scripts, for values such as ``weight=200,400``.
-
-Import this module to complete with its scripts instead of click's own.
-"""
+"""Completion in shells: click's own, for values such as ``weight=200,400``."""
 
 from __future__ import annotations
 
+import os
+import warnings
 from typing import Any
 
+import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
     FishComplete,
     ZshComplete,
     add_completion_class,
+    shell_complete,
 )
 
-__all__ = ["Bash", "Fish", "Zsh"]
+from iolab.errors import IolabError
+
+__all__ = ["Bash", "Fish", "Zsh", "complete"]
+
+
+def complete(command: click.Command, variable: str) -> int:
+    """Do what the shell asks for in an environment variable, and return the exit code.
+
+    Nothing is said of errors: the user is in the middle of a word.
+    """
+    warnings.simplefilter("ignore")
+    try:
+        return shell_complete(command, {}, "iolab", variable, os.environ[variable])
+    except IolabError as error:
+        return error.exit_code
 
 
 @add_completion_class
