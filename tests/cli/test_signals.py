@@ -40,14 +40,14 @@ def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
             assert sweep.poll() is None
             time.sleep(0.1)
         sweep.terminate()
-        out, error = sweep.communicate()
+        out, words = sweep.communicate()
     finally:
         sweep.kill()
     # Not a moment later: with the command, all that it started has ended.
     assert processes_naming(str(tmp_path)) == []
     assert (sweep.returncode, out) == (143, "")
-    assert error.splitlines()[-1] == _SENTENCE
-    assert "Traceback" not in error
+    assert words.splitlines()[-1] == _SENTENCE
+    assert "Traceback" not in words
     assert not list(tmp_path.rglob("cells.parquet"))
 
 
