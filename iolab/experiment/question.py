@@ -247,9 +247,7 @@ def _recording(recipe: Recipe) -> Recording:
     return replace(_RECORDING, window_ms=min(_WINDOW_MS, recipe.runtime_ms - recipe.ramp_ms))
 
 
-def _claims(
-    given: str | Sequence[str | Claim], treated: Change, grid: Grid
-) -> tuple[Claim, ...]:
+def _claims(given: str | Sequence[str | Claim], treated: Change, grid: Grid) -> tuple[Claim, ...]:
     base = {name: levels[0] for name, levels in grid.items()}
     found: list[Claim] = []
     for one in [given] if isinstance(given, str) else given:

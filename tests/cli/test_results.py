@@ -6,6 +6,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from tests.support import synthetic
@@ -77,3 +80,56 @@ def test_a_trace_as_json_has_its_span_and_events(tmp_path: Path) -> None:
     assert 0 < document["begin_ns"] < document["end_ns"]
     assert (document["clock"], document["file"]) == ("mono", str(source))
     assert (document["perfetto"], document["parquet"]) == (str(tmp_path / "p"), None)
+
+
+def _times(path: Path) -> list[int]:
+    """Return the times of the scheduler's events in a file for Perfetto."""
+    trace = protos.Trace()
+    trace.ParseFromString(path.read_bytes())
+    return sorted(e.timestamp for p in trace.packet for e in p.ftrace_events.event)
+
+
+def test_a_window_of_a_trace_for_perfetto(tmp_path: Path) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--perfetto", tmp_path / "whole", "--json")
+    first = json.loads(told.out)["begin_ns"]
+    window = ("--from", "0.05", "--to", "0.15")
+    told = iolab("trace", source, "--perfetto", tmp_path / "part", *window)
+    assert (told.code, told.error) == (0, "")
+    inside = [
+        time
+        for time in _times(tmp_path / "whole")
+        if first + 50_000_000 <= time <= first + 150_000_000
+    ]
+    assert 0 < len(inside) < len(_times(tmp_path / "whole"))
+    assert _times(tmp_path / "part") == inside
+    # Open ends.
+    told = iolab("trace", source, "--perfetto", tmp_path / "all", "--from", "0")
+    assert (tmp_path / "all").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("window", "sentence"),
+    [
+        (("--from", "0.2", "--to", "0.1"), "--from 0.2 --to 0.1 is no window of"),
+        (("--from", "1000"), "is no window of"),
+        (("--to", "-1"), "is no window of"),
+        (("--from", "nan"), "is no window of"),
+    ],
+)
+def test_a_window_that_is_none_is_one_sentence(
+    window: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--perfetto", tmp_path / "p", *window)
+    assert (told.code, told.out) == (2, "")
+    assert sentence in told.one_line()
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_window_needs_a_file() -> None:
+    told = iolab("trace", REFERENCE / "traces" / "small_v7_mono.dat", "--to", "1")
+    assert (told.code, told.one_line()) == (
+        2,
+        "--from and --to are the window of --perfetto: name its file",
+    )

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Tables in a pipe and on a terminal."""
+"""Tables in a pipe and on a terminal, and documents of JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from iolab.cli.documents import print_json, records
 from iolab.cli.terminal import print_table
 from tests.support import synthetic
 from tests.support.command import ARGV
@@ -75,3 +80,22 @@ def test_claims_are_readable_on_80_columns(tmp_path: Path) -> None:
     # The same on a terminal that has room is a table.
     lines = on_a_terminal(500, "verdicts", "--claims", folder)
     assert lines[0].split()[:3] == ["pathology", "kernel", "claim"]
+
+
+def test_a_document_has_plain_values_only(capsys: pytest.CaptureFixture[str]) -> None:
+    @dataclass
+    class Part:
+        path: Path
+        length_ns: float
+
+    table = pd.DataFrame({"secondary claims": ["yes", None], "n": pd.array([1, None], "Int64")})
+    print_json([Part(Path("/a"), float("nan")), {"n": np.int64(3)}, *records(table), "\x1b[31m"])
+    out = capsys.readouterr().out
+    assert json.loads(out) == [
+        {"path": "/a", "length_ns": None},
+        {"n": 3},
+        {"secondary_claims": "yes", "n": 1},
+        {"secondary_claims": None, "n": None},
+        "\x1b[31m",
+    ]
+    assert "\x1b" not in out
