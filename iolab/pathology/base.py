@@ -8,14 +8,16 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.results import CellResult
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = [
     "EXPERIMENT",

@@ -242,7 +242,7 @@ def handover_file() -> bytes | None:
     UserError
         If a pathology cannot be pickled.
     """
-    import cloudpickle  # noqa: PLC0415 - only for pages, and only then
+    import cloudpickle
 
     own = [entry for entry in _registered.values() if entry.file is None]
     if all(entry.inherited for entry in own):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iolab.errors import UserError
@@ -19,7 +19,17 @@ from iolab.targets.place import Place
 from iolab.targets.vm import check_clock
 from iolab.vm.kernels import check_name
 
-__all__ = ["Request", "check_request", "chosen_pathologies", "requested_profile", "sweep_label"]
+__all__ = [
+    "MOST_BOOTS",
+    "Request",
+    "check_request",
+    "chosen_pathologies",
+    "requested_profile",
+    "sweep_label",
+]
+
+# More than any interval needs; a typing error would fill the disk.
+MOST_BOOTS = 1000
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,8 @@ class Request:
         Empty: those of the profile.
     settings, recorded : sequence of str
         ``FACTOR=LEVEL[,LEVEL...]``: levels instead of the profile's, and levels to trace.
+    boots : int, optional
+        Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
     clock : {"virtual", "host"}
         The clock of the measured machine.
     jobs : int
@@ -54,6 +66,7 @@ class Request:
     kernels: Sequence[str] = ()
     settings: Sequence[str] = ()
     recorded: Sequence[str] = ()
+    boots: int | None = None
     clock: str = "virtual"
     jobs: int = 1
     root: Path = field(default_factory=runs_dir)
@@ -71,6 +84,8 @@ def check_request(request: Request) -> None:
     """
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
+    if request.boots is not None and not 1 <= request.boots <= MOST_BOOTS:
+        raise UserError(f"--boots must be 1-{MOST_BOOTS}, not {request.boots}")
     check_clock(request.clock)
     if request.target == "vm":
         if request.place.label:
@@ -120,7 +135,7 @@ def chosen_pathologies(request: Request) -> list[Pathology]:
 
 
 def requested_profile(request: Request, pathology: Pathology) -> Profile:
-    """Return a pathology's profile with the levels that the request sets.
+    """Return a pathology's profile with the levels and the boots that the request sets.
 
     Raises
     ------
@@ -128,14 +143,18 @@ def requested_profile(request: Request, pathology: Pathology) -> Profile:
         If the pathology lacks a factor, or a level is out of range.
     """
     profile = pathology.profiles[request.profile]
+    if request.boots is not None:
+        profile = replace(profile, boots=request.boots)
     return override(pathology, profile, request.settings, request.recorded)
 
 
 def sweep_label(request: Request) -> str:
-    """Return the name of a sweep's folders: other levels, kernels or targets are another sweep."""
+    """Return the name of a sweep's folders: other levels, boots, kernels or targets are another."""
     label = request.profile
     for prefix, settings in (("", request.settings), ("record-", request.recorded)):
         label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
+    if request.boots is not None:
+        label += f"-boots{request.boots}"
     if request.kernels:
         label += "-" + "+".join(request.kernels)
     if request.target != "vm":
