@@ -21,7 +21,7 @@ ROOMS = (
     *("iolab", "errors", "process", "names", "files", "paths", "foreign", "shown", "results"),
     *("agent", "trace", "measure", "pathology", "blocks", "design"),
     *("vm", "targets", "store", "stats", "figures", "sweep", "report"),
-    *("doctor", "cli", "__main__"),
+    *("experiment", "doctor", "cli", "__main__"),
 )
 # Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.
 NUMBERS = ("trace", "measure", "store", "stats")

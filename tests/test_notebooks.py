@@ -52,7 +52,7 @@ def shown(page: NotebookNode) -> str:
 
 def test_all_pages_are_here() -> None:
     pages = {Path(pathology.notebook).stem for pathology in PATHOLOGIES.values()}
-    assert sorted({"00_start_here", "block"} | pages) == NAMES
+    assert sorted({"00_start_here", "block", "experiment"} | pages) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

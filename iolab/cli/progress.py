@@ -52,7 +52,7 @@ class SweepProgress:
         """Show the state: at once on a terminal, elsewhere after each block and tenth of cells."""
         if not state.cells:
             return
-        text = f"{state.pages_done}/{state.pages} blocks, {state.cells_done}/{state.cells} cells"
+        text = f"{state.jobs_done}/{state.jobs} blocks, {state.cells_done}/{state.cells} cells"
         left = _time_left(state.seconds_left)
         if self._console.is_terminal:
             if not self._running:
@@ -65,7 +65,7 @@ class SweepProgress:
                 description=text,
                 left=left,
             )
-        elif (step := (state.pages_done, state.cells_done * 10 // state.cells)) != self._last:
+        elif (step := (state.jobs_done, state.cells_done * 10 // state.cells)) != self._last:
             self._last = step
             self.log(f"{text}, {left}")
 

@@ -23,7 +23,7 @@ from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
-from iolab.sweep.pool import NotebookJob, make_pages
+from iolab.sweep.pool import NotebookJob, run_jobs
 from iolab.sweep.sweep import default_jobs
 
 __all__ = [
@@ -76,7 +76,7 @@ def draw(data: Path, paper: Path = PAPER) -> list[Path]:
     """
     sources = {load(source).cells["pathology"].iloc[0]: source for source in result_folders(data)}
     work = paper / ".work"
-    errors = make_pages(
+    errors = run_jobs(
         [_page(name, source, paper, work) for name, source in sources.items()], jobs=default_jobs()
     )
     if errors:

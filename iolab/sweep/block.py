@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Run one block: for a sweep, a notebook or a test."""
+"""Run one block: for a sweep, a notebook or a test.
+
+``python -m iolab.sweep.block PLAN ROOT`` measures one in a process of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
 import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +21,7 @@ import pandas as pd
 
 from iolab import __version__, foreign
 from iolab.blocks import Block
-from iolab.errors import UserError
+from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
@@ -26,7 +30,7 @@ from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
 
-__all__ = ["BlockResult", "read_block", "run_block"]
+__all__ = ["BlockResult", "measure_block", "read_block", "run_block"]
 
 _CONSOLE_LINES = 20
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
@@ -99,12 +103,12 @@ def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]
     return key
 
 
-def run_block(
-    plan_path: Path | str,
-    store_root: Path | str,
+def measure_block(
+    plan_path: Path,
+    store: RawStore,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> BlockResult:
-    """Measure the block in a file unless the store has it, and return its results.
+) -> str:
+    """Measure the block in a file unless the store has it, and return its key.
 
     `progress` is called with the cells done and their number. How far the block is also stands in
     the file ``PLAN.progress`` while it runs, for whoever waits for several.
@@ -116,21 +120,47 @@ def run_block(
     CannotRunError, GuestError, IolabError
         If the block cannot be measured; then nothing is stored.
     """
-    path = Path(plan_path)
-    block = read_block(path)
-    store = RawStore(Path(store_root))
-    note = path.with_suffix(".progress")
+    block = read_block(plan_path)
+    note = plan_path.with_suffix(".progress")
 
     def on_progress(done: int, total: int) -> None:
         atomic_write(note, f"{done} {total}\n")
         progress(done, total)
 
     try:
-        key = _measure(block, store, on_progress)
+        return _measure(block, store, on_progress)
     finally:
         note.unlink(missing_ok=True)
+
+
+def run_block(
+    plan_path: Path | str,
+    store_root: Path | str,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> BlockResult:
+    """Measure the block in a file unless the store has it, and return its results.
+
+    Parameters and errors are those of `measure_block`; `store_root` is the folder of the store.
+    """
+    store = RawStore(Path(store_root))
+    key = measure_block(Path(plan_path), store, progress)
     cells, _, _ = block_tables(store, [key])
     console = store.folder(key) / "console.txt"
     tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
     said = "\n".join(foreign.line(line) for line in tail)
     return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)
+
+
+def main(argv: list[str]) -> int:
+    """Measure the block that the arguments name; an error is one line of JSON on stdout."""
+    plan, root = argv
+    try:
+        measure_block(Path(plan), RawStore(Path(root)))
+    except IolabError as error:
+        print(json.dumps({"error": str(error)}))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

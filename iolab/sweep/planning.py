@@ -20,7 +20,7 @@ from iolab.targets.vm import prepare
 from iolab.vm.image import ensure_image
 from iolab.vm.toolbox import ensure_toolbox
 
-__all__ = ["PathologyPlan", "plan_sweep"]
+__all__ = ["PathologyPlan", "plan_blocks", "plan_sweep"]
 
 
 @dataclass
@@ -67,6 +67,16 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
         If no block can run here.
     """
     chosen = chosen_pathologies(request)
+    return plan_blocks([(p, requested_profile(request, p)) for p in chosen], request, log)
+
+
+def plan_blocks(
+    chosen: Iterable[tuple[Pathology, Profile]], request: Request, log: Callable[[str], None]
+) -> list[PathologyPlan]:
+    """Plan the blocks of pathologies with these profiles, on the request's kernels and target.
+
+    Parameters and errors are those of `plan_sweep`.
+    """
     machine = None if request.target == "vm" else real_target(request.target)
     logged: set[str] = set()
 
@@ -77,8 +87,7 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
             log(line)
 
     plans = []
-    for pathology in chosen:
-        profile = requested_profile(request, pathology)
+    for pathology, profile in chosen:
         plan = PathologyPlan(pathology, request.root / pathology.name / sweep_label(request))
         if machine is None:
             _plan_virtual(plan, request, profile, log_once)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Execute notebooks side by side, and report progress and the time left."""
+"""Run notebooks and blocks side by side, and report progress and the time left."""
 
 from __future__ import annotations
 
@@ -12,22 +12,54 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
 
-__all__ = ["NotebookJob", "OnProgress", "Progress", "make_pages"]
+__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "run_jobs"]
 
 _POLL_S = 0.5
 
 
+class Job(Protocol):
+    """A program that runs beside others.
+
+    Its last line of output is JSON with its ``error`` if it fails.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in errors and progress."""
+
+    @property
+    def cells(self) -> int:
+        """How much work it is."""
+
+    @property
+    def progress(self) -> Path | None:
+        """File in which it writes how much is done."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What its virtual machine may take."""
+
+    @property
+    def log(self) -> Path:
+        """File of its output while it runs."""
+
+    def argv(self) -> list[str | Path]:
+        """Return the program with its arguments, after writing the files that it reads."""
+
+    def clean(self) -> None:
+        """Remove the files that it read."""
+
+
 @dataclass(frozen=True)
 class NotebookJob:
-    """A page to be made: a notebook, its output and its parameters.
+    """A page to be made: a notebook, its output and its parameters (a `Job`).
 
-    ``cells`` is how much work it is, ``progress`` a file in which it tells how much is done,
-    ``memory_bytes`` what its virtual machine may take; not ``html``: the notebook alone.
+    Not ``html``: the notebook alone.
     """
 
     name: str
@@ -39,14 +71,62 @@ class NotebookJob:
     memory_bytes: int = 0
     html: bool = True
 
+    @property
+    def log(self) -> Path:
+        """File of its output while it runs."""
+        return self.output.with_suffix(".log")
+
+    @property
+    def _parameters(self) -> Path:
+        return self.output.with_suffix(".parameters.json")
+
+    def argv(self) -> list[str | Path]:
+        """Return the program with its arguments, after writing the parameters."""
+        atomic_write(self._parameters, json.dumps(self.parameters))
+        program: list[str | Path] = [sys.executable, "-m", "iolab.sweep.page"]
+        kind = "html" if self.html else "notebook"
+        return [*program, self.notebook, self.output, self._parameters, kind]
+
+    def clean(self) -> None:
+        """Remove the parameters."""
+        self._parameters.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class BlockJob:
+    """A block to be measured into the store below ``root``, without a page (a `Job`)."""
+
+    name: str
+    plan: Path
+    root: Path
+    cells: int
+    memory_bytes: int
+
+    @property
+    def progress(self) -> Path:
+        """File in which the block writes how far it is."""
+        return self.plan.with_suffix(".progress")
+
+    @property
+    def log(self) -> Path:
+        """File of its output while it runs."""
+        return self.plan.with_suffix(".log")
+
+    def argv(self) -> list[str | Path]:
+        """Return the program with its arguments."""
+        return [sys.executable, "-m", "iolab.sweep.block", self.plan, self.root]
+
+    def clean(self) -> None:
+        """Keep the plan: it is part of what was measured."""
+
 
 @dataclass
 class Progress:
-    """Pages and cells done of all, and an estimate of the seconds left (None at first)."""
+    """Jobs and cells done of all, and an estimate of the seconds left (None at first)."""
 
-    pages: int
+    jobs: int
     cells: int
-    pages_done: int = 0
+    jobs_done: int = 0
     cells_done: int = 0
     seconds_left: float | None = None
 
@@ -56,64 +136,55 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass
 class _Running:
-    page: NotebookJob
+    job: Job
     process: subprocess.Popen[bytes]
-    log: Path
     cells_done: int = field(default=0)
 
     def look(self) -> None:
-        if self.page.progress is not None:
+        if self.job.progress is not None:
             with suppress(OSError, ValueError, IndexError):
-                self.cells_done = int(self.page.progress.read_text().split()[0])
+                self.cells_done = int(self.job.progress.read_text().split()[0])
 
     def error(self) -> str:
-        said = self.log.read_text(errors="replace").strip()
+        said = self.job.log.read_text(errors="replace").strip()
         with suppress(ValueError, KeyError, IndexError, TypeError):
             return str(json.loads(said.splitlines()[-1])["error"])
         return f"ended with {self.process.returncode}: {said[-500:] or 'no message'}"
 
 
-def _start(page: NotebookJob) -> _Running:
-    parameters = page.output.with_suffix(".parameters.json")
-    atomic_write(parameters, json.dumps(page.parameters))
-    log = page.output.with_suffix(".log")
+def _start(job: Job) -> _Running:
+    argv = job.argv()
     # One BLAS thread each: the cores are busy with virtual machines.
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    program = [sys.executable, "-m", "iolab.sweep.page"]
-    kind = "html" if page.html else "notebook"
-    with log.open("wb") as stream:
-        process = start(
-            [*program, page.notebook, page.output, parameters, kind],
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env=env,
-        )
-    return _Running(page, process, log)
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("wb") as stream:
+        process = start(argv, stdout=stream, stderr=subprocess.STDOUT, env=env)
+    return _Running(job, process)
 
 
-def _fits(page: NotebookJob, running: Sequence[_Running], memory_bytes: int | None) -> bool:
-    """Tell whether a page has room beside the others; alone it is always tried."""
+def _fits(job: Job, running: Sequence[_Running], memory_bytes: int | None) -> bool:
+    """Tell whether a job has room beside the others; alone it is always tried."""
     if not running or memory_bytes is None:
         return True
-    return page.memory_bytes + sum(r.page.memory_bytes for r in running) <= memory_bytes
+    return job.memory_bytes + sum(r.job.memory_bytes for r in running) <= memory_bytes
 
 
-def make_pages(
-    pages: Iterable[NotebookJob],
+def run_jobs(
+    wanted: Iterable[Job],
     *,
     jobs: int,
     memory_bytes: int | None = None,
     on_progress: OnProgress = lambda progress: None,
-    on_end: Callable[[NotebookJob, str], None] = lambda page, error: None,
+    on_end: Callable[[Job, str], None] = lambda job, error: None,
 ) -> dict[str, str]:
-    """Make pages, `jobs` at a time, and return the error of each that failed by its name.
+    """Run jobs, `jobs` at a time, and return the error of each that failed by its name.
 
-    No page begins that would take more than `memory_bytes` together with the others. All are killed
+    No job begins that would take more than `memory_bytes` together with the others. All are killed
     with everything they started when this is interrupted. `on_progress` hears the state twice a
-    second, `on_end` of each page as it ends, with its error or "".
+    second, `on_end` of each job as it ends, with its error or "".
     """
-    waiting = list(pages)
-    state = Progress(len(waiting), sum(p.cells for p in waiting))
+    waiting = list(wanted)
+    state = Progress(len(waiting), sum(job.cells for job in waiting))
     running: list[_Running] = []
     errors: dict[str, str] = {}
     began = time.monotonic()
@@ -132,12 +203,12 @@ def make_pages(
                 kill_group(entry.process)
                 error = entry.error() if entry.process.returncode else ""
                 if error:
-                    errors[entry.page.name] = error
-                entry.log.unlink(missing_ok=True)
-                entry.page.output.with_suffix(".parameters.json").unlink(missing_ok=True)
-                state.pages_done += 1
-                cells_of_ended += entry.page.cells
-                on_end(entry.page, error)
+                    errors[entry.job.name] = error
+                entry.job.log.unlink(missing_ok=True)
+                entry.job.clean()
+                state.jobs_done += 1
+                cells_of_ended += entry.job.cells
+                on_end(entry.job, error)
             state.cells_done = cells_of_ended + sum(r.cells_done for r in running)
             if state.cells_done:
                 elapsed = time.monotonic() - began

@@ -19,7 +19,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweep.page import make_page
 from iolab.sweep.planning import PathologyPlan, plan_sweep
-from iolab.sweep.pool import NotebookJob, OnProgress, make_pages
+from iolab.sweep.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweep.request import Request, check_request, sweep_label
 
 __all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
@@ -125,10 +125,10 @@ def _measure(
         for outcome, keys in zip(outcomes, missing, strict=True)
     ]
 
-    def on_end(job: NotebookJob, error: str) -> None:
+    def on_end(job: Job, error: str) -> None:
         log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
 
-    errors = make_pages(
+    errors = run_jobs(
         [job for of_one in jobs for job in of_one],
         jobs=request.jobs,
         memory_bytes=available_memory(),
@@ -184,7 +184,7 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
                 "family": measured_family(plan.pathology, data.cells),
             },
         )
-    errors = make_pages(jobs.values(), jobs=request.jobs)
+    errors = run_jobs(jobs.values(), jobs=request.jobs)
     for outcome in outcomes:
         job = jobs.get(outcome.plan.pathology.name)
         if job is None:

@@ -14,7 +14,7 @@ import pytest
 
 from iolab.errors import IolabError, UserError
 from iolab.sweep.page import make_page
-from iolab.sweep.pool import NotebookJob, Progress, make_pages
+from iolab.sweep.pool import NotebookJob, Progress, run_jobs
 from tests.support.processes import alive, child_environment, wait_until
 
 # papermill and the notebook's kernel warn of things that are not ours.
@@ -107,7 +107,7 @@ def test_pages_are_made_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
     ]
     told: list[Progress] = []
     ended: list[tuple[str, str]] = []
-    errors = make_pages(
+    errors = run_jobs(
         pages,
         jobs=2,
         on_progress=lambda state: told.append(Progress(**vars(state))),
@@ -118,10 +118,10 @@ def test_pages_are_made_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
     assert errors["wrong"].startswith("unknown parameter of wrong.source.ipynb 'wrod'")
     assert dict(ended) == {**errors, "good": ""}
     assert _left(tmp_path / "out") == {"good.ipynb", "good.html", "bad.failed.ipynb"}
-    assert [state.pages_done for state in told] == sorted(state.pages_done for state in told)
-    assert (told[-1].pages_done, told[-1].cells_done, told[-1].seconds_left) == (3, 6, 0.0)
+    assert [state.jobs_done for state in told] == sorted(state.jobs_done for state in told)
+    assert (told[-1].jobs_done, told[-1].cells_done, told[-1].seconds_left) == (3, 6, 0.0)
     assert all(state.cells_done <= state.cells == 6 for state in told)
-    assert make_pages([], jobs=1) == {}
+    assert run_jobs([], jobs=1) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -137,8 +137,8 @@ def test_nothing_outlives_whoever_wanted_the_pages(tmp_path: Path, number: int) 
     page = _page(tmp_path, "slow", code)
     program = (
         "import sys; from pathlib import Path\n"
-        "from iolab.sweep.pool import NotebookJob, make_pages\n"
-        "make_pages([NotebookJob('slow', Path(sys.argv[1]), Path(sys.argv[2]), {})], jobs=1)\n"
+        "from iolab.sweep.pool import NotebookJob, run_jobs\n"
+        "run_jobs([NotebookJob('slow', Path(sys.argv[1]), Path(sys.argv[2]), {})], jobs=1)\n"
     )
     argv = [sys.executable, "-c", program, str(page.notebook), str(page.output)]
     with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.DEVNULL) as sweep:
@@ -175,7 +175,7 @@ def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
         found = (tmp_path / "out").glob("*.parameters.json")
         at_work.append({path.name.partition(".")[0] for path in found})
 
-    assert make_pages(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
+    assert run_jobs(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
     assert {"p0", "p1"} in at_work
     assert max(sum(sizes[name] for name in names) for names in at_work) == 9
     assert all(names == {"p2"} for names in at_work if "p2" in names)
