@@ -117,7 +117,8 @@ def docs(session: nox.Session) -> None:
     """Build the documentation site into docs/_build/html, without a network."""
     install(session, "docs")
     # -W: a link to nowhere and a docstring that cannot be read end the build.
-    session.run(*("python", "-m", "sphinx", "-W", "--keep-going", "-q"), "docs", "docs/_build/html")
+    strict = ("python", "-m", "sphinx", "-W", "--keep-going", "-q", "-d", "docs/_build/doctrees")
+    session.run(*strict, "docs", "docs/_build/html")
     session.log("open docs/_build/html/index.html")
 
 

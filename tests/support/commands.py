@@ -37,12 +37,14 @@ def check(argv: Sequence[str]) -> None:
     WrongCommandError
         If it does not.
     """
-    name, *rest = argv
+    rest = argv[1:]
+    # A program of an environment: ./nox, .nox/lab/bin/iolab.
+    name = Path(argv[0]).name
     if name == "sudo":
         check(rest)
     elif name == "iolab":
-        _click(app, "iolab", rest, None)
-    elif name in {"./nox", "nox"}:
+        _click(app, name, rest, None)
+    elif name == "nox":
         _nox(rest)
     elif name == "papermill":
         _papermill(rest)
@@ -52,14 +54,15 @@ def check(argv: Sequence[str]) -> None:
 
 def cheap(argv: Sequence[str]) -> bool:
     """Tell whether a command is run, not only parsed."""
-    if argv[0] == "iolab":
+    if Path(argv[0]).name == "iolab":
         return argv[1] in _CHEAP or "--help" in argv
     return list(argv[:3]) == ["python", "-m", "pyperf"]
 
 
 def program(argv: Sequence[str]) -> list[str]:
     """Return what runs a cheap command's program here."""
-    return [sys.executable, "-m", "iolab"] if argv[0] == "iolab" else [sys.executable]
+    here = [sys.executable]
+    return here if argv[0] == "python" else [*here, "-m", "iolab"]
 
 
 def _click(
