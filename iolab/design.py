@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from iolab.agent.plan import Cell, Plan
-from iolab.blocks import Block, PlannedCell
+from iolab.agent.plan_reader import parse_plan
+from iolab.blocks import Block, PlannedCell, encode_plan
+from iolab.errors import UserError
 from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
 
 __all__ = ["blocks_of"]
@@ -81,7 +84,7 @@ def _cells(
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
             if key not in shared:
-                shared[key] = pathology.cell(condition, profile, rng)
+                shared[key] = cell_of(pathology, condition, profile, rng)
             if pair.twin is None:
                 untraced[key] = identity
             else:
@@ -121,7 +124,7 @@ def _block(
     rng = random.Random(seed)  # noqa: S311
     pairs = _pairs(pathology, profile, conditions, boot)
     cells, work = _cells(pathology, profile, pairs, rng)
-    machine = pathology.machine(levels)
+    machine = machine_of(pathology, levels)
     plan = Plan(
         block=f"{name}-{kernel}",
         cpu=machine.cpu,
@@ -129,6 +132,11 @@ def _block(
         modules=list(machine.modules),
         coalesced_timers=machine.coalesced_timers,
     )
+    try:
+        # The agent checks a plan when it starts; a wrong cell is better refused before a boot.
+        parse_plan(encode_plan(plan))
+    except UserError as error:
+        raise UserError(f"pathology {pathology.name}: {error}") from error
     return Block(
         pathology=pathology.name,
         kernel=kernel,
@@ -156,6 +164,11 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
     Every treated cell has its own control right before or after it, pairs and sides in random
     order, and each control condition has one A/A pair. A recorded pair has the jobs and seeds of
     its twin.
+
+    Raises
+    ------
+    UserError
+        If the pathology's functions fail, or the agent would refuse a cell of theirs.
     """
     groups = _conditions(pathology, profile)
     return [

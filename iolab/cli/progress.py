@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A bar on a terminal, a line now and then elsewhere: how far a sweep is."""
+"""How far a sweep is, on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SweepProgress:
 
     def __init__(self) -> None:
         # Lines are text, not markup.
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),

@@ -40,8 +40,8 @@ from __future__ import annotations
 
 import random
 import re
+from typing import TYPE_CHECKING
 
-from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
 from iolab.errors import IolabError
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
@@ -54,7 +54,9 @@ from iolab.pathology.factors import (
     named_level,
 )
 from iolab.results import CellResult, growth
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = ["DIO_KWORKER"]
 
@@ -172,6 +174,8 @@ _RECORDING = Recording(
 
 def _turns(trace: Trace) -> tuple[float, float]:
     """Return how often fio and a kworker take turns for each I/O, and for what share of time."""
+    from iolab import measure
+
     names = trace.frame("sched_switch")["prev_comm"].cat.categories
     if not names.str.startswith("kworker/").any():
         # Some kernels complete overwrites without a worker.
@@ -187,6 +191,8 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     that began so); ``stay_median_ns`` is how long such a stay was, ``path_…_ns`` the mean segments
     of an I/O's path.
     """
+    from iolab import measure
+
     path = measure.io_path(trace, rwbs="W.*")
     ios = trace.events["block_rq_complete"]
     if not ios:

@@ -15,8 +15,8 @@ from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
-from iolab.pathology import get_pathology
-from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
+from iolab.pathology import get_pathology, notebook_path
+from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
@@ -96,8 +96,8 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
     shutil.rmtree(folder, ignore_errors=True)
     return NotebookJob(
         name=name,
-        notebook=NOTEBOOKS / pathology.notebook,
-        output=work / pathology.notebook,
+        notebook=notebook_path(pathology),
+        output=work / f"{name}.ipynb",
         parameters={
             "data": str(source.resolve()),
             "figures_folder": str(folder),

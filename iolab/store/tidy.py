@@ -18,6 +18,11 @@ from iolab import foreign, trace
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology import get_pathology
+from iolab.pathology.calls import (
+    BrokenPathologyError,
+    measures_of_result,
+    measures_of_trace,
+)
 from iolab.store.counters import histogram, measures
 from iolab.store.dataset import (
     CELL_COLUMNS,
@@ -47,11 +52,13 @@ def _rows(
         pathology = get_pathology(block.pathology)
         mechanism: dict[str, float] = {}
         if found["valid"]:
-            mechanism = pathology.from_counters(document["result"])
+            mechanism = measures_of_result(pathology, document["result"])
         if cell["recorded"] and found["valid"]:
             try:
                 recorded = trace.read(store.trace(key, cell["id"]))
-                mechanism |= pathology.from_trace(recorded)
+                mechanism |= measures_of_trace(pathology, recorded)
+            except BrokenPathologyError:
+                raise
             except IolabError as error:
                 found.update(valid=False, gate=f"its trace tells nothing: {error}")
         row = {

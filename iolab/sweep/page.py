@@ -24,6 +24,7 @@ from traitlets.config import Config
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, scratch_dir
 from iolab.names import one_of
+from iolab.sweep.handover import handed_over
 
 __all__ = ["make_page"]
 
@@ -70,6 +71,7 @@ def make_page(
     # A socket's path may have 107 characters at most: not below the output.
     with (
         scratch_dir(output.parent) as work,
+        handed_over(output.parent),
         tempfile.TemporaryDirectory(prefix="iolab-") as sockets,
     ):
         made = work / output.name

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
+from iolab.sweep.handover import handed_over
 
 __all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "run_jobs"]
 
@@ -180,8 +181,9 @@ def run_jobs(
     """Run jobs, `jobs` at a time, and return the error of each that failed by its name.
 
     No job begins that would take more than `memory_bytes` together with the others. All are killed
-    with everything they started when this is interrupted. `on_progress` hears the state twice a
-    second, `on_end` of each job as it ends, with its error or "".
+    with everything they started when this is interrupted. Pages know the pathologies that are
+    registered here. `on_progress` hears the state twice a second, `on_end` of each job as it ends,
+    with its error or "".
     """
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
@@ -189,7 +191,10 @@ def run_jobs(
     errors: dict[str, str] = {}
     began = time.monotonic()
     cells_of_ended = 0
+    known = ExitStack()
     try:
+        if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
+            known.enter_context(handed_over(pages[0].output.parent))
         while waiting or running:
             while waiting and len(running) < jobs and _fits(waiting[0], running, memory_bytes):
                 running.append(_start(waiting.pop(0)))
@@ -217,4 +222,5 @@ def run_jobs(
     finally:
         for entry in running:
             kill_group(entry.process, grace_s=1.0)
+        known.close()
     return errors

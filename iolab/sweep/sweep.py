@@ -12,6 +12,7 @@ from typing import Any
 
 from iolab.agent.proc import available_memory
 from iolab.files import atomic_write, canonical_json, locked
+from iolab.pathology import notebook_path
 from iolab.paths import NOTEBOOKS
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
@@ -175,8 +176,8 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
         outcome.verdicts = verdict_summary(verdict_table(data)).to_dict("records")
         jobs[plan.pathology.name] = NotebookJob(
             name=plan.pathology.name,
-            notebook=NOTEBOOKS / plan.pathology.notebook,
-            output=plan.folder / plan.pathology.notebook,
+            notebook=notebook_path(plan.pathology),
+            output=plan.folder / f"{plan.pathology.name}.ipynb",
             parameters={
                 "data": str(plan.folder),
                 "figures_folder": str(plan.folder / "figures"),

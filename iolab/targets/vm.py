@@ -167,11 +167,16 @@ def _check_ending(results: Path, console: Path) -> None:
     raise IolabError(f"{message}; the guest's last lines:\n{console_tail(console)}")
 
 
-def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
+def kvm_boots(
+    kernel: Kernel,
+    image: Image,
+    toolbox: Toolbox,
+    progress: Callable[[str], None] = lambda _: None,
+) -> str:
     """Return "" if a virtual machine really boots under KVM here, else why it does not.
 
     A device node that opens is not enough: some hosts' KVM hangs a stock kernel. The answer is
-    kept until the host reboots.
+    kept until the host reboots; `progress` gets a line before a machine is booted for it.
     """
     if not Path("/dev/kvm").exists():
         return "there is no /dev/kvm"
@@ -183,6 +188,7 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
             return str(known["reason"])
     except (OSError, ValueError, KeyError):
         pass
+    progress("booting a machine under KVM, to see whether it can")
     with scratch_dir(cache_dir()) as work:
         job = work / "job.cpio"
         write_cpio(job, [Entry.file("init", _PROBE_INIT, executable=True)])
