@@ -89,7 +89,7 @@ def test_what_the_cells_are_asked_is_what_they_stand_for(profile: str) -> None:
             condition, job = cell.condition, asked.job
             assert (condition["weight"] is None) is (asked.group is None)
             if asked.group is not None:
-                assert asked.group == Group("cpu", integer_level(condition, "weight"))
+                assert asked.group == Group({"cpu.weight": integer_level(condition, "weight")})
             assert job is not None
             assert job.iodepth == condition["iodepth"]
             assert job.numjobs == condition["numjobs"]

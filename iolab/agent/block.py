@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.cgroup import make_cgroup, weights_of
+from iolab.agent.cgroup import make_cgroup, values_of
 from iolab.agent.claim import Claim, claimed, restore_earlier
 from iolab.agent.copies import copies_gates, copy_files, run_copies
 from iolab.agent.cost import Cost
@@ -34,7 +34,7 @@ from iolab.agent.lock import machine_lock
 from iolab.agent.modules import load_module
 from iolab.agent.named import disk_of
 from iolab.agent.observe import realtime_priority, sample
-from iolab.agent.plan import Cell, Copies, Job, Plan
+from iolab.agent.plan import Cell, Copies, FioJob, Plan
 from iolab.agent.probes import Probes
 from iolab.agent.recording import Recorder
 from iolab.agent.tunables import change_settings
@@ -127,7 +127,7 @@ def _start_fio(
 def _observe_job(
     journal: Journal,
     cell: Cell,
-    job: Job,
+    job: FioJob,
     fio: subprocess.Popen[bytes],
     observer: _Observer,
 ) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _observe_job(
 def _measure_job(
     journal: Journal,
     cell: Cell,
-    job: Job,
+    job: FioJob,
     files: Sequence[Path],
     *,
     group: Path | None,
@@ -258,7 +258,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
             schedule(journal, device, nodes[device.name])
         result["settings"] = change_settings(journal, cell.settings)
         group = None if cell.group is None else make_cgroup(journal, "iolab", cell.group)
-        result["weights"] = {} if group is None else weights_of(group)
+        result["cgroup"] = {} if group is None else values_of(group)
         for path in _reports(cell):
             journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Section
+
 __all__ = [
     "FORMAT",
     "Cell",
     "Copies",
     "Device",
     "FileSystem",
+    "FioJob",
     "Group",
     "Job",
+    "OpenJob",
     "Plan",
     "Recording",
+    "Section",
     "Watch",
 ]
 
-FORMAT = "iolab-plan/1"
+FORMAT = "iolab-plan/2"
 # Kinds of devices that exist already.
 _EXISTING = {"named", "directory"}
 
@@ -105,103 +110,25 @@ class FileSystem:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One fio run on a file for each of its processes, or on the device itself.
-
-    Parameters
-    ----------
-    engine : str
-        fio's ioengine.
-    rw : str
-        "read", "write", "randread" or "randwrite".
-    block_size : int
-        Bytes of one I/O.
-    iodepth : int
-        I/Os in flight of each process.
-    numjobs : int
-        Number of processes.
-    batch : int
-        fio's iodepth_batch_submit and iodepth_batch_complete_max.
-    size_mib : int
-        Size of each file in MiB.
-    layout : str
-        "written" lays the files out with written extents; "unwritten" preallocates them, so that
-        every first write converts its extent; "growing" leaves making them to the job.
-    ramp_ms : int
-        Time before the steady part, in ms.
-    runtime_ms : int
-        Time of the job with its steady part, in ms; more than `ramp_ms`.
-    seed : int
-        fio's randseed.
-    direct : bool, optional
-        Whether the files are opened with O_DIRECT.
-    start_delay_us : int, optional
-        Delay before the job starts, in us.
-    cpus : list of int, optional
-        Cores that the job may run on; empty: the plan's.
-    dsync : bool, optional
-        Whether the files are opened with O_DSYNC.
-    batch_min : int, optional
-        fio's iodepth_batch_complete_min: how many completions it waits for.
-    """
-
-    engine: str
-    rw: str
-    block_size: int
-    iodepth: int
-    numjobs: int
-    batch: int
-    size_mib: int
-    layout: str
-    ramp_ms: int
-    runtime_ms: int
-    seed: int
-    direct: bool = True
-    start_delay_us: int = 0
-    cpus: list[int] = field(default_factory=list)
-    dsync: bool = False
-    batch_min: int = 1
-
-
-@dataclass(frozen=True)
-class Copies:
-    """dd processes one after another; each writes zeros to a new file, or to the device's start.
-
-    Parameters
-    ----------
-    block_size : int
-        Bytes of one write.
-    writes : int
-        Number of writes of each process.
-    processes : int
-        Number of processes.
-    dsync : bool, optional
-        Whether every write is on the device before the next one (O_DSYNC).
-    start_delay_us : int, optional
-        Delay before the first process starts, in us.
-    """
-
-    block_size: int
-    writes: int
-    processes: int
-    dsync: bool = False
-    start_delay_us: int = 0
-
-
-@dataclass(frozen=True)
 class Group:
-    """A fresh cgroup for the work, with a controller enabled.
+    """A fresh cgroup for the work.
 
     Parameters
     ----------
-    controller : str
-        "cpu" or "io".
-    weight : int, optional
-        cpu.weight or io.weight; None leaves the kernel's default.
+    settings : dict of str to (int or str), optional
+        Values by the names of cgroup v2's files, such as ``{"cpu.weight": 1000}``. The controllers
+        of these files are enabled. `iolab.agent.cgroup_files` lists the files.
+    controllers : list of str, optional
+        Controllers that are enabled although none of their files is changed.
     """
 
-    controller: str
-    weight: int | None = None
+    settings: dict[str, int | str] = field(default_factory=dict)
+    controllers: list[str] = field(default_factory=list)
+
+    @property
+    def enabled(self) -> list[str]:
+        """All controllers that the cgroup has."""
+        return sorted({*self.controllers, *(name.partition(".")[0] for name in self.settings)})
 
 
 @dataclass(frozen=True)
@@ -255,7 +182,7 @@ class Cell:
         The file system.
     id : str
         Name of the cell, unique in its plan.
-    job : Job, optional
+    job : Job or OpenJob, optional
         The work: a fio run.
     copies : Copies, optional
         The work: dd processes.
@@ -276,7 +203,7 @@ class Cell:
     devices: list[Device]
     filesystem: FileSystem | None
     id: str = ""
-    job: Job | None = None
+    job: FioJob | None = None
     copies: Copies | None = None
     group: Group | None = None
     watch: Watch | None = None

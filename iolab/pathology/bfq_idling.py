@@ -86,7 +86,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             )
         ],
         filesystem=None if kind == "raw" else FileSystem(kind, "data"),
-        group=Group("io") if condition["cgroup"] == "own" else None,
+        group=Group(controllers=["io"]) if condition["cgroup"] == "own" else None,
         copies=Copies(
             block_size=_BLOCK_SIZE,
             writes=writes,

@@ -95,7 +95,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             ),
         ],
         filesystem=FileSystem("xfs", "meta", realtime_device="data"),
-        group=None if weight is None else Group("cpu", integer_level(condition, "weight")),
+        group=None if weight is None else Group({"cpu.weight": integer_level(condition, "weight")}),
         settings=_TUNINGS[named_level(condition, "tuning")],
         worker_nice=_NICE[named_level(condition, "workers")],
         job=Job(

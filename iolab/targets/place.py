@@ -101,5 +101,5 @@ def _size_mib(cell: Cell) -> int:
     if cell.copies is not None:
         data = cell.copies.block_size * cell.copies.writes * cell.copies.processes >> 20
     elif cell.job is not None:
-        data = cell.job.size_mib * cell.job.numjobs
+        data = cell.job.size_mib * cell.job.files
     return max(_LEAST_MIB, data + data // 10 + _SPARE_MIB)

@@ -19,7 +19,7 @@ from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
-from tests.support.plans import copies_cell, job, null_blk_cell
+from tests.support.plans import copies_cell, job, null_blk_cell, open_job
 from tests.support.plans import plan_document as plan_of
 
 _WRONG: list[Any] = [
@@ -48,7 +48,10 @@ _JSON = st.recursive(
 def plan(*cells: dict[str, Any]) -> dict[str, Any]:
     """Return a plan with each kind of work in it."""
     recorded = copies_cell("copies", recording={"events": ["block:block_rq_issue"]})
-    return plan_of(*(cells or (null_blk_cell("outside"), null_blk_cell("inside", 1000), recorded)))
+    controllers = {"cpuset.cpus": "0-1", "cpu.max": "50000 100000", "cpu.weight": 500}
+    opened = null_blk_cell("open", group={"settings": controllers}, job=open_job(cpus=[0, 1]))
+    given = cells or (null_blk_cell("outside"), null_blk_cell("inside", 1000), recorded, opened)
+    return plan_of(*given)
 
 
 def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -71,7 +74,7 @@ def _changed(raw: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[st
 
 _OPTIONAL = {"modules", "coalesced_timers", "group", "realtime_device", "memory_backed", "irqmode"}
 _OPTIONAL |= {"completion_ns", "queue_depth", "direct", "start_delay_us", "weight", "dsync"}
-_OPTIONAL |= {"rotational", "scheduler", "tunables", "low_latency", "recording"}
+_OPTIONAL |= {"cpus", "rotational", "scheduler", "tunables", "low_latency", "recording"}
 _PLACES = list(_places(plan()))
 
 
@@ -88,7 +91,7 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "named"),
     [
-        (("format",), "iolab-plan/2", "iolab-plan/2"),
+        (("format",), "iolab-plan/1", "iolab-plan/1"),
         (("block",), "a b", "block 'a b'"),
         (("block",), 5, "block 5"),
         (("cpu",), -1, "cpu"),
@@ -104,10 +107,14 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("cells", 1, "id"), "../../etc", "id"),
         (("cells", 1, "id"), 7, "id"),
         (("cells", 1, "id"), "outside", "one id"),
-        (("cells", 1, "group", "weight"), 0, "weight"),
-        (("cells", 1, "group", "weight"), 10001, "weight"),
-        (("cells", 1, "group", "weight"), "100", "weight"),
-        (("cells", 1, "group", "controller"), "memory", "controller"),
+        (("cells", 1, "group", "settings", "cpu.weight"), 0, "cpu.weight must be 1-10000, not 0"),
+        (("cells", 1, "group", "settings", "cpu.weight"), 10001, "cpu.weight"),
+        (("cells", 1, "group", "settings", "cpu.weight"), "100", "cpu.weight"),
+        (("cells", 1, "group", "settings"), {"memory.max": 1}, "'memory.max' is no file"),
+        (("cells", 1, "group", "settings"), [], "not an object"),
+        (("cells", 1, "group", "settings"), {}, "the group needs controllers"),
+        (("cells", 1, "group", "controllers"), ["memory"], "controller 'memory'"),
+        (("cells", 1, "group", "controllers"), [[]], "controller []"),
         (("cells", 1, "devices"), True, "devices"),
         (("cells", 1, "devices", 0, "name"), "a/b", "device name"),
         (("cells", 1, "devices", 0, "name"), "data", "one name"),
@@ -156,6 +163,27 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("cells", 2, "copies", "dsync"), 1, "dsync"),
         (("cells", 2, "copies", "start_delay_us"), -1, "start_delay_us"),
         (("cells", 2, "copies", "program"), "/bin/sh", "program"),
+        (("cells", 3, "job", "sections"), [], "no section"),
+        (("cells", 3, "job", "sections"), {}, "sections must be a list"),
+        (("cells", 3, "job", "sections", 0), 5, "section 0 is not an object"),
+        (("cells", 3, "job", "sections", 0, "name"), "log", "two sections have one name"),
+        (("cells", 3, "job", "sections", 0, "name"), "global", "'global' is not a valid name"),
+        (("cells", 3, "job", "sections", 0, "name"), "a b", "'a b' is not a valid name"),
+        (("cells", 3, "job", "sections", 0, "options"), [], "options of 'mixed'"),
+        (("cells", 3, "job", "sections", 0, "options", "bs"), 4096, "texts as values"),
+        (("cells", 3, "job", "sections", 0, "options", "bs"), "4k;x", "fio's bs cannot be '4k;x'"),
+        (("cells", 3, "job", "sections", 1, "options", "numjobs"), "1k", "numjobs must be 1-512"),
+        (("cells", 3, "job", "sections", 1, "options", "numjobs"), "512", "513 processes"),
+        (("cells", 3, "job", "shared_file"), 1, "shared_file"),
+        (("cells", 3, "job", "ramp_ms"), 300, "runtime_ms must exceed ramp_ms"),
+        (("cells", 3, "job", "layout"), "none", "layout"),
+        (("cells", 3, "job", "engine"), "libaio", "engine"),
+        (("cells", 3, "job", "cpus"), [2, 3], "cpuset.cpus 0-1 lacks the job's cores 2, 3"),
+        (("cells", 3, "group", "settings", "cpuset.cpus"), "1-0", "cpuset.cpus must be a list"),
+        (("cells", 3, "group", "settings", "cpuset.cpus"), "4096", "cpuset.cpus must be a list"),
+        (("cells", 3, "group", "settings", "cpu.max"), "999", "cpu.max must be"),
+        (("cells", 3, "group", "settings", "cpu.max"), "max 999", "cpu.max must be"),
+        (("cells", 3, "group", "settings", "cpu.idle"), 1, "an idle group has no cpu.weight"),
         (("cells", 2, "copies"), None, "a job or copies"),
         (("cells", 2, "job"), job(), "a job or copies"),
         (("cells", 2, "recording", "window_ms"), 5, "no window_ms"),
@@ -201,7 +229,7 @@ def test_a_removed_or_renamed_field_is_a_users_mistake(place: tuple[Any, ...], n
     for key in place[:-1]:
         holder = holder[key]
     value = holder.pop(place[-1])
-    if place[-1] in _OPTIONAL:
+    if place[-1] in _OPTIONAL or (holder and {"options", "settings"} & {*place[-2:-1]}):
         parse_plan(raw)
     else:
         with pytest.raises(UserError, match=str(place[-1])):

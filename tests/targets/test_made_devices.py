@@ -61,9 +61,9 @@ def test_work_on_a_disk_in_memory_is_done_and_counted(
 
 
 def test_a_group_says_its_weight(results: Path) -> None:
-    weights = cell_of(results, "zram-xfs")["weights"]
-    assert list(weights.values()) == ["1000"]
-    assert next(iter(weights)).endswith("/iolab/cpu.weight")
+    settings = cell_of(results, "zram-xfs")["cgroup"]
+    assert list(settings.values()) == ["1000"]
+    assert next(iter(settings)).endswith("/iolab/cpu.weight")
 
 
 def test_what_cannot_be_scheduled_is_said(results: Path) -> None:
