@@ -36,6 +36,8 @@ _OF_PLACES = {"path", "serial"}
         plan.Device,
         plan.FileSystem,
         plan.Job,
+        plan.OpenJob,
+        plan.Section,
         plan.Copies,
         plan.Group,
         plan.Watch,

@@ -15,9 +15,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from iolab.agent import plan
+from iolab.blocks import BLOCK_FORMAT
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
+from iolab.report import results
 from iolab.store import dataset
 from iolab.vm.catalogue import CATALOGUE
 
@@ -59,9 +62,11 @@ def _pathology(one: Pathology) -> str:
     return "\n\n".join(
         (
             f"## {one.name}",
-            f"*{one.title}.* The control is \"{one.control}\".",
+            f'*{one.title}.* The control is "{one.control}".',
             _table(("factor", "on an axis", "levels", "fixed for a"), rows),
-            _table(("profile", "kernels", "boots", "treated conditions", "levels", "traced"), profiles),
+            _table(
+                ("profile", "kernels", "boots", "treated conditions", "levels", "traced"), profiles
+            ),
         )
     )
 
@@ -85,7 +90,8 @@ def _profile(one: Pathology, name: str, profile: Profile) -> tuple[str, ...]:
         for factor, here in levels.items()
         if len(here) > 1 or factor == one.treatment
     )
-    traced = f"{profile.recorded_boots} boots" if profile.recorded else "none"
+    boots = "boot" if profile.recorded_boots == 1 else "boots"
+    traced = f"{profile.recorded_boots} {boots}" if profile.recorded else "none"
     return (f"`{name}`", kernels, str(profile.boots), str(len(conditions)), varied, traced)
 
 
@@ -160,6 +166,16 @@ def _kind(what: dict[str, Any], known: dict[str, Any]) -> str:
     return " or ".join(_JSON_WORDS.get(kind, kind) for kind in kinds)
 
 
+def formats() -> str:
+    """Return the names of the JSON documents' formats."""
+    rows = (
+        (f"`{BLOCK_FORMAT}`", "`block.json` in the store"),
+        (f"`{plan.FORMAT}`", "the agent's plan, in a block"),
+        (f"`{results.FORMAT}`", "`results.json`"),
+    )
+    return _table(("format", "of"), rows)
+
+
 def kernels() -> str:
     """Return the kernels that iolab fetches itself."""
     return _table(
@@ -181,6 +197,6 @@ def _directive(write: Callable[[], str]) -> type[SphinxDirective]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    for write in (factors, columns, results_schema, kernels):
+    for write in (factors, columns, formats, results_schema, kernels):
         app.add_directive(f"iolab-{write.__name__.replace('_', '-')}", _directive(write))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

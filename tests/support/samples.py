@@ -23,7 +23,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,})([^`]*)$")
 _MARKER: Final = re.compile(r"<!-- (boots a machine|not run: .+|file: [\w.-]+) -->$")
 _PRINTED: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # What a reader types and what needs no check of its own: a page's other languages.
-_LANGUAGES: Final = {"console", "ini", "json", "python", "text"}
+_LANGUAGES: Final = {"console", "ini", "json", "python", "text", "toml"}
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,12 @@ def samples(page: Path) -> list[Sample]:
         if language not in _LANGUAGES:
             raise sample.says(f"a block of {language or 'no language'}")
         before = found[-1] if found else None
-        # Right after: its own fence, a blank line, and that of the text are in between.
-        if language == "text" and before and before.language == "python":
-            if start == before.line + before.source.count("\n") + 3:
-                found[-1] = Sample(
-                    page, before.line, "python", before.source, before.marker, source
-                )
-                continue
-        found.append(sample)
+        # Right after: the end of its own fence, a blank line, and the beginning of that of the text.
+        after = before is not None and start == before.line + before.source.count("\n") + 3
+        if language == "text" and before is not None and after and before.language == "python":
+            found[-1] = replace(before, printed=source)
+        else:
+            found.append(sample)
     return found
 
 
@@ -112,7 +110,9 @@ def _blocks(page: Path) -> Iterator[tuple[int, str, str, list[str]]]:
             fence, language = opened[1], opened[2].strip()
             start, lines = number + 1, []
         elif line.startswith("    ") and not before:
-            raise AssertionError(f"{page}:{number}: an indented block: fence it and name its language")
+            raise AssertionError(
+                f"{page}:{number}: an indented block: fence it and name its language"
+            )
         elif line.startswith("<!-- ") and (marked := _MARKER.match(line)):
             marker = marked[1]
         elif line and marker:
@@ -149,9 +149,9 @@ class _Page:
         if isinstance(last, ast.Expr):
             shown = ast.Expression(last.value)
             tree.body.pop()
-        exec(compile(tree, str(sample.page), "exec"), self.namespace)
+        exec(compile(tree, str(sample.page), "exec"), self.namespace)  # noqa: S102 - the page's own
         if shown is not None:
-            value = eval(compile(shown, str(sample.page), "eval"), self.namespace)
+            value = eval(compile(shown, str(sample.page), "eval"), self.namespace)  # noqa: S307
             if value is not None:
                 print(value if not isinstance(value, str) else repr(value))
 
