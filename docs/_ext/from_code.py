@@ -27,7 +27,7 @@ from iolab.vm.catalogue import CATALOGUE
 _JSON_WORDS = {
     "string": "text",
     "integer": "whole number",
-    "array": "list",
+    "array": "list of objects",
     "object": "object",
     "null": "null",
 }
@@ -150,20 +150,14 @@ def _kind(what: dict[str, Any], known: dict[str, Any]) -> str:
         name = what["$ref"].rpartition("/")[2]
         named = {"word": "text", "sha256": "SHA-256", "probability": "0 to 1, or null"}
         return named.get(name) or _kind(known[name], known)
-    if "const" in what:
-        return f"`{what['const']}`"
-    if "enum" in what:
-        return _code(what["enum"])
+    if "const" in what or "enum" in what:
+        return _code([what["const"]] if "const" in what else what["enum"])
     if "anyOf" in what:
         return " or ".join(_kind(one, known) for one in what["anyOf"])
     kinds = what["type"] if isinstance(what["type"], list) else [what["type"]]
-    if kinds == ["object"] and "properties" in what:
-        return f"object: {_code(what['properties'])}"
-    if kinds == ["array"]:
-        items = what["items"]
-        inner = {} if "$ref" in items else items.get("properties", {})
-        return f"list of objects: {_code(inner)}" if inner else "list of objects"
-    return " or ".join(_JSON_WORDS.get(kind, kind) for kind in kinds)
+    inner = _code(what.get("items", what).get("properties", {}))
+    words = " or ".join(_JSON_WORDS.get(kind, kind) for kind in kinds)
+    return f"{words}: {inner}" if inner else words
 
 
 def formats() -> str:

@@ -85,7 +85,7 @@ def samples(page: Path) -> list[Sample]:
         if language not in _LANGUAGES:
             raise sample.says(f"a block of {language or 'no language'}")
         before = found[-1] if found else None
-        # Right after: the end of its own fence, a blank line, and the beginning of that of the text.
+        # Right after: the end of its fence, a blank line, and the beginning of the text's.
         after = before is not None and start == before.line + before.source.count("\n") + 3
         if language == "text" and before is not None and after and before.language == "python":
             found[-1] = replace(before, printed=source)
