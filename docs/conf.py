@@ -29,8 +29,6 @@ html_title = "iolab"
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
-html_static_path = ["_static"]
-html_css_files = ["iolab.css"]
 
 # The headings that a link may name, as GitHub makes them.
 myst_heading_anchors = 4

@@ -58,15 +58,15 @@ def _pathology(one: Pathology) -> str:
         )
         for name, factor in one.factors.items()
     ]
-    profiles = [_profile(one, name, profile) for name, profile in one.profiles.items()]
+    # A list, not a table: the levels of a profile fill a phone's width.
+    profiles = "\n".join(f"* {_profile(one, *item)}" for item in one.profiles.items())
     return "\n\n".join(
         (
             f"## {one.name}",
             f'*{one.title}.* The control is "{one.control}".',
             _table(("factor", "on an axis", "levels", "fixed for a"), rows),
-            _table(
-                ("profile", "kernels", "boots", "treated conditions", "levels", "traced"), profiles
-            ),
+            "Profiles:",
+            profiles,
         )
     )
 
@@ -77,22 +77,30 @@ def _levels(factor: Factor) -> str:
     return _code(factor.levels)
 
 
-def _profile(one: Pathology, name: str, profile: Profile) -> tuple[str, ...]:
-    kernels = ", ".join(" or ".join(each) for each in profile.kernels)
+def _profile(one: Pathology, name: str, profile: Profile) -> str:
     levels: dict[str, dict[object, None]] = {}
     conditions = set()
     for grid in profile.grids:
         for factor, here in grid.items():
             levels.setdefault(factor, {}).update(dict.fromkeys(here))
         conditions.update(_crossed(grid))
-    varied = "; ".join(
+    parts = [
+        f"kernels {', '.join(' or '.join(each) for each in profile.kernels)}",
+        _number(profile.boots, "boot"),
+        _number(len(conditions), "treated condition"),
+    ]
+    parts += [
         f"`{factor}` {_listed(here)}"
         for factor, here in levels.items()
         if len(here) > 1 or factor == one.treatment
-    )
-    boots = "boot" if profile.recorded_boots == 1 else "boots"
-    traced = f"{profile.recorded_boots} {boots}" if profile.recorded else "none"
-    return (f"`{name}`", kernels, str(profile.boots), str(len(conditions)), varied, traced)
+    ]
+    if profile.recorded:
+        parts.append(f"traced in {_number(profile.recorded_boots, 'boot')}")
+    return f"`{name}`: {'; '.join(parts)}"
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count} {of}" if count == 1 else f"{count} {of}s"
 
 
 def _crossed(grid: Any) -> set[tuple[tuple[str, object], ...]]:

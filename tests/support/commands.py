@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import click
-import nbformat
 
 from iolab.cli import app
 
@@ -112,11 +112,11 @@ def _papermill(rest: Sequence[str]) -> None:
     path = _ROOT / notebook
     if not path.exists():
         raise WrongCommandError(f"no notebook {notebook}")
-    cells = nbformat.read(path, as_version=4).cells
-    (parameters,) = (c for c in cells if "parameters" in c.metadata.get("tags", []))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    (parameters,) = (c for c in cells if "parameters" in c["metadata"].get("tags", []))
     targets = {
         node.id
-        for node in ast.walk(ast.parse(parameters.source))
+        for node in ast.walk(ast.parse("".join(parameters["source"])))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     if unknown := given - targets:
