@@ -6,6 +6,7 @@ The names below are loaded when they are first used, so that ``import iolab`` co
 =================================  ================================================================
 `compare`                          measure conditions beside their control, or take them from the
                                    store
+`question`, `antagonist`           a fio job or a program of your own, treated and untreated
 `sweep`                            measure a profile of one or several pathologies, with pages
 `load`                             read a folder of results
 `read_trace`, `timeline`           read a trace.dat, and show it
@@ -24,10 +25,12 @@ __version__ = "0.1.0"
 # Where each public name is; a module that is imported here would make `iolab --help` slow.
 _PUBLIC = {
     "Comparison": "iolab.experiment",
+    "antagonist": "iolab.experiment",
     "compare": "iolab.experiment",
     "kernels": "iolab.experiment.listing",
     "load": "iolab.experiment.listing",
     "pathologies": "iolab.experiment.listing",
+    "question": "iolab.experiment",
     "read_trace": "iolab.experiment.listing",
     "register": "iolab.pathology",
     "sweep": "iolab.experiment.sweeping",

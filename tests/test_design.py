@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab.agent.plan import FileSystem, Group
+from iolab.agent.plan import FileSystem, Group, Job
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
@@ -90,7 +90,7 @@ def test_what_the_cells_are_asked_is_what_they_stand_for(profile: str) -> None:
             assert (condition["weight"] is None) is (asked.group is None)
             if asked.group is not None:
                 assert asked.group == Group({"cpu.weight": integer_level(condition, "weight")})
-            assert job is not None
+            assert isinstance(job, Job)
             assert job.iodepth == condition["iodepth"]
             assert job.numjobs == condition["numjobs"]
             assert job.engine == condition["engine"]

@@ -39,6 +39,8 @@ _OF_PLACES = {"path", "serial"}
         plan.OpenJob,
         plan.Section,
         plan.Copies,
+        plan.Program,
+        plan.Antagonist,
         plan.Group,
         plan.Watch,
         plan.Recording,

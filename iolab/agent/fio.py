@@ -190,7 +190,7 @@ def _open_argv(job: OpenJob, files: Sequence[Path]) -> list[str]:
             argv.append(_named("directory", files[0].parent))
             argv.append(f"--filename_format=iolab.{number}.$jobnum")
         # fio knows an engine's options once it knows the engine.
-        options = sorted(section.options.items(), key=lambda item: item[0] != "ioengine")
+        options = sorted(section.options.items(), key=lambda item: (item[0] != "ioengine", item))
         argv += [f"--{name}={value}" if value else f"--{name}" for name, value in options]
     return argv
 

@@ -8,10 +8,13 @@ added here after a look at what it touches.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-__all__ = ["ENGINES", "faults_of", "processes_of"]
+from iolab.agent.cgroup_files import cores_of
+
+__all__ = ["ENGINES", "faults_of", "processes_of", "sets_same"]
 
 # Engines that do their I/O on the file or device that they are given; cpuio uses a core only.
 ENGINES = (
@@ -37,7 +40,7 @@ _PASSED = frozenset(
         *("iodepth_low", "serialize_overlap", "io_submit_mode", "direct", "buffered", "atomic"),
         *("sync", "fsync", "fdatasync", "sync_file_range", "write_barrier", "end_fsync"),
         *("fsync_on_close", "fallocate", "fadvise_hint", "invalidate", "pre_read", "write_hint"),
-        *("mem", "iomem", "iomem_align", "mem_align", "hugepage-size", "lockmem"),
+        *("mem", "iomem", "iomem_align", "mem_align", "hugepage-size"),
         # At what rate.
         *("rate", "rate_min", "ratemin", "rate_iops", "rate_iops_min", "rate_process"),
         *("rate_cycle", "ratecycle", "rate_ignore_thinktime", "thinktime", "thinktime_spin"),
@@ -45,7 +48,7 @@ _PASSED = frozenset(
         *("latency_target", "latency_window", "latency_percentile", "latency_run"),
         *("flow", "flow_id", "flow_sleep", "continue_on_error", "ignore_error"),
         # By whom.
-        *("numjobs", "cpus_allowed", "cpus_allowed_policy", "cpumask", "numa_cpu_nodes"),
+        *("numjobs", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes"),
         *("numa_mem_policy", "nice", "prio", "prioclass", "clocksource", "gtod_reduce"),
         *("disable_lat", "disable_clat", "disable_slat", "disable_bw", "disable_bw_measurement"),
         # Options of the engines.
@@ -55,6 +58,26 @@ _PASSED = frozenset(
         *("cpuload", "cpumode", "cpuchunks"),
     )
 )
+
+# Options that set the same, of which fio takes the later one. A plan has no order of options.
+_SAME = {
+    "readwrite": "rw",
+    "blocksize": "bs",
+    "blockalign": "ba",
+    "blocksize_range": "bsrange",
+    "blocksize_unaligned": "bs_unaligned",
+    "iodepth_batch_submit": "iodepth_batch",
+    "iodepth_batch_complete": "iodepth_batch_complete_min",
+    "io_limit": "io_size",
+    "fileoffset": "offset",
+    "iomem": "mem",
+    "mem_align": "iomem_align",
+    "ratemin": "rate_min",
+    "ratecycle": "rate_cycle",
+    "disable_bw": "disable_bw_measurement",
+    "rwmixwrite": "rwmixread",
+    "buffered": "direct",
+}
 
 _ONE_FILE = "each process has one file, or all share one (shared_file)"
 _TOGETHER = "all sections run for the same time"
@@ -78,6 +101,7 @@ _SET = {
     **dict.fromkeys(("exitall", "exit_what", "exitall_on_error"), _TOGETHER),
     **dict.fromkeys(("steadystate", "ss", "ss_dur", "ss_ramp"), _TOGETHER),
     **dict.fromkeys(("steadystate_duration", "steadystate_ramp_time"), _TOGETHER),
+    "cpumask": _USE("cpus, or the section's cpus_allowed"),
     "name": "the section's name is the job's name",
     "thread": "iolab counts the CPU time of processes, not of threads",
 }
@@ -100,6 +124,10 @@ _REFUSED = {
     **dict.fromkeys(("percentile_list", "clat_percentiles", "lat_percentiles"), _OF_REPORT),
     **dict.fromkeys(("slat_percentiles", "significant_figures", "stats"), _OF_REPORT),
     **dict.fromkeys(("kb_base", "unit_base", "disk_util"), _OF_REPORT),
+    "block_error_percentiles": _OF_REPORT,
+    "lockmem": "it would take the machine's memory",
+    "gtod_cpu": "it would keep another core busy",
+    "description": "it changes nothing, so leave it out",
 }
 # Families of options by a part of their names.
 _FAMILIES = (
@@ -107,7 +135,7 @@ _FAMILIES = (
     (re.compile(r"verify|trim_"), "a verification reads after the measured time"),
     (re.compile(r"^write_.*_log$|^log_|_logs?$|^bwavgtime$|^iopsavgtime$"), _ELSEWHERE),
     (re.compile(r"^replay_|_iolog|blktrace"), _ELSEWHERE),
-    (re.compile(r"zone"), "iolab makes no zoned devices"),
+    (re.compile(r"zone|_beyond_wp"), "iolab makes no zoned devices"),
 )
 _OTHER_ENGINES = {
     **dict.fromkeys(("exec", "external"), _RUNS),
@@ -124,8 +152,8 @@ _SHARES = {"bssplit", "cmdprio_bssplit", "random_distribution"}
 _PATH = re.compile(r"(^|[:,=])/|\.\.")
 
 
-def _near(name: str, known: object) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)  # type: ignore[call-overload]
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -156,11 +184,29 @@ def _fault_of_value(name: str, value: str) -> str | None:
         return f"fio's {name} cannot be {value[:40]!r}: only letters, digits and _.,:/%+*=- pass"
     if _PATH.search(value) or ("/" in value and name not in _SHARES):
         return f"fio's {name}={value[:40]} is refused: {_ELSEWHERE}"
+    if name == "cpus_allowed" and cores_of(value) is None:
+        return f"fio's cpus_allowed must be a list of cores such as 0-2,5, not {value[:40]!r}"
     if name == "numjobs" and not (
         re.fullmatch(r"[0-9]{1,3}", value) and 0 < int(value) <= _MOST_PROCESSES
     ):
         return f"fio's numjobs must be 1-{_MOST_PROCESSES}, not {value[:40]!r}"
     return None
+
+
+def sets_same(one: str, other: str) -> bool:
+    """Return whether two options set the same, such as bs and blocksize, or direct and buffered.
+
+    Parameters
+    ----------
+    one, other : str
+        Names of options of fio.
+
+    Returns
+    -------
+    bool
+        True also of an option and itself.
+    """
+    return _SAME.get(one, one) == _SAME.get(other, other)
 
 
 def faults_of(options: Mapping[str, str]) -> list[str]:
@@ -174,9 +220,14 @@ def faults_of(options: Mapping[str, str]) -> list[str]:
     Returns
     -------
     list of str
-        A sentence for each option that is refused, in the order of the options.
+        A sentence for each option, or pair of options, that is refused.
     """
-    faults = (_fault_of_name(name) or _fault_of_value(name, options[name]) for name in options)
+    faults = [_fault_of_name(name) or _fault_of_value(name, options[name]) for name in options]
+    faults += [
+        f"fio's {one} and {other} set the same: leave one out"
+        for one, other in itertools.combinations(options, 2)
+        if sets_same(one, other)
+    ]
     return [fault for fault in faults if fault is not None]
 
 

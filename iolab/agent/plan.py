@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Data types of a plan: what the agent is asked to do in one block.
 
-A plan names devices, file systems and jobs that the agent knows. It cannot name a program to run.
+A plan names devices, file systems and jobs that the agent knows. A program may be named for a
+virtual machine only (`iolab.agent.plan_program`).
 `iolab.agent.plan_reader` reads a plan and checks every value.
 """
 
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iolab.agent.plan_program import Program
 from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Section
 
 __all__ = [
     "FORMAT",
+    "Antagonist",
     "Cell",
     "Copies",
     "Device",
@@ -22,9 +25,11 @@ __all__ = [
     "Job",
     "OpenJob",
     "Plan",
+    "Program",
     "Recording",
     "Section",
     "Watch",
+    "programs_of",
 ]
 
 FORMAT = "iolab-plan/2"
@@ -132,6 +137,35 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Antagonist:
+    """Work that runs beside the measured work, until that has ended. It is a job or a program.
+
+    Parameters
+    ----------
+    job : Job or OpenJob, optional
+        A fio run, with files of its own beside those of the measured work. It is ended with the
+        measured work; its ``runtime_ms`` is the longest that it runs.
+    program : Program, optional
+        A program. It is ended with the measured work unless it has a ``runtime_ms``; its
+        ``ramp_ms`` and ``limit_ms`` do not matter.
+    group : Group, optional
+        A cgroup of its own; None leaves it in the agent's own cgroup.
+    start_ms : int, optional
+        When it starts, in ms from the start of the measured work; negative: before. It must run as
+        soon as the steady part begins, and fio takes a while to start its job.
+    device : str, optional
+        Name of the cell's device that a job uses itself; None: the files or the device of the
+        measured work.
+    """
+
+    job: FioJob | None = None
+    program: Program | None = None
+    group: Group | None = None
+    start_ms: int = 0
+    device: str | None = None
+
+
+@dataclass(frozen=True)
 class Watch:
     """An inotify watch that is held while the job runs.
 
@@ -172,12 +206,12 @@ class Recording:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured run. Its work is a job or copies, never both.
+    """One measured run. Its work is one of a job, copies and a program.
 
     Parameters
     ----------
     devices : list of Device
-        The devices. Without a file system the work uses the last one itself.
+        The devices. Without a file system the work uses the last one itself. A program needs none.
     filesystem : FileSystem or None
         The file system.
     id : str
@@ -186,8 +220,12 @@ class Cell:
         The work: a fio run.
     copies : Copies, optional
         The work: dd processes.
+    program : Program, optional
+        The work: a program, in a virtual machine.
     group : Group, optional
         The cgroup of the work; None leaves it in the agent's own cgroup.
+    antagonist : Antagonist, optional
+        Work that runs beside the measured work.
     watch : Watch, optional
         An inotify watch.
     settings : dict of str to int, optional
@@ -205,12 +243,31 @@ class Cell:
     id: str = ""
     job: FioJob | None = None
     copies: Copies | None = None
+    program: Program | None = None
     group: Group | None = None
+    antagonist: Antagonist | None = None
     watch: Watch | None = None
     settings: dict[str, int] = field(default_factory=dict)
     count: list[str] = field(default_factory=list)
     worker_nice: int = 0
     recording: Recording | None = None
+
+
+def programs_of(cell: Cell) -> list[Program]:
+    """Return the programs that a cell runs: its work, its antagonist.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    list of Program
+        None, one or two.
+    """
+    beside = None if cell.antagonist is None else cell.antagonist.program
+    return [one for one in (cell.program, beside) if one is not None]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from iolab.agent.plan import (
     Group,
     Job,
     OpenJob,
+    Program,
     Recording,
 )
 from iolab.agent.plan_values import (
@@ -37,6 +38,7 @@ __all__ = [
     "check_cores",
     "check_device",
     "check_filesystem",
+    "check_group",
     "check_job",
     "check_open_job",
     "check_recording",
@@ -179,8 +181,8 @@ def check_copies(copies: Copies, where: str) -> None:
     )
 
 
-def check_recording(recording: Recording, job: FioJob | None, where: str) -> None:
-    """Check what is recorded of a cell; `job` is the fio run whose steady part is recorded."""
+def check_recording(cell: Cell, recording: Recording, where: str) -> None:
+    """Check what is recorded of a cell."""
     names = as_list(recording.events, f"{where}: events") + as_list(
         recording.also, f"{where}: also"
     )
@@ -188,9 +190,12 @@ def check_recording(recording: Recording, job: FioJob | None, where: str) -> Non
     check(not invalid, f"{where}: invalid tracepoint names: {', '.join(map(repr, invalid))}")
     check(bool(recording.events), f"{where}: it records no event")
     check_numbers(recording, where, {"buffer_kib": (16384, 1 << 20)})
-    if job is not None:
-        check_numbers(recording, where, {"window_ms": (1, job.runtime_ms)})
-    else:
+    if cell.job is not None:
+        check_numbers(recording, where, {"window_ms": (1, cell.job.runtime_ms)})
+    elif cell.program is not None and recording.window_ms is not None:
+        longest_ms = cell.program.runtime_ms or cell.program.limit_ms
+        check_numbers(recording, where, {"window_ms": (1, longest_ms)})
+    elif cell.copies is not None:
         check(recording.window_ms is None, f"{where}: copies are recorded whole, no window_ms")
 
 
@@ -210,7 +215,8 @@ def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) 
     check(not lost, f"{where}: xfs needs a device that stores its metadata")
 
 
-def _check_group(group: Group, where: str) -> None:
+def check_group(group: Group, where: str) -> None:
+    """Check a cgroup."""
     check(isinstance(group.settings, dict), f"{where}: settings of the group are not an object")
     faults = (fault_of(name, value) for name, value in group.settings.items())
     fault = next((f for f in faults if f is not None), None)
@@ -226,26 +232,38 @@ def _check_group(group: Group, where: str) -> None:
 
 
 def check_cores(cell: Cell, cpu: int, where: str) -> None:
-    """Check that the fio run may use a core of its cgroup; `cpu` is the plan's."""
-    if cell.group is None or cell.job is None or "cpuset.cpus" not in cell.group.settings:
-        return
-    text = str(cell.group.settings["cpuset.cpus"])
-    asked = [cell.job.cpus or [cpu]]
-    if isinstance(cell.job, OpenJob):
-        own = [s.options.get("cpus_allowed") for s in cell.job.sections]
-        asked = [cell.job.cpus or [cpu] if one is None else cores_of(one) or [] for one in own]
-    for cores in asked:
-        # sched_setaffinity(2) refuses cores that are all outside of the task's cpuset.
-        outside = bool(cores) and not set(cores) & set(cores_of(text) or [])
-        listed = ", ".join(map(str, cores))
-        check(not outside, f"{where}: cpuset.cpus {text} lacks the job's cores {listed}: set cpus")
+    """Check that the work may use a core of its cgroup; `cpu` is the plan's."""
+    works = [(cell.group, cell.job, cell.program)]
+    if cell.antagonist is not None:
+        works.append((cell.antagonist.group, cell.antagonist.job, cell.antagonist.program))
+    for group, job, program in works:
+        if group is None or "cpuset.cpus" not in group.settings:
+            continue
+        text = str(group.settings["cpuset.cpus"])
+        for cores in _asked(job, program, cpu):
+            # sched_setaffinity(2) refuses cores that are all outside of the task's cpuset.
+            outside = bool(cores) and not set(cores) & set(cores_of(text) or [])
+            listed = ", ".join(map(str, cores))
+            what = "job" if program is None else "program"
+            fault = f"{where}: cpuset.cpus {text} lacks the {what}'s cores {listed}: set cpus"
+            check(not outside, fault)
+
+
+def _asked(job: FioJob | None, program: Program | None, cpu: int) -> list[list[int]]:
+    """Return the cores that each part of the work asks for."""
+    if program is not None:
+        return [program.cpus or [cpu]]
+    if isinstance(job, OpenJob):
+        own = [s.options.get("cpus_allowed") for s in job.sections]
+        return [job.cpus or [cpu] if one is None else cores_of(one) or [] for one in own]
+    return [] if job is None else [job.cpus or [cpu]]
 
 
 def check_surroundings(cell: Cell, where: str) -> None:
     """Check what a cell changes around its work: cgroup, watch, settings, counted functions."""
-    group, watch = cell.group, cell.watch
-    if group is not None:
-        _check_group(group, where)
+    watch = cell.watch
+    if cell.group is not None:
+        check_group(cell.group, where)
     if watch is not None:
         check(is_one_of(watch.on, _PLACES), f"{where}: cannot watch {watch.on!r}")
         check(is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")

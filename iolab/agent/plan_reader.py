@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan import (
     FORMAT,
+    Antagonist,
     Cell,
     Copies,
     Device,
@@ -18,6 +20,7 @@ from iolab.agent.plan import (
     Job,
     OpenJob,
     Plan,
+    Program,
     Recording,
     Section,
     Watch,
@@ -32,6 +35,7 @@ from iolab.agent.plan_checks import (
     check_recording,
     check_surroundings,
 )
+from iolab.agent.plan_program_checks import check_antagonist, check_program
 from iolab.agent.plan_values import as_list, build, check, check_flags, is_int, is_name, is_one_of
 from iolab.errors import UserError
 
@@ -39,8 +43,12 @@ __all__ = ["load_plan", "parse_plan"]
 
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
 
+# Fields by which a job with one set of options is told from one with sections.
+_OF_JOB = {f.name for f in fields(Job)} - {f.name for f in fields(OpenJob)}
+
 _PARTS: dict[str, Any] = {
     "copies": Copies,
+    "program": Program,
     "filesystem": FileSystem,
     "group": Group,
     "watch": Watch,
@@ -48,15 +56,53 @@ _PARTS: dict[str, Any] = {
 }
 
 
+# Of an antagonist, beside its job.
+_PARTS_BESIDE: dict[str, Any] = {"program": Program, "group": Group}
+
+
+def _parts(raw: dict[str, Any], kinds: dict[str, Any], where: str) -> dict[str, Any]:
+    return {
+        name: None if raw.get(name) is None else build(kind, raw[name], f"{where} {name}")
+        for name, kind in kinds.items()
+    }
+
+
+def _parse_antagonist(raw: Any, where: str) -> Antagonist:
+    check(isinstance(raw, dict), f"{where} is not an object")
+    parts = _parts(raw, _PARTS_BESIDE, where)
+    if raw.get("job") is not None:
+        parts["job"] = _parse_job(raw["job"], f"{where} job")
+    return build(Antagonist, {**raw, **parts}, where)
+
+
+def _check_work(cell: Cell, where: str) -> None:
+    works = [work for work in (cell.job, cell.copies, cell.program) if work is not None]
+    check(len(works) == 1, f"{where}: it needs one of job, copies and program")
+    if cell.copies is not None:
+        check_copies(cell.copies, where)
+    if cell.program is not None:
+        check_program(cell.program, where)
+        check(bool(cell.devices) or cell.watch is None, f"{where}: a watch needs a device")
+    else:
+        check(bool(cell.devices), f"{where}: it has no device")
+    if cell.antagonist is not None:
+        check_antagonist(cell, cell.antagonist, f"{where} antagonist")
+    if cell.recording is not None:
+        check_recording(cell, cell.recording, f"{where} recording")
+
+
 def _parse_job(raw: Any, where: str) -> FioJob:
-    """Build and check a fio run: of any options if it has sections."""
-    if not (isinstance(raw, dict) and "sections" in raw):
+    """Build and check a fio run; one of any options has sections."""
+    if not isinstance(raw, dict) or ("sections" not in raw and _OF_JOB & set(raw)):
         job = build(Job, raw, where)
         check_job(job, where)
         return job
-    listed = as_list(raw["sections"], f"{where}: sections")
-    sections = [build(Section, one, f"{where} section {n}") for n, one in enumerate(listed)]
-    made = build(OpenJob, {**raw, "sections": sections}, where)
+    sections = raw.get("sections")
+    if sections is not None:
+        listed = enumerate(as_list(sections, f"{where}: sections"))
+        sections = [build(Section, one, f"{where} section {number}") for number, one in listed]
+        raw = {**raw, "sections": sections}
+    made = build(OpenJob, raw, where)
     check_open_job(made, where)
     return made
 
@@ -68,15 +114,13 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         for d in as_list(raw.get("devices"), f"{where}: devices")
     ]
     check("filesystem" in raw, f"{where}: filesystem is missing (null: the device itself)")
-    parts = {
-        name: None if raw.get(name) is None else build(kind, raw[name], f"{where} {name}")
-        for name, kind in _PARTS.items()
-    }
+    parts = _parts(raw, _PARTS, where)
     if raw.get("job") is not None:
         parts["job"] = _parse_job(raw["job"], f"{where} job")
+    if raw.get("antagonist") is not None:
+        parts["antagonist"] = _parse_antagonist(raw["antagonist"], f"{where} antagonist")
     cell = build(Cell, {**raw, **parts, "devices": devices}, where)
     check(is_name(cell.id), f"{where}: id {cell.id!r} is not a valid name")
-    check(bool(devices), f"{where}: it has no device")
     for device in devices:
         check_device(device, where)
     names = [d.name for d in devices]
@@ -87,11 +131,7 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         check(cell.watch is None, f"{where}: a watch is for I/O on the device itself")
     if cell.filesystem is not None:
         check_filesystem(cell.filesystem, devices, where)
-    check((cell.job is None) is not (cell.copies is None), f"{where}: it needs a job or copies")
-    if cell.copies is not None:
-        check_copies(cell.copies, where)
-    if cell.recording is not None:
-        check_recording(cell.recording, cell.job, f"{where} recording")
+    _check_work(cell, where)
     check_surroundings(cell, where)
     return cell
 

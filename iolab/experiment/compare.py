@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from iolab.agent.proc import available_memory
 from iolab.errors import IolabError, UserError
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.progress import Bar
+from iolab.experiment.question import question
 from iolab.files import atomic_write, canonical_json
-from iolab.pathology import get_pathology
+from iolab.names import one_of
+from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
@@ -31,7 +35,7 @@ _BOOTS = 2
 
 
 def compare(
-    pathology: str | Pathology,
+    pathology: str | Pathology | None = None,
     *,
     kernel: object = None,
     boots: int = _BOOTS,
@@ -43,15 +47,16 @@ def compare(
     progress: bool = True,
     **levels: object,
 ) -> Comparison:
-    """Compare treated conditions of a pathology with their control.
+    """Compare treated conditions of a pathology, or of a question of your own, with their control.
 
     Every treated cell runs right beside its own control, and each control has an A/A pair. Blocks
     that the store has are not measured again.
 
     Parameters
     ----------
-    pathology : str or Pathology
-        The pathology, or its name.
+    pathology : str or Pathology, optional
+        The pathology, or its name. Without one, the other arguments are those of
+        `iolab.question`: ``fio=..., treatment={...}``.
     kernel : str or sequence of str, optional
         Kernels to boot; by default the first of the quick profile. A real machine runs its own.
     boots : int, optional
@@ -69,7 +74,7 @@ def compare(
     progress : bool, optional
         Whether to show a bar.
     **levels : level, or sequence of levels
-        Factors of the pathology, such as ``weight=[400, 1000], iodepth=272``. A factor that is not
+        Factors of the pathology, or arguments of `iolab.question`, such as ``weight=[400, 1000], iodepth=272``. A factor that is not
         named has the level of the pathology's first claim.
 
     Returns
@@ -90,8 +95,10 @@ def compare(
     --------
     >>> import iolab
     >>> iolab.compare("dio_kworker", kernel="6.1", weight=1000)  # doctest: +SKIP
+    >>> job = "rw=randwrite bs=8k iodepth=64 ioengine=libaio direct=1"
+    >>> iolab.compare(fio=job, treatment={"cpu.weight": 1000}, kernel="6.12")  # doctest: +SKIP
     """
-    chosen = get_pathology(pathology) if isinstance(pathology, str) else pathology
+    chosen, levels = _chosen(pathology, levels)
     virtual = target == "vm"
     request = Request(
         profile="quick",
@@ -113,6 +120,26 @@ def compare(
         raise IolabError("; ".join(dict.fromkeys(failed.values())))
     data = read_blocks(store, keys, plan.unavailable)
     return Comparison(chosen, data, measured=len(keys) - kept, kept=kept, failed=failed)
+
+
+def _chosen(
+    pathology: str | Pathology | None, levels: dict[str, Any]
+) -> tuple[Pathology, dict[str, Any]]:
+    """Return what is measured, and the levels that are set of it."""
+    if pathology is None:
+        names = list(inspect.signature(question).parameters)
+        for name in levels:
+            one_of("argument of iolab.question", name, names)
+        if "treatment" not in levels:
+            raise UserError("name a pathology, or give a question: fio=..., treatment={...}")
+        asked = question(**levels)
+        register(asked)
+        return asked, {}
+    found = named_pathologies([pathology])
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise UserError(f"{pathology} defines {names}: compare one of them")
+    return found[0], levels
 
 
 def _kernels(pathology: Pathology, given: object) -> list[str]:

@@ -23,6 +23,8 @@ from iolab.trace.trace import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from iolab.figures.interactive import Timeline
+
 __all__ = ["Comparison", "comparison_of"]
 
 # Names of the values that figures show, with their units.
@@ -146,6 +148,35 @@ class Comparison:
         if not treated:
             raise UserError("no cell was recorded: compare with record=True")
         return treated[0]
+
+    def timeline(
+        self,
+        kernel: str | None = None,
+        *,
+        lanes: Mapping[str, str] | None = None,
+        window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+    ) -> Timeline:
+        """Return the timeline of the control and of the first recorded treated condition.
+
+        Parameters
+        ----------
+        kernel : str, optional
+            By default the first kernel that has traces.
+        lanes, window : optional
+            As for `iolab.timeline`.
+
+        Raises
+        ------
+        UserError
+            If nothing was recorded, or no trace is kept of the named kernel.
+        """
+        from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
+
+        kept = self.traces(kernel)
+        if not kept:
+            raise UserError("no cell was recorded: compare with record=True")
+        first = dict(list(kept.items())[:2])
+        return timeline(first, lanes, window=window, title=self.pathology.title)
 
     def _repr_html_(self) -> str:
         table = text_table(self.ratio, precision=3, na_rep="-")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from iolab import trace
+from iolab import pathology, trace
 from iolab.names import one_of
-from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
 from iolab.store import dataset
 from iolab.store.dataset import Dataset
@@ -61,7 +60,7 @@ def pathologies() -> pd.DataFrame:
             "factors": ", ".join(found.factors),
             "profiles": ", ".join(found.profiles),
         }
-        for found in PATHOLOGIES.values()
+        for found in pathology.pathologies().values()
     ]
     return pd.DataFrame(rows)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measures of one cell from fio's report, or dd's, and the kernel's counters."""
+"""Measures of one cell: fio's report, dd's or a program's result, and the kernel's counters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from iolab.agent.fio import active_sides
 from iolab.errors import IolabError
 from iolab.results import CellResult, CpuSample, growth
+from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, program_measures
 
 __all__ = ["histogram", "measures"]
 
@@ -31,6 +32,7 @@ _NOTHING = {
     ),
     **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), math.nan),
     **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), math.nan),
+    **dict.fromkeys(PROGRAM_COLUMNS, math.nan),
     "ios": 0,
     "runtime_s": 0.0,
 }
@@ -113,7 +115,8 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
-    ios = last["ios"] - first["ios"]
+    # A program may do no I/O: then there is nothing for each I/O.
+    ios = last["ios"] - first["ios"] or math.nan
     copied = "copies" in result
 
     def gained(name: _Counter, *, job: bool) -> int:
@@ -136,6 +139,17 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     }
 
 
+def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
+    """Return the measures of a cell that ran; nothing if its work is I/O and it did none."""
+    if "program" in result:
+        shared = {**_from_counters(result, cpu), **common_measures(result)}
+        return {**shared, **program_measures(result)}
+    if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
+        return {}
+    own = _from_copies(result) if "copies" in result else _from_fio(result)
+    return {**own, **_from_counters(result, cpu), **common_measures(result)}
+
+
 def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
     """Return the measures of an agent's cell, with ``valid`` and, if not valid, ``gate``: why.
 
@@ -145,8 +159,8 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
     and there are no latencies. Of a fio job with several processes or directions, ``iops`` and
     ``ios`` are sums over all of them and ``runtime_s`` is the longest. Percentiles are of all I/Os
     together: fio's bins (json+) are merged, and a percentile is the first bin that reaches it, as
-    fio computes its own. ``idle`` is NaN where the kernel does not count it. A cell that did not
-    run has NaN.
+    fio computes its own. The job may be a program, too, see `iolab.store.program_counters`.
+    ``idle`` is NaN where the kernel does not count it. A cell that did not run has NaN.
 
     Raises
     ------
@@ -158,10 +172,9 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
         if result["state"] != "done":
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
-        if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
+        found = {**_NOTHING, **_found(result, cpu)}
+        if not found["ios"] and "program" not in result:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
-        own = _from_copies(result) if "copies" in result else _from_fio(result)
-        found = {**own, **_from_counters(result, cpu)}
     except (KeyError, TypeError, IndexError) as error:
         raise IolabError(f"a cell's result is not the agent's: {error!r}") from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
@@ -170,8 +183,8 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
 def histogram(result: CellResult) -> list[tuple[float, int]]:
     """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
 
-    There are none of a cell that did not run, or of copies.
+    There are none of a cell that did not run, of copies or of a program.
     """
-    if result["state"] != "done" or "copies" in result:
+    if result["state"] != "done" or "fio" not in result:
         return []
     return [(float(middle), count) for middle, count in sorted(_bins(_sides(result)).items())]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.pathology.factors import IntegerFactor
+from iolab.store.program_counters import PROGRAM_COLUMNS
 
 __all__ = [
     "CELL_COLUMNS",
@@ -62,6 +64,7 @@ CELL_COLUMNS: Final = {
     "fio_involuntary_per_io": "float64",
     "ios": "int64",
     "runtime_s": "float64",
+    **dict.fromkeys(PROGRAM_COLUMNS, "float64"),
     "valid": "bool",
     "gate": "str",
 }
@@ -181,6 +184,8 @@ def load(folder: Path | str) -> Dataset:
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    # A table from before there were programs is as good without them.
+    table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
     found = _conform(table, CELL_COLUMNS, path)
     names = found["pathology"].unique()
     if len(names) > 1:

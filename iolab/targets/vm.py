@@ -21,6 +21,7 @@ from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_c
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image, ensure_image, modules_archive
 from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
+from iolab.vm.programs import program_entries
 from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
@@ -134,6 +135,7 @@ class VmTarget:
             Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
             for name in ("losetup", "mount", "umount")
         ]
+        entries += program_entries(plan)
         write_cpio(job, entries)
         return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
 
@@ -142,7 +144,12 @@ def _work_s(cell: Cell) -> float:
     """Return how long a cell's work may take in the guest, in seconds."""
     if cell.copies is not None:
         return cell.copies.writes * cell.copies.processes * _WRITE_S
-    return 0.0 if cell.job is None else (cell.job.ramp_ms + cell.job.runtime_ms) / 1e3
+    longest_ms = 0 if cell.antagonist is None else max(0, -cell.antagonist.start_ms)
+    if cell.job is not None:
+        longest_ms += cell.job.ramp_ms + cell.job.runtime_ms
+    if cell.program is not None:
+        longest_ms += cell.program.ramp_ms + (cell.program.runtime_ms or cell.program.limit_ms)
+    return longest_ms / 1e3
 
 
 def _joined(path: Path, *parts: Path) -> Path:

@@ -55,6 +55,18 @@ def test_a_job_of_a_v1_machine_has_its_weight(tmp_path: Path) -> None:
     assert not group.exists()
 
 
+def test_v1_refuses_what_it_does_not_carry_over(tmp_path: Path) -> None:
+    if root_of("cpu") is None:
+        pytest.skip("this machine has no cpu controller of cgroup v1")
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(CannotRunError, match=r"sets cpu.weight and not cpu.max: boot with"):
+        make_cgroup(journal, "iolab-test", Group({"cpu.weight": 5, "cpu.max": "5000"}))
+    with pytest.raises(CannotRunError, match=r"v1 has the cpuset controller, which is in a hier"):
+        make_cgroup(journal, "iolab-test", Group({"cpu.weight": 5, "cpuset.cpus": "0"}))
+    journal.close()
+    assert (tmp_path / "journal").read_text() == ""
+
+
 def test_the_root_of_a_container_is_not_the_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "plan",
     "plan_document",
     "plan_on_files",
+    "program_cell",
     "recording_of",
 ]
 
@@ -113,6 +114,12 @@ def copies_cell(name: str, **different: Any) -> dict[str, Any]:
         "copies": copies(),
         **different,
     }
+
+
+def program_cell(name: str, *argv: str, **different: Any) -> dict[str, Any]:
+    """Return a cell whose work is a program, without a device."""
+    program = {"argv": list(argv), **different}
+    return {"id": name, "devices": [], "filesystem": None, "program": program}
 
 
 def recording_of(name: str, **different: Any) -> dict[str, Any]:

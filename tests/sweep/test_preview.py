@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from iolab.agent.plan import Cell
+from iolab.agent.plan import Cell, Job
 from iolab.cli import main
 from iolab.design import blocks_of
 from iolab.errors import UserError
@@ -164,7 +164,7 @@ def test_a_cell_that_the_agent_would_refuse_is_refused(
 
     def cell(condition: Condition, profile: Profile, rng: Random) -> Cell:
         made = right.cell(condition, profile, rng)
-        assert made.job is not None
+        assert isinstance(made.job, Job)
         return replace(made, job=replace(made.job, engine="libaoi"))
 
     monkeypatch.setitem(PATHOLOGIES, right.name, replace(right, cell=cell))
