@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from iolab.agent.cgroup_files import FILES, fault_of
 from iolab.agent.fio_options import faults_of
-from iolab.agent.plan import Section
+from iolab.agent.plan import Cell, Section
 from iolab.agent.tunables import SETTINGS
 from iolab.errors import UserError
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
+from iolab.files import digest_of
 from iolab.names import nearest
-from iolab.pathology.factors import CategoricalFactor, Factor, IntegerFactor
+from iolab.pathology.base import Profile
+from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
 
-__all__ = ["Change", "changes"]
+__all__ = ["Cells", "Change", "changes"]
 
 _ANTAGONIST: Final = "antagonist"
 # The one level of several names that change together.
@@ -86,6 +89,35 @@ class Change:
         for name, value in (self.together or {self.names[0]: level}).items():
             recipe = _applied(recipe, name, value)
         return recipe
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The agent's cell of each condition of a question: a recipe, and what its factors change.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What all cells have in common.
+    every : tuple of Change
+        The factors.
+    """
+
+    recipe: Recipe
+    every: tuple[Change, ...]
+
+    def __call__(self, condition: Condition, profile: Profile, rng: random.Random) -> Cell:
+        """Return the agent's cell of a condition."""
+        recipe = self.recipe
+        for change in self.every:
+            level = condition[change.factor_name]
+            recipe = recipe if level is None else change.apply(recipe, level)
+        return recipe.cell(profile, rng)
+
+    def digest(self) -> str:
+        """Return eight hexadecimal digits of everything that the question is made of."""
+        changed = [[list(change.names), list(change.levels)] for change in self.every]
+        return digest_of({"recipe": asdict(self.recipe), "changes": changed})[:8]
 
 
 def changes(given: Mapping[str, object]) -> list[Change]:

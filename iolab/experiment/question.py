@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
 from iolab.errors import UserError
-from iolab.experiment.changes import Change, changes
+from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid
@@ -190,6 +190,7 @@ def question(
     (treated,) = changes(treatment)
     every = (*others, treated)
     _check_changes(every, recipe)
+    cells = Cells(recipe, every)
     grid: Grid = {change.factor_name: change.levels for change in every}
     profile = Profile(
         kernels=(("6.1",), ("6.8", "6.12")),
@@ -200,7 +201,7 @@ def question(
     )
     what = "a program" if fio is None else "a fio job"
     return Pathology(
-        name=name or f"question_{recipe.digest(every)}",
+        name=name or f"question_{cells.digest()}",
         title=title or f"{' and '.join(treatment)}: {what}",
         source="a question of the user's own",
         treatment=treated.factor_name,
@@ -210,7 +211,7 @@ def question(
         boot_factors=(),
         claims=_claims(claims, treated, grid),
         preregistered=(),
-        cell=recipe.cell_of(every),
+        cell=cells,
         machine=recipe.machine,
         recording=_recording(recipe),
     )

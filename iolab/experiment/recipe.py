@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from iolab.agent.plan import (
     Antagonist,
@@ -18,12 +17,8 @@ from iolab.agent.plan import (
     Program,
     Section,
 )
-from iolab.files import digest_of
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.factors import Condition
-
-if TYPE_CHECKING:
-    from iolab.experiment.changes import Change
 
 __all__ = ["Recipe"]
 
@@ -82,20 +77,6 @@ class Recipe:
     settings: Mapping[str, int] = field(default_factory=dict)
     beside: bool = True
 
-    def cell_of(
-        self, every: Sequence[Change]
-    ) -> Callable[[Condition, Profile, random.Random], Cell]:
-        """Return the function that makes the agent's cell of a condition."""
-
-        def cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
-            recipe = self
-            for change in every:
-                level = condition[change.factor_name]
-                recipe = recipe if level is None else change.apply(recipe, level)
-            return recipe.cell(profile, rng)
-
-        return cell
-
     def cell(self, profile: Profile, rng: random.Random) -> Cell:
         """Return the agent's cell."""
         cores = list(range(self.cpus))
@@ -132,8 +113,3 @@ class Recipe:
         kinds += [] if self.filesystem is None else [self.filesystem.kind]
         modules = dict.fromkeys(m for kind in kinds for m in _MODULES.get(kind, ()))
         return Machine(cpus=self.cpus, memory_mib=self.memory_mib, modules=tuple(modules))
-
-    def digest(self, every: Sequence[Change]) -> str:
-        """Return eight hexadecimal digits of everything that the question is made of."""
-        changed = [[change.names, change.levels] for change in every]
-        return digest_of({"recipe": asdict(self), "changes": changed})[:8]
