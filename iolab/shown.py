@@ -71,10 +71,10 @@ _TABLE_STYLE: Final = """\
 .iolab-table{margin:.5em 0;max-width:100%}
 .iolab-scroll{overflow:auto;max-height:80vh;max-width:100%;width:fit-content}
 .iolab-table table{border-collapse:collapse;font-size:13px;line-height:1.35;color:inherit;\
-margin:0;border:0}
+width:max-content;table-layout:auto;margin:0;border:0}
 .iolab-table tr{background:transparent!important}
 .iolab-table th,.iolab-table td{padding:3px 10px 3px 0;vertical-align:top;border:0;\
-border-bottom:1px solid #8884;max-width:32em;white-space:normal;overflow-wrap:break-word}
+border-bottom:1px solid #8884;max-width:24em;white-space:normal;overflow-wrap:break-word}
 .iolab-table th{position:sticky;top:0;background:var(--jp-layout-color0,Canvas);\
 font-weight:600;vertical-align:bottom;border-bottom:2px solid #8888}
 .iolab-table .gt_left{text-align:left!important}
@@ -160,7 +160,7 @@ class Table:
         ]
         made = GT(words, id=f"t{mark[:12]}", auto_align=False)
         made = made.cols_label({n: html(label) for n, label in zip(names, labels, strict=True)})
-        made = made.cols_align("left").cols_align("right", columns=numeric) if numeric else made
+        made = made.cols_align("left").cols_align("right", columns=numeric)
         # Its style is of one light colour and nine kilobytes for each table: ours goes with it.
         page = made.as_raw_html()
         body = page[page.index("<table") : page.rindex("</table>")]

@@ -348,7 +348,8 @@ def _default_lanes(
 
 def _fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
     try:
-        compiled = re.compile(pattern)
+        # The kernel allows any character in a comm.
+        compiled = re.compile(pattern, re.DOTALL)
     except re.error as error:
         raise UserError(f"the lane's pattern {pattern!r} is no regular expression: {error}") from (
             error

@@ -20,9 +20,9 @@ __all__ = ["VerdictIndex", "verdict_index"]
 
 _COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
 _TONES: Final = dict(zip(VERDICTS, ("yes", "no", "open", "none"), strict=True))
-# Translucent colours lie well on light and dark. On a phone each row becomes a card.
+# Translucent colours lie well on light and dark. Where it is narrow, each row becomes a card.
 _STYLE: Final = """\
-.iolab-index{counter-reset:iolab-row;max-width:100%;font-size:14px;line-height:1.4}
+.iolab-index{counter-reset:iolab-row;container-type:inline-size;font-size:14px;line-height:1.4}
 .iolab-index form{display:grid;gap:.4em;margin:.5em 0}
 .iolab-index fieldset{border:0;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:.3em;\
 align-items:baseline}
@@ -47,7 +47,8 @@ width:.7em;height:.7em;margin-right:.4em;border-radius:50%;background:#8888;box-
 .iolab-index .open::before{background:none;border:2px solid #b8960c}
 .iolab-index .none::before{background:none;border:2px dotted #8889}
 .iolab-index .iolab-count::before{content:counter(iolab-row)}
-@media (max-width:40rem){
+@container (min-width:58rem){.iolab-index :is(th,td):not(:first-child){white-space:nowrap}}
+@container (max-width:40rem){
 .iolab-index table,.iolab-index tbody{display:block}
 .iolab-index thead{display:none}
 .iolab-index tbody tr{display:grid;grid-template-columns:9.5em 1fr;border:1px solid #8886;\
@@ -91,7 +92,7 @@ class VerdictIndex:
             for group, values in (("Report", reports), ("Kernel", kernels), ("Verdict", verdicts))
             for place, value in enumerate(values)
         }
-        columns = [*(["report"] if several else []), "kernel", *_COLUMNS]
+        columns = [*(["report"] if several or self.links else []), "kernel", *_COLUMNS]
         columns = [name for name in columns if any(row.get(name) != "no claim" for row in rows)]
         head = "".join(f'<th scope="col">{name}</th>' for name in columns)
         body = "".join(self._row(row, columns, marks) for row in rows)

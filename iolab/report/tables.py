@@ -254,9 +254,9 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each: kernel, block, position, role, all factors, gate (the reason), cell.
+        A row for each: kernel, block, position, role, gate (the reason), all factors, cell.
     """
-    columns = ["kernel", "block", "position", "role", *factors(cells), "gate", "cell"]
+    columns = ["kernel", "block", "position", "role", "gate", *factors(cells), "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
 
 
