@@ -59,6 +59,13 @@ _PASSED = frozenset(
     )
 )
 
+# Options that need no value. Another one without a value would take the next option as its own.
+_ALONE = frozenset(
+    (
+        *("bs_unaligned", "blocksize_unaligned", "fixedbufs", "hipri", "norandommap"),
+        *("refill_buffers", "registerfiles", "sqthread_poll", "userspace_reap", "zero_buffers"),
+    )
+)
 # Options that set the same, of which fio takes the later one. A plan has no order of options.
 _SAME = {
     "readwrite": "rw",
@@ -180,15 +187,20 @@ def _fault_of_engine(engine: str) -> str | None:
 def _fault_of_value(name: str, value: str) -> str | None:
     if name == "ioengine":
         return _fault_of_engine(value)
+    if not value and name not in _ALONE:
+        return f"fio's {name} needs a value, such as {name}=1"
     if not _VALUE.fullmatch(value):
         return f"fio's {name} cannot be {value[:40]!r}: only letters, digits and _.,:/%+*=- pass"
     if _PATH.search(value) or ("/" in value and name not in _SHARES):
         return f"fio's {name}={value[:40]} is refused: {_ELSEWHERE}"
+    return _fault_of_count(name, value)
+
+
+def _fault_of_count(name: str, value: str) -> str | None:
     if name == "cpus_allowed" and cores_of(value) is None:
         return f"fio's cpus_allowed must be a list of cores such as 0-2,5, not {value[:40]!r}"
-    if name == "numjobs" and not (
-        re.fullmatch(r"[0-9]{1,3}", value) and 0 < int(value) <= _MOST_PROCESSES
-    ):
+    counted = re.fullmatch(r"[0-9]{1,3}", value) and 0 < int(value) <= _MOST_PROCESSES
+    if name == "numjobs" and not counted:
         return f"fio's numjobs must be 1-{_MOST_PROCESSES}, not {value[:40]!r}"
     return None
 

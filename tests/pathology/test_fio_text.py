@@ -129,6 +129,7 @@ def test_a_job_file_by_its_path(tmp_path: Path) -> None:
         ("bs=$(id)", "fio's bs cannot be '$(id)'"),
         ("bs=${HOME}", "fio's bs cannot be '${HOME}'"),
         ("buffer_pattern='\"x\"'", "fio's buffer_pattern cannot be"),
+        ("rw=read direct bs=4k", "fio's direct needs a value, such as direct=1"),
         ("numjobs=0", "fio's numjobs must be 1-512, not '0'"),
         ("cpus_allowed=a", "fio's cpus_allowed must be a list of cores"),
     ],

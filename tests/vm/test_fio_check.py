@@ -67,7 +67,6 @@ def test_a_good_job_is_accepted(text: str, fio: list[str]) -> None:
         ("rw=rndrw", "fio refuses the job: failed parsing rw=rndrw; valid values: read, write, "),
         ("rw=read rwmixread=170", "rwmixread: max value out of range: 170 (100 max)"),
         ("rw=read iodepth=x", "fio refuses the job: failed parsing iodepth=x"),
-        ("rw=read bs", "option '--bs' requires an argument"),
         ("ioengine=libaio hipri", "fio refuses the job: unrecognized option '--hipri'"),
         ("[a]\nrw=read\n[b]\nrw=wirte\n", "failed parsing rw=wirte"),
     ],
