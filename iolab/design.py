@@ -23,16 +23,18 @@ __all__ = ["blocks_of"]
 _Role = Literal["control", "treatment"]
 
 
-def _conditions(pathology: Pathology, profile: Profile) -> dict[tuple[Any, ...], list[Condition]]:
-    """Group the profile's distinct treated conditions by the level of the boot factors."""
+def _conditions(
+    pathology: Pathology, profile: Profile, boot: int
+) -> dict[tuple[Any, ...], list[Condition]]:
+    """Group a boot's distinct treated conditions by the level of the boot factors."""
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], Condition]] = {}
-    for grid in profile.grids:
+    for grid in profile.grids_of(boot):
         names = list(pathology.factors)
         for levels in itertools.product(*(grid[n] for n in names)):
             condition = dict(zip(names, levels, strict=True))
-            boot = tuple(condition[n] for n in pathology.boot_factors)
-            groups.setdefault(boot, {})[levels] = condition
-    return {boot: list(found.values()) for boot, found in groups.items()}
+            fixed = tuple(condition[n] for n in pathology.boot_factors)
+            groups.setdefault(fixed, {})[levels] = condition
+    return {fixed: list(found.values()) for fixed, found in groups.items()}
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,8 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
     UserError
         If the pathology's functions fail, or the agent would refuse a cell of theirs.
     """
-    groups = _conditions(pathology, profile)
     return [
         _block(pathology, profile, kernel=kernel, clock=clock, boot=boot, conditions=conditions)
         for boot in range(profile.boots)
-        for conditions in groups.values()
+        for conditions in _conditions(pathology, profile, boot).values()
     ]

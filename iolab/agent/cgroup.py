@@ -96,7 +96,7 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
     for file, value in group.settings.items():
         if not (folder / file).exists():
             controller = file.partition(".")[0]
-            raise CannotRunError(f"the {controller} controller of this kernel has no {file}")
+            raise CannotRunError(f"the {controller} controller has no {file} here")
         # What systemd has set already is only read back.
         change(journal, folder / file, kernel_text(file, value))
     return folder

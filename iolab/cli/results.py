@@ -109,17 +109,32 @@ def _texts(table: pd.DataFrame) -> list[dict[str, str]]:
 @click.command()
 @click.argument("file", type=_FILE)
 @click.option("--perfetto", type=_FILE, help="Write it for Perfetto's UI, as this file.")
+@click.option("--from", "begin_s", type=float, help="Perfetto: seconds after the first event.")
+@click.option("--to", "end_s", type=float, help="Perfetto: seconds after the first event.")
 @click.option("--parquet", type=_FILE, help="Write one table per event to this folder.")
 @json_option
-def trace(file: Path, perfetto: Path | None, parquet: Path | None, as_json: bool) -> None:
-    """Summarize or export a trace.dat FILE."""
+def trace(
+    *,
+    file: Path,
+    perfetto: Path | None,
+    begin_s: float | None,
+    end_s: float | None,
+    parquet: Path | None,
+    as_json: bool,
+) -> None:
+    """Summarize or export a trace.dat FILE.
+
+    --from and --to choose the window that is written for Perfetto; by default it is everything.
+    """
+    if perfetto is None and (begin_s is not None or end_s is not None):
+        raise UserError("--from and --to are the window of --perfetto: name its file")
     from iolab.trace import read
     from iolab.trace.export.parquet import write_parquet
     from iolab.trace.export.perfetto import write_perfetto
 
     contents = read(file)
     if perfetto is not None:
-        write_perfetto(contents, perfetto)
+        write_perfetto(contents, perfetto, between=_window(contents, begin_s, end_s))
     if parquet is not None:
         write_parquet(contents, parquet)
     if as_json:
@@ -127,6 +142,9 @@ def trace(file: Path, perfetto: Path | None, parquet: Path | None, as_json: bool
         return
     info = contents.info
     echo(f"version {info.version}, {info.compression}, {info.cpus} CPUs, {info.clock} clock")
+    if any(contents.events.values()):
+        first, last = contents.span
+        echo(f"{(last - first) / 1e9:10.6f} s from the first event to the last")
     for name, count in sorted(contents.events.items()):
         if count:
             echo(f"{count:10} {name}")
@@ -134,8 +152,26 @@ def trace(file: Path, perfetto: Path | None, parquet: Path | None, as_json: bool
         echo(f"lost: {loss}")
 
 
+def _window(trace: Trace, begin_s: float | None, end_s: float | None) -> tuple[int, int] | None:
+    """Return a window in ns of the trace; None for the whole of it."""
+    if begin_s is None and end_s is None:
+        return None
+    first, last = trace.span
+    length_s = (last - first) / 1e9
+    begin_s = 0.0 if begin_s is None else begin_s
+    end_s = length_s if end_s is None else end_s
+    # Written so that NaN is refused, too.
+    if not 0 <= begin_s < min(end_s, length_s):
+        raise UserError(
+            f"--from {begin_s:g} --to {end_s:g} is no window of {trace.path}, which lasts "
+            f"{length_s:g} s"
+        )
+    # The last event is in the window that ends with it.
+    return first + round(begin_s * 1e9), first + round(min(end_s, length_s) * 1e9) + 1
+
+
 def _trace_document(trace: Trace, perfetto: Path | None, parquet: Path | None) -> dict[str, Any]:
-    begin_ns, end_ns = trace.span
+    begin_ns, end_ns = trace.span if any(trace.events.values()) else (None, None)
     return {
         "file": trace.path,
         "version": trace.info.version,

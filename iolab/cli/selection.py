@@ -74,6 +74,13 @@ class SelectionCommand(click.Command):
     They are read from the pathologies when the help is shown.
     """
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments; while the shell completes the value of an option, those before it."""
+        if ctx.resilient_parsing and args and args[-1].startswith("--"):
+            # click reads no argument where an option lacks its value.
+            args = args[:-1]
+        return super().parse_args(ctx, args)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write profiles, pathologies, and the factors of each pathology."""
         from iolab.pathology import pathologies

@@ -8,4 +8,12 @@ from iolab.experiment.comparison import Comparison, comparison_of
 from iolab.experiment.parameters import PARAMETERS, check_names
 from iolab.experiment.question import antagonist, question
 
-__all__ = ["PARAMETERS", "Comparison", "antagonist", "check_names", "compare", "comparison_of", "question"]
+__all__ = [
+    "PARAMETERS",
+    "Comparison",
+    "antagonist",
+    "check_names",
+    "compare",
+    "comparison_of",
+    "question",
+]

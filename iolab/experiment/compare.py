@@ -74,8 +74,8 @@ def compare(
     progress : bool, optional
         Whether to show a bar.
     **levels : level, or sequence of levels
-        Factors of the pathology, or arguments of `iolab.question`, such as ``weight=[400, 1000], iodepth=272``. A factor that is not
-        named has the level of the pathology's first claim.
+        Factors of the pathology, such as ``weight=[400, 1000], iodepth=272``, or arguments of
+        `iolab.question`. A factor that is not named has the level of the pathology's first claim.
 
     Returns
     -------
@@ -127,9 +127,8 @@ def _chosen(
 ) -> tuple[Pathology, dict[str, Any]]:
     """Return what is measured, and the levels that are set of it."""
     if pathology is None:
-        names = list(inspect.signature(question).parameters)
         for name in levels:
-            one_of("argument of iolab.question", name, names)
+            one_of("argument of iolab.question", name, inspect.signature(question).parameters)
         if "treatment" not in levels:
             raise UserError("name a pathology, or give a question: fio=..., treatment={...}")
         asked = question(**levels)
@@ -137,8 +136,8 @@ def _chosen(
         return asked, {}
     found = named_pathologies([pathology])
     if len(found) > 1:
-        names = ", ".join(one.name for one in found)
-        raise UserError(f"{pathology} defines {names}: compare one of them")
+        several = ", ".join(one.name for one in found)
+        raise UserError(f"{pathology} defines {several}: compare one of them")
     return found[0], levels
 
 
@@ -166,6 +165,7 @@ def _profile(
         pathology.profiles["quick"],
         boots=boots,
         grids=(grid,),
+        mapped=(),
         recorded=recorded,
         recorded_boots=1,
     )

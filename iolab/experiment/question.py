@@ -23,7 +23,7 @@ from iolab.errors import UserError
 from iolab.experiment.changes import Change, changes
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import Claim, Pathology, Profile
-from iolab.pathology.factors import Grid
+from iolab.pathology.factors import Condition, Grid
 from iolab.pathology.fio_text import parse_fio
 from iolab.vm.programs import program as shipped
 
@@ -247,9 +247,7 @@ def _recording(recipe: Recipe) -> Recording:
     return replace(_RECORDING, window_ms=min(_WINDOW_MS, recipe.runtime_ms - recipe.ramp_ms))
 
 
-def _claims(
-    given: str | Sequence[str | Claim], treated: Change, grid: Grid
-) -> tuple[Claim, ...]:
+def _claims(given: str | Sequence[str | Claim], treated: Change, grid: Grid) -> tuple[Claim, ...]:
     base = {name: levels[0] for name, levels in grid.items()}
     found: list[Claim] = []
     for one in [given] if isinstance(given, str) else given:
@@ -261,18 +259,22 @@ def _claims(
             raise UserError(
                 f"a claim is like 'iops ratio < 0.9' (ratio, difference or treated), not {one!r}"
             )
-        several = len(treated.levels) > 1
-        for level in treated.levels:
-            found.append(
-                Claim(
-                    name=one.strip() + (f" at {treated.phrase(level)}" if several else ""),
-                    kind="magnitude",
-                    statement=f"{one.strip()}, {treated.phrase(level)}",
-                    condition={**base, treated.factor_name: level},
-                    value=match["value"],
-                    contrast=match["contrast"],  # type: ignore[arg-type]  # one of the pattern's
-                    below=float(match["limit"]) if match["side"] == "<" else None,
-                    above=float(match["limit"]) if match["side"] == ">" else None,
-                )
-            )
+        found += [_claim(one.strip(), match, base, treated, level) for level in treated.levels]
     return tuple(found)
+
+
+def _claim(
+    text: str, match: re.Match[str], base: Condition, treated: Change, level: int | str
+) -> Claim:
+    limit, below = float(match["limit"]), match["side"] == "<"
+    phrase = treated.phrase(level)
+    return Claim(
+        name=f"{text} at {phrase}" if len(treated.levels) > 1 else text,
+        kind="magnitude",
+        statement=f"{text}, {phrase}",
+        condition={**base, treated.factor_name: level},
+        value=match["value"],
+        contrast=match["contrast"],  # type: ignore[arg-type]  # one of the pattern's
+        below=limit if below else None,
+        above=None if below else limit,
+    )

@@ -6,41 +6,21 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
-import seaborn as sns
 from bokeh.layouts import gridplot
-from bokeh.models import (
-    ColumnDataSource,
-    FixedTicker,
-    GlyphRenderer,
-    HoverTool,
-    NumeralTickFormatter,
-    PlainText,
-    Range1d,
-    Title,
-)
-from bokeh.plotting import figure
 
 from iolab import foreign
 from iolab.errors import UserError
-from iolab.figures.lanes import (
-    WAITING,
-    Scene,
-    embedded_span,
-    first_view,
-    scene,
-    shares,
-    work_names,
-)
+from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
+from iolab.figures.lanes import Scene, embedded_span, first_view, scene
 from iolab.figures.standalone import document, frame, script_hashes
 from iolab.files import atomic_write
-from iolab.shown import terminal
+from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
 from iolab.trace import Trace
 from iolab.trace.export.perfetto import perfetto_file
 
@@ -48,37 +28,11 @@ __all__ = ["Timeline", "perfetto_link", "script_hashes", "timeline"]
 
 # The length of the first view, unless another one is asked for.
 _VIEW_NS: Final = 1_000_000
-# The most bars and wake-ups of a timeline that are embedded one by one: about 100 bytes each.
-_MOST: Final = 12_000
-# Outside of them the whole trace has this many bins for each lane.
-_BINS: Final = 600
-_LANE_PX: Final = 36
-_FRAME_PX: Final = 74
-# What the state of a task is called under the pointer, and how tall its bar is; the last is on top.
-_STATES: Final = {
-    "sleeping": ("sleeps", 0.05),
-    "blocked": ("sleeps, uninterruptible", 0.05),
-    "stopped": ("stopped", 0.05),
-    "dead": ("dead", 0.05),
-    "other": ("idle", 0.05),
-    "runnable": ("woken, waits for a CPU", 0.34),
-    "preempted": ("preempted, waits for a CPU", 0.34),
-    "running": ("runs", 0.6),
-}
-_AWAKE: Final = ("running", *WAITING)
-_GREY: Final = "#8a8f98"
-_NOTHING: Final = "–"
-_KEY: Final = (
-    ("runs on a CPU", "height: 12px; background: #0173b2"),
-    ("woken, waits for a CPU", "height: 8px; background: #0173b2; opacity: 0.35"),
-    (
-        "preempted, waits for a CPU",
-        "height: 8px; box-sizing: border-box; border: 1px solid #0173b2; background: "
-        "repeating-linear-gradient(135deg, #0173b2 0 1px, transparent 1px 4px)",
-    ),
-    ("sleeps", f"height: 2px; background: {_GREY}"),
-    ("wakes", "width: 0; height: 14px; border-left: 2px solid currentColor"),
-)
+# The most bars and wake-ups of a timeline that are embedded one by one: less than 100 bytes each.
+_MOST: Final = 24_000
+
+# What the pointer says is cut off at the end of a frame that is less tall.
+_LEAST_PX: Final = 360
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +62,17 @@ class Timeline:
     def __repr__(self) -> str:
         return f"<Timeline {self.title}: {self.caption}>"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, list[str]]]:
         shown = frame(self.inside, height_px=self.height_px, title=self.title)
-        return {
+        data = {
             "text/plain": repr(self),
             "text/html": (
-                f'<div class="tex2jax_ignore mathjax_ignore">{shown}\n'
-                f"{_below(self.caption, self.links)}</div>"
+                f'<div class="{NO_MATH}">{shown}\n{_below(self.caption, self.links)}</div>'
             ),
         }
+        return data, {SCRIPTS: script_hashes(self.inside)}
 
     def save(self, path: str | Path) -> Path:
         """Write the timeline as one HTML page that asks for no other file.
@@ -199,19 +155,20 @@ def timeline(
         label: embedded_span(shown, views[label], _MOST // len(scenes))
         for label, shown in scenes.items()
     }
-    x_range = _time_range(scenes, views)
+    x_range = time_range(scenes, views)
     panels = [
-        _panel(label, shown, views[label], exact[label], x_range, last=label == list(scenes)[-1])
+        lane_plot(label, shown, views[label], exact[label], x_range, last=label == list(scenes)[-1])
         for label, shown in scenes.items()
     ]
-    grid = gridplot([[panel] for panel in panels], merge_tools=True, sizing_mode="stretch_width")  # type: ignore[call-overload]
+    grid = gridplot([[panel] for panel in panels], merge_tools=True, sizing_mode="stretch_width")
     name = terminal(title) or "Timeline of " + ", ".join(
         terminal(label or trace.path.name) for label, trace in given.items()
     )
-    inside = document(grid, title=name, above=f"<main>{_key()}", below="</main>")
-    height = sum(panel.height or 0 for panel in panels) + 100
-    links = " ".join(
-        perfetto_link(trace, views[label], label=label) for label, trace in given.items()
+    inside = document(grid, title=name, above=f"<main>{key()}", below="</main>")
+    height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
+    links = ", ".join(
+        perfetto_link(trace, _both(views[label], exact[label]), label=label)
+        for label, trace in given.items()
     )
     return Timeline(inside, name, _caption(scenes, views, exact), height, links)
 
@@ -227,8 +184,16 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
         Begin and end in ns of the trace.
     label : str, optional
         What the trace is called.
+
+    Returns
+    -------
+    str
+        The link, or the trace's name alone if the window has nothing for Perfetto.
     """
-    made = base64.b64encode(perfetto_file(trace, between=window)).decode()
+    try:
+        made = base64.b64encode(perfetto_file(trace, between=window)).decode()
+    except UserError:
+        return f"{html.escape(terminal(label or trace.path.name))} (nothing happens in it)"
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", label or trace.path.stem)[: foreign.NAME]
     return (
         f'<a download="{name}.perfetto-trace" href="data:application/octet-stream;base64,{made}">'
@@ -236,11 +201,16 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
     )
 
 
+def _both(view: tuple[int, int], exact: tuple[int, int]) -> tuple[int, int]:
+    """Return the part of a view whose intervals are embedded: it has as much as a page carries."""
+    return max(view[0], exact[0]), min(view[1], exact[1] + 1)
+
+
 def _view(
     label: str, shown: Scene, window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None
 ) -> tuple[int, int]:
-    if window is None or isinstance(window, int):
-        length = _VIEW_NS if window is None else window
+    if window is None or isinstance(window, int | np.integer):
+        length = _VIEW_NS if window is None else int(window)
         if length <= 0:
             raise UserError(f"a window of {length} ns: its length must be positive")
         return first_view(shown, length)
@@ -259,227 +229,9 @@ def _view(
     return int(begin), int(end)
 
 
-def _time_range(scenes: Mapping[str, Scene], views: Mapping[str, tuple[int, int]]) -> Range1d:
-    """Return the time axis of all traces in µs, 0 where each first view begins."""
-    spans = [
-        (shown.trace.span[0] - views[label][0], shown.trace.span[1] - views[label][0])
-        for label, shown in scenes.items()
-    ]
-    end = max(end - begin for begin, end in views.values())
-    bounds = (min(0, *(s[0] for s in spans)) / 1e3, max(end, *(s[1] for s in spans)) / 1e3)
-    return Range1d(0, end / 1e3, bounds=bounds, min_interval=0.05)
-
-
-def _panel(
-    label: str,
-    shown: Scene,
-    view: tuple[int, int],
-    exact: tuple[int, int],
-    x_range: Range1d,
-    *,
-    last: bool,
-) -> Any:
-    """Return the figure of one trace."""
-    count = len(shown.names)
-    plot = figure(
-        height=_LANE_PX * count + _FRAME_PX + 20 * last,
-        sizing_mode="stretch_width",
-        min_width=260,
-        min_border_right=16,
-        x_range=x_range,
-        y_range=Range1d(-0.6, count - 0.4),
-        tools="xpan,xwheel_zoom,xbox_zoom,xzoom_in,xzoom_out,reset,save",
-        active_scroll="xwheel_zoom",
-        toolbar_location="above",
-    )
-    plot.toolbar.logo = None
-    for tool in plot.tools:
-        if hasattr(tool, "maintain_focus"):
-            # Zooming out goes on to the whole trace when one end of it is reached.
-            tool.maintain_focus = False
-    if label:
-        # Any other text may hold a formula, which Bokeh would set.
-        plot.title = Title(text=PlainText(text=terminal(label)))
-    heights = range(count - 1, -1, -1)
-    plot.yaxis.ticker = FixedTicker(ticks=list(range(count)))
-    plot.yaxis.major_label_overrides = {
-        height: PlainText(text=name) for height, name in zip(heights, shown.names, strict=True)
-    }
-    plot.ygrid.visible = False
-    plot.yaxis.major_tick_line_color = None
-    plot.xaxis.minor_tick_line_color = None
-    plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[000]")
-    if last:
-        plot.xaxis.axis_label = "time since the begin of the first view (µs)"
-    _draw_shares(plot, shown, view[0], exact)
-    _draw_bars(plot, shown, view[0], exact)
-    _draw_wakes(plot, shown, view[0], exact)
-    return plot
-
-
-def _draw_shares(plot: Any, shown: Scene, zero: int, exact: tuple[int, int]) -> None:
-    binned = shares(shown, exact, _BINS)
-    if binned.empty:
-        return
-    base = len(shown.names) - 1.3 - binned["lane"].to_numpy()
-    ran = 0.6 * binned["running"].clip(upper=1).to_numpy()
-    source = ColumnDataSource(
-        {
-            "x": (binned["start_ns"].to_numpy() - zero) / 1e3,
-            "width": (binned["end_ns"] - binned["start_ns"]).to_numpy() / 1e3,
-            "y": base.astype(np.float32),
-            "ran": ran.astype(np.float32),
-            "above": (base + ran).astype(np.float32),
-            "waited": (0.6 * binned["waiting"].to_numpy()).clip(max=0.6 - ran).astype(np.float32),
-            "running": binned["running"].to_numpy(np.float32),
-            "waiting": binned["waiting"].to_numpy(np.float32),
-        }
-    )
-    style = {"fill_color": _GREY, "line_color": None, "source": source}
-    renderers = [
-        plot.block("x", "y", "width", "ran", **style),
-        plot.block("x", "above", "width", "waited", fill_alpha=0.35, **style),
-    ]
-    rows = [
-        ("part of", "the trace, not one interval"),
-        ("running", "@running{0.0%}"),
-        ("waiting for a CPU", "@waiting{0.0%}"),
-        ("start", "@x{0,0.000} µs"),
-        ("length", "@width{0,0.000} µs"),
-    ]
-    _hover(plot, renderers, rows)
-
-
-def _draw_bars(plot: Any, shown: Scene, zero: int, exact: tuple[int, int]) -> None:
-    bars = shown.bars
-    bars = bars[(bars["end_ns"] > exact[0]) & (bars["start_ns"] < exact[1])]
-    layers = pd.CategoricalDtype(list(_STATES))
-    bars = bars.assign(work=work_names(shown.trace, bars), state=bars["state"].astype(layers))
-    colours = sns.color_palette("colorblind").as_hex()
-    worked = bool((bars["work"] != "").any())
-    drawn: dict[str, list[GlyphRenderer]] = {}
-    # Who sleeps lies under who waits, and that under who runs.
-    for (state, lane, group), part in bars.groupby(["state", "lane", "group"], observed=True):
-        tall = _STATES[state][1]
-        colour = _GREY if group < 0 or tall < 0.1 else colours[group % len(colours)]
-        style: dict[str, Any] = {"fill_color": colour, "line_color": None}
-        if state == "runnable":
-            style["fill_alpha"] = 0.35
-        elif state == "preempted":
-            style |= {"fill_color": None, "line_color": colour, "line_width": 0.7}
-            style |= {"hatch_pattern": "right_diagonal_line", "hatch_color": colour}
-            style |= {"hatch_scale": 6, "hatch_weight": 0.8}
-        renderer = plot.block(
-            "x",
-            len(shown.names) - 1 - lane - tall / 2,
-            "width",
-            tall,
-            source=_source(part, zero, worked=worked),
-            **style,
-        )
-        drawn.setdefault(state, []).append(renderer)
-    for state, renderers in drawn.items():
-        _hover(plot, renderers, _rows(state, worked=worked))
-
-
-def _source(bars: pd.DataFrame, zero: int, *, worked: bool) -> ColumnDataSource:
-    columns: dict[str, Any] = {
-        "x": (bars["start_ns"].to_numpy() - zero) / 1e3,
-        "width": (bars["end_ns"] - bars["start_ns"]).to_numpy() / 1e3,
-        "task": _printable(bars["comm"]),
-        "pid": bars["pid"].to_numpy(np.int32),
-    }
-    if bars["state"].iloc[0] in _AWAKE:
-        columns["cpu"] = bars["cpu"].to_numpy(np.int16)
-        columns["cause"] = [cause or _NOTHING for cause in bars["cause"]]
-        columns["waited"] = _microseconds(bars["wait_ns"])
-        if worked:
-            columns["work"] = [name or _NOTHING for name in bars["work"]]
-    return ColumnDataSource(columns)
-
-
-def _rows(state: str, *, worked: bool) -> list[tuple[str, str]]:
-    rows = [
-        ("task", "@task"),
-        ("pid", "@pid{0}"),
-        ("state", _STATES[state][0]),
-        ("start", "@x{0,0.000} µs"),
-        ("length", "@width{0,0.000} µs"),
-    ]
-    if state in _AWAKE:
-        rows += [("cause", "@cause"), ("waited", "@waited"), ("CPU", "@cpu")]
-    if state in _AWAKE and worked:
-        rows += [("kernel work", "@work")]
-    return rows
-
-
-def _draw_wakes(plot: Any, shown: Scene, zero: int, exact: tuple[int, int]) -> None:
-    wakes = shown.wakes
-    wakes = wakes[(wakes["woken_ns"] >= exact[0]) & (wakes["woken_ns"] < exact[1])]
-    top = len(shown.names) - 1
-    # A waker further down the page is drawn below the task that it wakes.
-    upward = (wakes["by_lane"] > wakes["lane"]).to_numpy()
-    renderers = []
-    for sign, marker, part in (
-        (1, "inverted_triangle", wakes[~upward]),
-        (-1, "triangle", wakes[upward]),
-    ):
-        if part.empty:
-            continue
-        reach = (top - part["lane"] + 0.34 * sign).to_numpy(np.float32)
-        known = (part["by_lane"] >= 0) & (part["by_lane"] != part["lane"])
-        tail = (top - part["by_lane"] - 0.3 * sign).to_numpy(np.float32)
-        source = ColumnDataSource(
-            {
-                "x": (part["woken_ns"].to_numpy() - zero) / 1e3,
-                "reach": reach,
-                "tail": np.where(known, tail, reach + np.float32(0.16 * sign)),
-                "task": _printable(part["comm"]),
-                "pid": part["pid"].to_numpy(np.int32),
-                "cause": part["cause"].tolist(),
-                "waited": _microseconds(part["wait_ns"]),
-            }
-        )
-        plot.segment("x", "tail", "x", "reach", source=source, line_color=_GREY, line_width=1)
-        style = {"size": 6, "marker": marker, "fill_color": _GREY, "line_color": None}
-        renderers.append(plot.scatter("x", "reach", source=source, **style))
-    rows = [
-        ("wake-up of", "@task"),
-        ("pid", "@pid{0}"),
-        ("at", "@x{0,0.000} µs"),
-        ("cause", "@cause"),
-        ("then waits", "@waited"),
-    ]
-    if renderers:
-        _hover(plot, renderers, rows)
-
-
-def _hover(plot: Any, renderers: list[GlyphRenderer], rows: list[tuple[str, str]]) -> None:
-    tool = HoverTool(
-        renderers=renderers, tooltips=rows, limit=3, visible=False, point_policy="follow_mouse"
-    )
-    plot.add_tools(tool)
-
-
-def _printable(comms: Iterable[Any]) -> list[str]:
-    return [foreign.line(str(comm), foreign.NAME) for comm in comms]
-
-
-def _microseconds(times: pd.Series) -> list[str]:
-    return [_NOTHING if pd.isna(t) else f"{t / 1e3:,.3f} µs" for t in times.tolist()]
-
-
-def _key() -> str:
-    keys = [
-        f'<span><i style="display: inline-block; width: 18px; {style}"></i>{words}</span>'
-        for words, style in _KEY
-    ]
-    return f'<p class="key">{"".join(keys)}</p>'
-
-
 def _below(caption: str, links: str) -> str:
     return (
-        f"<p>{html.escape(caption)}</p>\n"
+        f'<p class="{CAPTION}">{html.escape(caption)}</p>\n'
         f"<p>The first view as a file for ui.perfetto.dev: {links}.</p>"
     )
 
@@ -506,7 +258,7 @@ def _caption(
             parts.append(
                 f"{name}: each interval from {(begin - zero) / 1e6:,.2f} to "
                 f"{(end - zero) / 1e6:,.2f} ms is here; grey bars are the shares of running (full) "
-                f"and waiting (pale) in each of {_BINS} parts of the whole {whole:,.1f} ms."
+                f"and waiting (pale) in each of {BINS} parts of the whole {whole:,.1f} ms."
             )
         if len(shown.trace.losses):
             parts.append(f"{name} lost events while it was recorded.")

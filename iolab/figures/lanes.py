@@ -143,7 +143,8 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
         count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
         begin = int(times[int(np.argmax(count))])
     elif len(waits):
-        begin = int(waits.loc[(waits["end_ns"] - waits["start_ns"]).idxmax(), "start_ns"])
+        length = (waits["end_ns"] - waits["start_ns"]).to_numpy()
+        begin = int(waits["start_ns"].iloc[int(np.argmax(length))])
     else:
         begin = int(bars["start_ns"].iloc[0])
     begin = min(max(begin - length_ns // 20, first), last - length_ns)
@@ -267,7 +268,8 @@ def work_names(trace: Trace, bars: pd.DataFrame) -> list[str]:
 def _counted(functions: list[str]) -> str:
     distinct = list(dict.fromkeys(functions))
     words = [
-        foreign.line(name, _FUNCTION) + (f" ×{n}" if (n := functions.count(name)) > 1 else "")
+        foreign.line(name, _FUNCTION)
+        + (f" ({n} times)" if (n := functions.count(name)) > 1 else "")
         for name in distinct[:2]
     ]
     return ", ".join(words + ["…"] * (len(distinct) > 2))

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from typing import Final
 
 from bokeh.embed import json_item
-from bokeh.models import UIElement
+from bokeh.models.ui import UIElement
 from bokeh.resources import Resources
 
 __all__ = ["document", "frame", "script_hashes"]

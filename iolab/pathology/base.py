@@ -61,6 +61,11 @@ class Profile:
         Levels of conditions that are measured once more with tracing, control and treatment.
     recorded_boots : int
         Number of boots, from the first, in which they are.
+    mapped : tuple of mapping of str to tuple
+        Grids measured in the first boots only, to map where an effect begins and ends. A claim's
+        condition belongs to `grids`, which every boot measures.
+    mapped_boots : int
+        Number of boots, from the first, in which they are.
 
     Raises
     ------
@@ -75,15 +80,23 @@ class Profile:
     runtime_ms: int = 0
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
+    mapped: tuple[Grid, ...] = ()
+    mapped_boots: int = 2
 
     def __post_init__(self) -> None:
         what = "profile"
         _refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
         _refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
         _refuse(not self.grids, what, "it has no grid")
+        few = f"mapped_boots must be at least 1, not {self.mapped_boots}"
+        _refuse(self.mapped_boots < 1, what, few)
         _refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
         late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
         _refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
+
+    def grids_of(self, boot: int) -> tuple[Grid, ...]:
+        """Return the grids that a boot measures, counted from 0."""
+        return self.grids + (self.mapped if boot < self.mapped_boots else ())
 
     def records(self, condition: Condition, boot: int) -> bool:
         """Tell whether a treated condition is recorded in a boot."""
@@ -266,7 +279,7 @@ class Pathology:
             self._check_levels(levels, f"{what}: preregistered condition")
 
     def _check_profile(self, profile: Profile, where: str) -> None:
-        for grid in profile.grids:
+        for grid in (*profile.grids, *profile.mapped):
             missing = sorted(set(self.factors) - set(grid))
             _refuse(bool(missing), where, f"a grid lacks the factors {', '.join(missing)}")
             self._check_levels(grid, where)

@@ -130,7 +130,10 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     pathology = pathology_of(data.cells)
     columns = [*_varying(table, data.cells), pathology.treatment]
     columns += ["mean", "low", "high", "n", "cells"]
-    return _with_control(table[columns], pathology)
+    made = _with_control(table[columns], pathology)
+    # What the numbers are, for whoever formats them.
+    made.attrs["value"] = value
+    return made
 
 
 def effect_table(

@@ -13,8 +13,9 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError
 from nbformat.reader import NotJSONError
@@ -25,21 +26,9 @@ from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, scratch_dir
 from iolab.names import one_of
 from iolab.sweep.handover import handed_over
+from iolab.sweep.html import html_page
 
 __all__ = ["make_page"]
-
-# A page is words, tables and pictures: it has no script, loads nothing, and tells the browser so.
-_TEMPLATE: Final = """\
-{%- extends 'lab/index.html.j2' -%}
-{%- block html_head -%}
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; \
-font-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-{{ super() }}
-{%- endblock html_head -%}
-{%- block html_head_js -%}{%- endblock html_head_js -%}
-{%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
-"""
 
 
 def make_page(
@@ -99,11 +88,8 @@ def make_page(
                 made.rename(failed)
             raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
         if html:
-            from nbconvert import HTMLExporter  # noqa: PLC0415 - a second that figures do not need
-
-            exporter: Any = HTMLExporter
-            page, _ = exporter(raw_template=_TEMPLATE, exclude_input=True).from_filename(str(made))
-            atomic_write(output.with_suffix(".html"), page)
+            executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
+            atomic_write(output.with_suffix(".html"), html_page(executed))
         made.rename(output)
     return output
 

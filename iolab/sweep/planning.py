@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from iolab.agent.plan import OpenJob
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError
@@ -17,6 +18,7 @@ from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
+from iolab.vm.fio_check import check_job
 from iolab.vm.image import ensure_image
 from iolab.vm.toolbox import ensure_toolbox
 
@@ -134,10 +136,22 @@ def _plan_kernel(
     for machine in dict.fromkeys(block.machine for block in blocks):
         size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
         targets[machine] = prepare(kernel, request.clock, log, **size)
+    _check_jobs(blocks)
     identities = {machine: target.identity() for machine, target in targets.items()}
     plan.kernels[kernel] = next(iter(targets.values())).origin
     for block in blocks:
         plan.blocks[block_key(block, identities[block.machine])] = block
+
+
+def _check_jobs(blocks: Iterable[Block]) -> None:
+    """Let fio's own parser read each job that is not iolab's, before anything boots."""
+    jobs: dict[str, OpenJob] = {}
+    for cell in (cell for block in blocks for cell in block.plan.cells):
+        for job in (cell.job, None if cell.antagonist is None else cell.antagonist.job):
+            if isinstance(job, OpenJob):
+                jobs.setdefault(repr(job.sections), job)
+    for job in jobs.values():
+        check_job(job)
 
 
 def _plan_real(

@@ -6,13 +6,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from iolab.errors import CannotRunError, UserError
 from iolab.pathology import register_file, registry
-from iolab.report import summary
+from iolab.report import comparison_section, summary
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.targets.vm import prepare
@@ -57,8 +59,24 @@ def test_every_table_of_made_up_data(made_up: Path) -> None:
     assert json.dumps(summary(data))
 
 
-def test_results_of_one_that_is_not_known_say_what_to_do(made_up: Path, tmp_path: Path) -> None:
+def test_one_on_a_real_machine_has_no_reference_to_compare_with(made_up: Path) -> None:
+    data = load(made_up)
+    here = replace(data, cells=data.cells.assign(clock="host", target="local"))
+    section = comparison_section(here)
+    assert section.table.empty
+    assert "has no reference data in virtual time" in section.caption
+    # With the folder named, it is compared.
+    assert set(comparison_section(here, made_up).table["agreement"]) >= {"agrees"}
+
+
+def test_results_of_one_that_is_not_known_say_what_to_do(
+    made_up: Path,
+    tmp_path: Path,
+    in_process: Callable[..., tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     registry._registered.clear()
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         load(made_up)
     assert str(caught.value) == (
@@ -68,16 +86,13 @@ def test_results_of_one_that_is_not_known_say_what_to_do(made_up: Path, tmp_path
     # Nothing beside the results is run, whatever it is called.
     (made_up / f"{NAME}.py").write_text("raise SystemExit(9)")
     for words in (("verdicts", "data"), ("verdicts", f"data/{NAME}"), ("export", f"data/{NAME}")):
-        refused = iolab(*words, work=tmp_path)
-        (line,) = refused.stderr.splitlines()
-        assert (refused.returncode, "--pathology FILE" in line) == (2, True)
-        done = iolab(*words, "--pathology", f"{NAME}.py", work=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert NAME in done.stdout
-    done = iolab(
-        "export", f"data/{NAME}", "--pyperf", "out", "--pathology", f"{NAME}.py", work=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
+        registry._registered.clear()
+        code, error = in_process(*words)
+        (line,) = error.splitlines()
+        assert (code, "--pathology FILE" in line) == (2, True)
+        assert in_process(*words, "--pathology", f"{NAME}.py") == (0, "")
+    pyperf = ("export", f"data/{NAME}", "--pyperf", "out", "--pathology", f"{NAME}.py")
+    assert in_process(*pyperf) == (0, "")
     assert list((tmp_path / "out").iterdir())
 
 
@@ -117,7 +132,6 @@ def test_a_pathology_from_a_file_is_measured_and_judged(measured: Path) -> None:
 
 
 _IN_A_NOTEBOOK = """
-import sys
 from pathlib import Path
 exec(Path("{name}.py").read_text().replace("What a cgroup", "Registered: what a cgroup"))
 import iolab

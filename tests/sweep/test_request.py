@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from iolab.design import blocks_of
 from iolab.errors import UserError
-from iolab.pathology import PATHOLOGIES
-from iolab.sweep.request import Request, chosen_pathologies, sweep_label
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.sweep.request import (
+    Request,
+    check_request,
+    chosen_pathologies,
+    requested_profile,
+    sweep_label,
+)
 from iolab.sweep.sweep import start_page
 
 
@@ -50,3 +57,23 @@ def test_a_sweep_with_its_own_levels_has_its_own_folder() -> None:
 
 def test_nothing_measured_has_no_page_to_start_from(tmp_path: Path) -> None:
     assert start_page(Request(profile="quick", root=tmp_path), []) is None
+
+
+def test_boots_of_the_users_own_have_their_own_folder() -> None:
+    request = Request(profile="quick", settings=["weight=1"], boots=3, kernels=["6.1"])
+    assert sweep_label(request) == "quick-weight1-boots3-6.1"
+
+
+def test_boots_replace_the_profiles_and_are_those_that_are_recorded() -> None:
+    pathology = get_pathology("dio_kworker")
+    request = Request(profile="quick", boots=3, recorded=["weight=1000"])
+    profile = requested_profile(request, pathology)
+    assert (profile.boots, profile.recorded_boots) == (3, 3)
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    assert {block.boot for block in blocks} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("boots", [0, -1, 1001])
+def test_boots_that_are_none_are_a_users_mistake(boots: int) -> None:
+    with pytest.raises(UserError, match=f"--boots must be 1-1000, not {boots}"):
+        check_request(Request(profile="quick", boots=boots))

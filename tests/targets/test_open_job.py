@@ -46,7 +46,8 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
         null_blk_cell("shared", job={**made, "shared_file": True}),
         null_blk_cell("raw", devices=[_RAW], filesystem=None, job=open_job(alone)),
         null_blk_cell("burnt", job=open_job(burn)),
-        null_blk_cell("lacking", group={"settings": {"io.weight": 200}}, job=open_job(alone)),
+        null_blk_cell("weighted", group={"settings": {"io.weight": 200}}, job=open_job(alone)),
+        null_blk_cell("lacking", group={"settings": {"io.bfq.weight": 200}}, job=open_job(alone)),
         null_blk_cell("wrong", job=open_job({"name": "a", "options": {"rw": "read", "bs": "x"}})),
     ]
     folder = tmp_path_factory.mktemp("open") / "results"
@@ -97,6 +98,13 @@ def test_the_kernel_has_the_settings_while_the_job_runs(
     assert {path.rpartition("/iolab/")[2] for path in told} >= set(_SETTINGS)
 
 
+def test_a_weight_of_io_is_read_back(results: Path) -> None:
+    cell = cell_of(results, "weighted")
+    assert (cell["state"], cell.get("reason"), cell["gates"]) == ("done", None, [])
+    (weight,) = (v for path, v in cell["cgroup"].items() if path.endswith("/iolab/io.weight"))
+    assert weight == "default 200"
+
+
 def test_a_limit_of_the_cpu_limits(results: Path) -> None:
     limited, free = (measures(cell_of(results, name), cpu=1) for name in ("grouped", "shared"))
     # Half a core, to a period of 100 ms; it was 0.52 of 0.88.
@@ -106,7 +114,7 @@ def test_a_limit_of_the_cpu_limits(results: Path) -> None:
 
 
 def test_nothing_of_a_group_is_left(seen: dict[str, Any]) -> None:
-    assert set(seen["left"]) >= {"grouped", "lacking"}
+    assert set(seen["left"]) >= {"grouped", "weighted", "lacking"}
     for before, after in seen["left"].values():
         assert after == before
 
@@ -122,10 +130,10 @@ def test_one_file_for_all_and_the_device_itself(results: Path) -> None:
 
 def test_what_cannot_be_measured_says_why(results: Path) -> None:
     assert measures(cell_of(results, "burnt"), cpu=0)["gate"] == "no I/O was done"
+    # Only the I/O scheduler brings the file, and this device has none.
     lacking = cell_of(results, "lacking")
-    assert lacking["state"] in ("cannot run here", "done")
-    if lacking["state"] == "cannot run here":
-        assert lacking["reason"] == "the io controller of this kernel has no io.weight"
+    assert lacking["state"] == "cannot run here"
+    assert lacking["reason"] == "the io controller has no io.bfq.weight here"
     wrong = cell_of(results, "wrong")
     assert wrong["state"] == "failed"
     assert "failed parsing bs=x" in wrong["reason"]

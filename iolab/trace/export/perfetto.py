@@ -155,9 +155,8 @@ def _ios(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     for time, completes, dev, sector, title in merged:
         if not completes:
             flying[dev, sector] = (time, title)
-        elif (issue := flying.pop((dev, sector), None)) is not None:
-            if _touches(issue[0], time, window):
-                slices.setdefault(dev, []).append((issue[0], time, issue[1]))
+        elif (issue := flying.pop((dev, sector), None)) and _touches(issue[0], time, window):
+            slices.setdefault(dev, []).append((issue[0], time, issue[1]))
     for dev, of_device in sorted(slices.items()):
         # MAJOR() and MINOR() of the kernel's include/linux/kdev_t.h.
         name = f"I/O {dev >> 20}:{dev & 0xFFFFF}"
@@ -205,9 +204,8 @@ def _works(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     for time, starts, worker, function in merged:
         if starts:
             running[worker] = (time, function)
-        elif (start := running.pop(worker, None)) is not None:
-            if _touches(start[0], time, window):
-                slices.setdefault(worker, []).append((start[0], time, trace.symbol(start[1])))
+        elif (start := running.pop(worker, None)) and _touches(start[0], time, window):
+            slices.setdefault(worker, []).append((start[0], time, trace.symbol(start[1])))
     for worker, of_worker in sorted(slices.items()):
         name = trace.comms.get(worker, "worker")
         yield from _track(_WORK_TRACK + worker, f"work of {name} {worker}", of_worker)
