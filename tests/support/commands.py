@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import click
 
 from iolab.cli import app
 
-__all__ = ["WrongCommandError", "cheap", "check", "program"]
+__all__ = ["WrongCommandError", "cheap", "check", "check_filters", "pipeline", "program"]
 
 _ROOT: Final = Path(__file__).parents[2]
 # Commands that neither measure nor ask another machine.
@@ -23,10 +24,36 @@ _CHEAP: Final = {"--help", "--version", "export", "plan", "trace", "verdicts"}
 _PASSED_ON: Final = {"lab", "sweep"}
 # Programs that are not this project's.
 _FOREIGN: Final = {"apt", "cd", "chromium", "git", "jupyter", "mkdir", "pip", "wipefs"}
+# What a pipe leads to.
+_FILTERS: Final = {"grep", "head", "jq", "less", "sort"}
 
 
 class WrongCommandError(Exception):
     """A command that does not exist, or not with these options."""
+
+
+def pipeline(command: str) -> list[list[str]]:
+    """Return the argv of each program of a command line, from the first to the last."""
+    found: list[list[str]] = [[]]
+    for word in shlex.split(command, comments=True):
+        if word == "|":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def check_filters(filters: Sequence[Sequence[str]]) -> None:
+    """Check that a pipe leads to programs that filter text.
+
+    Raises
+    ------
+    WrongCommandError
+        If it does not.
+    """
+    for argv in filters:
+        if not argv or argv[0] not in _FILTERS:
+            raise WrongCommandError(f"a pipe leads to {argv[:1]}")
 
 
 def check(argv: Sequence[str]) -> None:
@@ -55,7 +82,7 @@ def check(argv: Sequence[str]) -> None:
 def cheap(argv: Sequence[str]) -> bool:
     """Tell whether a command is run, not only parsed."""
     if Path(argv[0]).name == "iolab":
-        return argv[1] in _CHEAP or "--help" in argv
+        return argv[1] in _CHEAP or bool({"--dry-run", "--help"}.intersection(argv))
     return list(argv[:3]) == ["python", "-m", "pyperf"]
 
 
