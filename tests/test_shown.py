@@ -23,7 +23,7 @@ from iolab.figures.save import caption, save_figure
 from iolab.figures.style import STYLE, styled
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
-from iolab.sweep.page import make_page
+from iolab.sweeps.page import make_page
 from tests.support import synthetic
 from tests.support.browser import listener, opened
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls

@@ -16,9 +16,9 @@ from iolab.errors import IolabError, UserError
 from iolab.targets.place import MADE, Place
 
 if TYPE_CHECKING:
-    from iolab.sweep.preview import PathologyPreview
-    from iolab.sweep.request import Request
-    from iolab.sweep.sweep import Outcome
+    from iolab.sweeps.preview import PathologyPreview
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import Outcome
 
 __all__ = ["plan", "sweep"]
 
@@ -50,8 +50,8 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
     Blocks in the store are kept, the others are measured. Then tables, pages and figures are made.
     Progress goes to standard error.
     """
-    from iolab.sweep.request import Request
-    from iolab.sweep.sweep import default_jobs
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import default_jobs
 
     virtual = options["target"] == "vm"
     most = default_jobs() if virtual else 1
@@ -82,8 +82,8 @@ def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
     here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
     It is short for `iolab sweep --dry-run`.
     """
-    from iolab.sweep.request import Request
-    from iolab.sweep.sweep import default_jobs
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import default_jobs
 
     request = Request(**selection_options(options), pathologies=pathologies, jobs=default_jobs())
     _show_plan(request, as_json=as_json)
@@ -91,7 +91,7 @@ def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 def _run(request: Request, *, as_json: bool) -> None:
     from iolab.cli.progress import SweepProgress
-    from iolab.sweep.sweep import run_sweep, start_page
+    from iolab.sweeps.sweep import run_sweep, start_page
 
     with SweepProgress() as progress:
         outcomes = run_sweep(request, progress.log, progress.update)
@@ -171,7 +171,7 @@ def _outcome_document(outcome: Outcome) -> dict[str, Any]:
 
 
 def _show_plan(request: Request, *, as_json: bool) -> None:
-    from iolab.sweep.preview import preview_sweep
+    from iolab.sweeps.preview import preview_sweep
 
     previews = preview_sweep(request)
     if as_json:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from iolab import shown
-from iolab.sweep import pool
+from iolab.sweeps import pool
 
 __all__ = ["SweepProgress"]
 

@@ -21,10 +21,10 @@ from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
-from iolab.sweep import pool
-from iolab.sweep.planning import PathologyPlan, plan_blocks
-from iolab.sweep.request import Request, check_request
-from iolab.sweep.sweep import default_jobs
+from iolab.sweeps import pool
+from iolab.sweeps.planning import PathologyPlan, plan_blocks
+from iolab.sweeps.request import Request, check_request
+from iolab.sweeps.sweep import default_jobs
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from tqdm import tqdm
 
-from iolab.sweep import pool
+from iolab.sweeps import pool
 
 __all__ = ["Bar"]
 

@@ -11,8 +11,8 @@ import pandas as pd
 from iolab.experiment.parameters import kernel_names, listed
 from iolab.experiment.progress import Bar
 from iolab.paths import runs_dir
-from iolab.sweep.request import Request
-from iolab.sweep.sweep import Outcome, default_jobs, run_sweep
+from iolab.sweeps.request import Request
+from iolab.sweeps.sweep import Outcome, default_jobs, run_sweep
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 
@@ -83,7 +83,7 @@ def sweep(
     Raises
     ------
     UserError, CannotRunError
-        As `iolab.sweep.sweep.run_sweep`.
+        As `iolab.sweeps.sweep.run_sweep`.
     """
     virtual = target == "vm"
     request = Request(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import CannotRunError, UserError
-from iolab.sweep.block import read_block, run_block
+from iolab.sweeps.block import read_block, run_block
 from iolab.targets.vm import prepare
 from tests.support.command import iolab
 

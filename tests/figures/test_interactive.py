@@ -20,7 +20,7 @@ from iolab.figures.interactive import Timeline, script_hashes, timeline
 from iolab.figures.lanes import embedded_span, first_view, scene, shares, work_names
 from iolab.paths import REFERENCE
 from iolab.shown import SCRIPTS
-from iolab.sweep.html import html_page
+from iolab.sweeps.html import html_page
 from iolab.trace import MissingEventError, Trace, read
 from tests.support.browser import listener
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls

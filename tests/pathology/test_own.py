@@ -136,8 +136,8 @@ from pathlib import Path
 exec(Path("{name}.py").read_text().replace("What a cgroup", "Registered: what a cgroup"))
 import iolab
 iolab.register(CGROUP_COST)
-from iolab.sweep.request import Request
-from iolab.sweep.sweep import run_sweep, start_page
+from iolab.sweeps.request import Request
+from iolab.sweeps.sweep import run_sweep, start_page
 request = Request("smoke", ["{name}"], kernels=["6.1"], root=Path("runs").resolve())
 (outcome,) = run_sweep(request)
 assert not outcome.failed, outcome.failed

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Execute notebooks through papermill; each page is complete or absent.
 
-``python -m iolab.sweep.page NOTEBOOK OUTPUT PARAMETERS.json html|notebook`` makes one in a process
+``python -m iolab.sweeps.page NOTEBOOK OUTPUT PARAMETERS.json html|notebook`` makes one in a process
 of its own, so that several can be made at once and none outlives the sweep that wanted it.
 """
 
@@ -25,8 +25,8 @@ from traitlets.config import Config
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, scratch_dir
 from iolab.names import one_of
-from iolab.sweep.handover import handed_over
-from iolab.sweep.html import html_page
+from iolab.sweeps.handover import handed_over
+from iolab.sweeps.html import html_page
 
 __all__ = ["make_page"]
 

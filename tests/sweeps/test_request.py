@@ -10,14 +10,14 @@ import pytest
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.sweep.request import (
+from iolab.sweeps.request import (
     Request,
     check_request,
     chosen_pathologies,
     requested_profile,
     sweep_label,
 )
-from iolab.sweep.sweep import start_page
+from iolab.sweeps.sweep import start_page
 
 
 def names(**asked: object) -> list[str]:

@@ -13,8 +13,8 @@ import nbformat
 import pytest
 
 from iolab.errors import IolabError, UserError
-from iolab.sweep.page import make_page
-from iolab.sweep.pool import NotebookJob, Progress, run_jobs
+from iolab.sweeps.page import make_page
+from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
 from tests.support.processes import alive, child_environment, wait_until
 
 # papermill and the notebook's kernel warn of things that are not ours.
@@ -137,7 +137,7 @@ def test_nothing_outlives_whoever_wanted_the_pages(tmp_path: Path, number: int) 
     page = _page(tmp_path, "slow", code)
     program = (
         "import sys; from pathlib import Path\n"
-        "from iolab.sweep.pool import NotebookJob, run_jobs\n"
+        "from iolab.sweeps.pool import NotebookJob, run_jobs\n"
         "run_jobs([NotebookJob('slow', Path(sys.argv[1]), Path(sys.argv[2]), {})], jobs=1)\n"
     )
     argv = [sys.executable, "-c", program, str(page.notebook), str(page.output)]
@@ -155,7 +155,7 @@ def test_the_page_of_the_command_line_says_its_error_in_json(tmp_path: Path) -> 
     source = _notebook(tmp_path / "n.ipynb", "raise ValueError('no')")
     (tmp_path / "p.json").write_text(json.dumps({"word": "x"}))
     names = [str(p) for p in (source, tmp_path / "page.ipynb", tmp_path / "p.json")]
-    argv = [sys.executable, "-m", "iolab.sweep.page", *names, "notebook"]
+    argv = [sys.executable, "-m", "iolab.sweeps.page", *names, "notebook"]
     told = subprocess.run(
         argv, env=child_environment(), capture_output=True, text=True, check=False
     )

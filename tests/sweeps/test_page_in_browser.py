@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from iolab.shown import SCRIPTS
-from iolab.sweep.html import html_page
-from iolab.sweep.page import make_page
+from iolab.sweeps.html import html_page
+from iolab.sweeps.page import make_page
 from tests.test_notebooks import NOTEBOOKS
 
 # papermill and the notebook's kernel warn of things that are not ours.

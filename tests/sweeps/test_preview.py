@@ -19,8 +19,8 @@ from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Profile
 from iolab.pathology.factors import Condition
 from iolab.store.raw import RawStore, block_key
-from iolab.sweep.preview import PathologyPreview, preview_sweep
-from iolab.sweep.request import Request, requested_profile
+from iolab.sweeps.preview import PathologyPreview, preview_sweep
+from iolab.sweeps.request import Request, requested_profile
 from tests.support.results import TARGET, block, write_results
 
 

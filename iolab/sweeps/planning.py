@@ -13,7 +13,7 @@ from iolab.design import blocks_of
 from iolab.errors import CannotRunError
 from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.store.raw import RawStore, block_key
-from iolab.sweep.request import Request, chosen_pathologies, requested_profile, sweep_label
+from iolab.sweeps.request import Request, chosen_pathologies, requested_profile, sweep_label
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
@@ -56,7 +56,7 @@ def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPl
     Parameters
     ----------
     request : Request
-        A request that `iolab.sweep.request.check_request` accepts.
+        A request that `iolab.sweeps.request.check_request` accepts.
     log : callable
         Called with a line for each step.
 

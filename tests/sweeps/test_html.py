@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup
 from nbformat import NotebookNode
 
 from iolab.shown import SCRIPTS, Paragraph
-from iolab.sweep.html import html_page, script_hashes_of
+from iolab.sweeps.html import html_page, script_hashes_of
 
 # nbconvert warns of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ from iolab.errors import UserError
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
-from iolab.sweep.request import (
+from iolab.sweeps.request import (
     Request,
     check_request,
     chosen_pathologies,
@@ -115,7 +115,7 @@ def preview_sweep(request: Request) -> list[PathologyPreview]:
     Raises
     ------
     UserError
-        As `iolab.sweep.sweep.run_sweep` does for the same request, if it is for a real machine, or
+        As `iolab.sweeps.sweep.run_sweep` does for the same request, if it is for a real machine, or
         if the agent would refuse a cell.
     """
     check_request(request)

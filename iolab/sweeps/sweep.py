@@ -18,10 +18,10 @@ from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
-from iolab.sweep.page import make_page
-from iolab.sweep.planning import PathologyPlan, plan_sweep
-from iolab.sweep.pool import Job, NotebookJob, OnProgress, run_jobs
-from iolab.sweep.request import Request, check_request, sweep_label
+from iolab.sweeps.page import make_page
+from iolab.sweeps.planning import PathologyPlan, plan_sweep
+from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
+from iolab.sweeps.request import Request, check_request, sweep_label
 
 __all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
-from iolab.sweep.handover import handed_over
+from iolab.sweeps.handover import handed_over
 
 __all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "run_jobs"]
 
@@ -84,7 +84,7 @@ class NotebookJob:
     def argv(self) -> list[str | Path]:
         """Return the program with its arguments, after writing the parameters."""
         atomic_write(self._parameters, json.dumps(self.parameters))
-        program: list[str | Path] = [sys.executable, "-m", "iolab.sweep.page"]
+        program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"
         return [*program, self.notebook, self.output, self._parameters, kind]
 
@@ -115,7 +115,7 @@ class BlockJob:
 
     def argv(self) -> list[str | Path]:
         """Return the program with its arguments."""
-        return [sys.executable, "-m", "iolab.sweep.block", self.plan, self.root]
+        return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
 
     def clean(self) -> None:
         """Keep the plan: it is part of what was measured."""

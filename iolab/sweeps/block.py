@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Run one block: for a sweep, a notebook or a test.
 
-``python -m iolab.sweep.block PLAN ROOT`` measures one in a process of its own.
+``python -m iolab.sweeps.block PLAN ROOT`` measures one in a process of its own.
 """
 
 from __future__ import annotations
