@@ -11,4 +11,5 @@ from iolab.experiment.sweeping import sweep as sweep
 from iolab.figures.interactive import timeline as timeline
 from iolab.pathology import register as register
 
+__all__: list[str]
 __version__: str
