@@ -71,7 +71,7 @@ def sweep(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests; those that boot virtual machines fetch a kernel once."""
-    install(session, "dev", "paper")
+    install(session, "dev", "docs", "paper")
     session.run("pytest", *session.posargs)
 
 
@@ -110,6 +110,16 @@ def paper(session: nox.Session) -> None:
     """Write the paper (PDF, HTML, LaTeX macros) from what `figures` drew: nox -s figures paper."""
     install(session, "paper")
     session.run("python", "-m", "iolab.report.paper", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into docs/_build/html, without a network."""
+    install(session, "docs")
+    # -W: a link to nowhere and a docstring that cannot be read end the build.
+    strict = ("python", "-m", "sphinx", "-W", "--keep-going", "-q", "-d", "docs/_build/doctrees")
+    session.run(*strict, "docs", "docs/_build/html")
+    session.log("open docs/_build/html/index.html")
 
 
 @nox.session

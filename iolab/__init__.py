@@ -1,6 +1,50 @@
 # SPDX-License-Identifier: MIT
-"""A laboratory for Linux I/O that is slow because of the scheduler."""
+"""A laboratory for Linux I/O that is slow because of the scheduler.
 
-__all__ = ["__version__"]
+The names below are loaded when they are first used, so that ``import iolab`` costs nothing.
+
+=================================  ================================================================
+`compare`                          measure conditions beside their control, or take them from the
+                                   store
+`question`, `antagonist`           a fio job or a program of your own, treated and untreated
+`sweep`                            measure a profile of one or several pathologies, with pages
+`load`                             read a folder of results
+`read_trace`, `timeline`           read a trace.dat, and show it
+`pathologies`, `register`          the known pathologies, and one of your own
+`kernels`                          the kernels that can be booted
+=================================  ================================================================
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+# Where each public name is; a module that is imported here would make `iolab --help` slow.
+_PUBLIC = {
+    "Comparison": "iolab.experiment",
+    "antagonist": "iolab.experiment",
+    "compare": "iolab.experiment",
+    "kernels": "iolab.experiment.listing",
+    "load": "iolab.experiment.listing",
+    "pathologies": "iolab.experiment.listing",
+    "question": "iolab.experiment",
+    "read_trace": "iolab.experiment.listing",
+    "register": "iolab.pathology",
+    "sweep": "iolab.experiment.sweeping",
+    "timeline": "iolab.figures.interactive",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - the names are strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'iolab' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

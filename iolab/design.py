@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from iolab.agent.plan import Cell, Plan
-from iolab.blocks import Block, PlannedCell
+from iolab.agent.plan_reader import parse_plan
+from iolab.blocks import Block, PlannedCell, encode_plan
+from iolab.errors import UserError
 from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
 
 __all__ = ["blocks_of"]
@@ -20,16 +23,18 @@ __all__ = ["blocks_of"]
 _Role = Literal["control", "treatment"]
 
 
-def _conditions(pathology: Pathology, profile: Profile) -> dict[tuple[Any, ...], list[Condition]]:
-    """Group the profile's distinct treated conditions by the level of the boot factors."""
+def _conditions(
+    pathology: Pathology, profile: Profile, boot: int
+) -> dict[tuple[Any, ...], list[Condition]]:
+    """Group a boot's distinct treated conditions by the level of the boot factors."""
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], Condition]] = {}
-    for grid in profile.grids:
+    for grid in profile.grids_of(boot):
         names = list(pathology.factors)
         for levels in itertools.product(*(grid[n] for n in names)):
             condition = dict(zip(names, levels, strict=True))
-            boot = tuple(condition[n] for n in pathology.boot_factors)
-            groups.setdefault(boot, {})[levels] = condition
-    return {boot: list(found.values()) for boot, found in groups.items()}
+            fixed = tuple(condition[n] for n in pathology.boot_factors)
+            groups.setdefault(fixed, {})[levels] = condition
+    return {fixed: list(found.values()) for fixed, found in groups.items()}
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def _cells(
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
             if key not in shared:
-                shared[key] = pathology.cell(condition, profile, rng)
+                shared[key] = cell_of(pathology, condition, profile, rng)
             if pair.twin is None:
                 untraced[key] = identity
             else:
@@ -121,7 +126,7 @@ def _block(
     rng = random.Random(seed)  # noqa: S311
     pairs = _pairs(pathology, profile, conditions, boot)
     cells, work = _cells(pathology, profile, pairs, rng)
-    machine = pathology.machine(levels)
+    machine = machine_of(pathology, levels)
     plan = Plan(
         block=f"{name}-{kernel}",
         cpu=machine.cpu,
@@ -129,6 +134,11 @@ def _block(
         modules=list(machine.modules),
         coalesced_timers=machine.coalesced_timers,
     )
+    try:
+        # The agent checks a plan when it starts; a wrong cell is better refused before a boot.
+        parse_plan(encode_plan(plan))
+    except UserError as error:
+        raise UserError(f"pathology {pathology.name}: {error}") from error
     return Block(
         pathology=pathology.name,
         kernel=kernel,
@@ -156,10 +166,14 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
     Every treated cell has its own control right before or after it, pairs and sides in random
     order, and each control condition has one A/A pair. A recorded pair has the jobs and seeds of
     its twin.
+
+    Raises
+    ------
+    UserError
+        If the pathology's functions fail, or the agent would refuse a cell of theirs.
     """
-    groups = _conditions(pathology, profile)
     return [
         _block(pathology, profile, kernel=kernel, clock=clock, boot=boot, conditions=conditions)
         for boot in range(profile.boots)
-        for conditions in groups.values()
+        for conditions in _conditions(pathology, profile, boot).values()
     ]

@@ -14,7 +14,7 @@ from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
 from iolab.files import cache_dir
 from iolab.paths import runs_dir
-from iolab.sweep.sweep import default_jobs
+from iolab.sweeps.sweep import default_jobs
 from iolab.targets.vm import kvm_boots
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels
@@ -24,6 +24,8 @@ __all__ = ["Finding", "examine"]
 
 _NEEDED_BYTES = 3 << 30
 _NEEDED_MEMORY = 2 << 30
+
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,18 @@ def _tried(what: str, attempt: Callable[[], str], fix: str) -> Finding:
         return Finding(what, False, str(error), fix)
 
 
-def _virtual_time() -> str:
-    return ensure_toolbox().identity().partition(" sha256")[0] + ", counts instructions"
+def _virtual_time(log: Log) -> str:
+    return ensure_toolbox(log).identity().partition(" sha256")[0] + ", counts instructions"
 
 
-def _kvm() -> Finding:
+def _guest_image(log: Log) -> str:
+    return f"sha256:{ensure_image(ensure_toolbox(log), log).digest[:16]}"
+
+
+def _kvm(log: Log) -> Finding:
     try:
-        toolbox = ensure_toolbox()
-        reason = kvm_boots(get_kernel("6.1"), ensure_image(toolbox), toolbox)
+        toolbox = ensure_toolbox(log)
+        reason = kvm_boots(get_kernel("6.1", log), ensure_image(toolbox, log), toolbox, log)
     except IolabError as error:
         reason = str(error)
     return Finding(
@@ -106,8 +112,14 @@ def _kvm() -> Finding:
     )
 
 
-def examine() -> Iterator[Finding]:
-    """Yield findings one by one; what is not in the cache yet is fetched, as a sweep would."""
+def examine(log: Log) -> Iterator[Finding]:
+    """Yield findings one by one; what is not in the cache yet is fetched, as a sweep would.
+
+    Parameters
+    ----------
+    log : callable
+        Called with a line before each slow step.
+    """
     yield _processor()
     yield _program("apt-get", "apt")
     yield _program("dpkg-deb", "dpkg")
@@ -115,13 +127,10 @@ def examine() -> Iterator[Finding]:
     yield _space(cache_dir())
     yield _space(runs_dir())
     online = "check the network and the machine's own apt sources"
-    yield _tried("QEMU", _virtual_time, online)
-    yield _tried(
-        "guest image",
-        lambda: f"sha256:{ensure_image(ensure_toolbox()).digest[:16]}",
-        online,
-    )
-    for kernel in list_kernels():
+    yield _tried("QEMU", lambda: _virtual_time(log), online)
+    yield _tried("guest image", lambda: _guest_image(log), online)
+    log("looking for kernels in the cache and the archives")
+    for kernel in list_kernels(log):
         yield Finding(
             f"kernel {kernel.name}",
             kernel.state != "unreachable",
@@ -131,7 +140,7 @@ def examine() -> Iterator[Finding]:
             else f"iolab kernels add {kernel.name} VMLINUZ MODULES, or its .deb files",
             needed=False,
         )
-    yield _kvm()
+    yield _kvm(log)
     for name in ("fio", "trace-cmd"):
         what = f"{name} (for this machine as a target)"
         yield replace(_program(name, name), what=what, needed=False)

@@ -20,6 +20,10 @@ class IolabError(Exception):
 
     exit_code = 1
 
+    def _render_traceback_(self) -> list[str]:
+        # IPython shows this instead of a traceback (InteractiveShell.showtraceback).
+        return [f"iolab: {self}"]
+
 
 class UserError(IolabError):
     """The caller's input is invalid: exit code 2."""

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
-__all__ = ["CellResult", "CpuSample", "DdProcess", "Sample", "TaskCounter", "TaskSample", "growth"]
+__all__ = [
+    "AntagonistResult",
+    "CellResult",
+    "CpuSample",
+    "DdProcess",
+    "ProgramResult",
+    "Sample",
+    "TaskCounter",
+    "TaskSample",
+    "growth",
+]
 
 TaskCounter = Literal[
     "ran_ns", "waited_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches", "migrations"
@@ -48,7 +58,10 @@ class TaskSample(TypedDict):
     nice : int
         Its nice value.
     voluntary_ctxt_switches, nonvoluntary_ctxt_switches, migrations : int
-        Of the job's tasks only; migrations where the kernel has ``sched`` files.
+        Of the tasks of the job and its antagonist only; migrations where the kernel has ``sched``
+        files.
+    antagonist : bool
+        There, and true, if it is the antagonist's.
     """
 
     comm: str
@@ -60,6 +73,7 @@ class TaskSample(TypedDict):
     voluntary_ctxt_switches: NotRequired[int]
     nonvoluntary_ctxt_switches: NotRequired[int]
     migrations: NotRequired[int]
+    antagonist: NotRequired[bool]
 
 
 class Sample(TypedDict):
@@ -101,6 +115,50 @@ class DdProcess(TypedDict):
     nonvoluntary_ctxt_switches: int
 
 
+class ProgramResult(TypedDict):
+    """One program's run.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether it ran to its end, not for a fixed time.
+    seconds : float
+        From its start to its end.
+    exit : int
+        Exit code, or minus the number of the signal that ended it.
+    ran_ns, voluntary_ctxt_switches, nonvoluntary_ctxt_switches : int
+        What the kernel counted for it and the children that it waited for.
+    output : str
+        The last 64 KiB of what it printed.
+    output_full : bool
+        Whether it may have waited for its output to be read.
+    value : float or None
+        The number in its output, if the plan asks for one.
+    """
+
+    whole: bool
+    began_ns: int
+    ended_ns: int
+    seconds: float
+    exit: int
+    ran_ns: int
+    voluntary_ctxt_switches: int
+    nonvoluntary_ctxt_switches: int
+    output: str
+    output_full: bool
+    value: NotRequired[float | None]
+
+
+class AntagonistResult(TypedDict):
+    """What ran beside the measured work: fio's report or a program's result."""
+
+    began_ns: int
+    ended_ns: int
+    fio: NotRequired[Mapping[str, Any]]
+    fio_said: NotRequired[str]
+    program: NotRequired[ProgramResult]
+
+
 class CellResult(TypedDict):
     """The result of a cell.
 
@@ -118,6 +176,10 @@ class CellResult(TypedDict):
         fio's own report (json+), of a job.
     copies : list of DdProcess
         The dd processes, of copies.
+    program : ProgramResult
+        The program's run, of a program.
+    antagonist : AntagonistResult
+        What ran beside the work, if the plan asks for it.
     """
 
     id: str
@@ -128,6 +190,8 @@ class CellResult(TypedDict):
     gates: NotRequired[list[str]]
     fio: NotRequired[Mapping[str, Any]]
     copies: NotRequired[list[DdProcess]]
+    program: NotRequired[ProgramResult]
+    antagonist: NotRequired[AntagonistResult]
 
 
 def growth(first: Sample, pid: str, task: TaskSample, counter: TaskCounter) -> int:

@@ -7,25 +7,82 @@ in `iolab.figures.style.STYLE`), and the write-up, whose Typst reads strings fro
 
 from __future__ import annotations
 
+import hashlib
 import html
+import math
+import numbers
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from iolab import foreign
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pandas.io.formats.style import Styler
 
-__all__ = ["Paragraph", "markdown", "terminal", "text_table"]
+__all__ = [
+    "CAPTION",
+    "NO_MATH",
+    "SCRIPTS",
+    "Paragraph",
+    "Table",
+    "markdown",
+    "number",
+    "terminal",
+    "text_table",
+]
 
+# The class of a caption.
+CAPTION: Final = "iolab-caption"
+# The metadata of an output in which an object of ours declares the hashes of its own scripts.
+SCRIPTS: Final = "iolab_script_hashes"
 # JupyterLab sets formulas in HTML, too.
-_NO_MATH = "tex2jax_ignore mathjax_ignore"
+NO_MATH = "tex2jax_ignore mathjax_ignore"
 # ASCII punctuation is what Markdown escapes; of it, this is never markup inside of a line.
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
+# Ends of a column's name that are its unit; the longer ones come first.
+_UNITS: Final = {
+    "_us_per_mib": "µs per MiB",
+    "_mib_per_s": "MiB per s",
+    "_kb_per_s": "KB per s",
+    "_per_1000_ios": "per 1000 I/Os",
+    "_per_io": "per I/O",
+    "_per_s": "per s",
+    "_ns": "ns",
+    "_us": "µs",
+    "_ms": "ms",
+    "_s": "s",
+    "_mib": "MiB",
+}
+_SHARE = re.compile(r"(^|_)(idle|cpu|busy|share)$")
+# Columns of the value that a table is of.
+_OF_A_VALUE = frozenset({"mean", "low", "high"})
+# From this size on, so many digits behind the point.
+_DIGITS: Final = ((1000, 0), (100, 1), (10, 2))
+_SMALL: Final = 0.1
+_TINY: Final = 1e-4
+_COARSE: Final = 0.001
+# What stands for a table without rows.
+_NOTHING: Final = "None."
+# Neither black nor white: a table takes the colours of its page, be it light or dark.
+_TABLE_STYLE: Final = """\
+.iolab-table{margin:.5em 0;max-width:100%}
+.iolab-scroll{overflow:auto;max-height:80vh;max-width:100%;width:fit-content}
+.iolab-table table{border-collapse:collapse;font-size:13px;line-height:1.35;color:inherit;\
+width:max-content;table-layout:auto;margin:0;border:0}
+.iolab-table tr{background:transparent!important}
+.iolab-table th,.iolab-table td{padding:3px 10px 3px 0;vertical-align:top;border:0;\
+border-bottom:1px solid #8884;max-width:24em;white-space:normal;overflow-wrap:break-word}
+.iolab-table th{position:sticky;top:0;background:var(--jp-layout-color0,Canvas);\
+font-weight:600;vertical-align:bottom;border-bottom:2px solid #8888}
+.iolab-table .gt_left{text-align:left!important}
+.iolab-table .gt_right{text-align:right!important;white-space:nowrap;\
+font-variant-numeric:tabular-nums}
+.iolab-unit{display:block;font-weight:400;opacity:.75}
+@media print{.iolab-scroll{max-height:none}}
+"""
 
 
 def terminal(words: str) -> str:
@@ -45,22 +102,175 @@ class Paragraph:
 
     words: str
 
+    def html(self) -> str:
+        """Return the words as a paragraph."""
+        return f'<p class="{CAPTION} {NO_MATH}">{html.escape(terminal(self.words))}</p>'
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        words = terminal(self.words)
-        return {
-            "text/plain": words,
-            "text/html": f'<p class="{_NO_MATH}">{html.escape(words)}</p>',
-        }
+        return {"text/plain": terminal(self.words), "text/html": self.html()}
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """A table for readers, which a notebook displays: rounded numbers, whole texts, no index.
+
+    Markup in cells and column names is shown as text. The table takes the colours of its page and
+    scrolls inside its own box.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The table. Of its ``attrs``, ``value`` names what the columns mean, low and high hold.
+    precision : int, optional
+        Digits behind the point of every number; by default, as many as `number` gives.
+    na_rep : str, optional
+        What stands for a missing value; a dash by default.
+    control : mapping of str to str, optional
+        For a treatment's column, the name of the control, whose level is missing.
+    caption : str, optional
+        A sentence below the table.
+    """
+
+    frame: pd.DataFrame
+    precision: int | None = None
+    na_rep: str | None = None
+    control: Mapping[str, str] = field(default_factory=dict)
+    caption: str = ""
+
+    def in_words(self) -> pd.DataFrame:
+        """Return the table with each value as the text that is shown."""
+        words = [self._column(place) for place in range(self.frame.shape[1])]
+        shown = dict(enumerate(words))
+        return type(self.frame)(shown, index=self.frame.index, dtype=object)
+
+    def to_html(self) -> str:
+        """Return the table as HTML that brings its own style and loads nothing."""
+        if self.frame.empty:
+            return f'<p class="{NO_MATH}">{_NOTHING}</p>'
+        # Half a second that only a page with tables needs.
+        from great_tables import GT, html  # noqa: PLC0415
+
+        words = self.in_words()
+        names = [f"c{place}" for place in words.columns]
+        words.columns = names
+        labels = [self._label(place) for place in range(len(names))]
+        mark = hashlib.sha256(repr((labels, words.to_numpy().tolist())).encode()).hexdigest()
+        numeric = [
+            n for n, place in zip(names, self.frame.dtypes, strict=True) if _is_number(place)
+        ]
+        made = GT(words, id=f"t{mark[:12]}", auto_align=False)
+        made = made.cols_label({n: html(label) for n, label in zip(names, labels, strict=True)})
+        made = made.cols_align("left").cols_align("right", columns=numeric)
+        # Its style is of one light colour and nine kilobytes for each table: ours goes with it.
+        page = made.as_raw_html()
+        body = page[page.index("<table") : page.rindex("</table>")]
+        below = Paragraph(self.caption).html() if self.caption else ""
+        return (
+            f'<div class="iolab-table {NO_MATH}"><style>{_TABLE_STYLE}</style>'
+            f'<div class="iolab-scroll" tabindex="0">{body}</table></div>{below}</div>'
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __repr__(self) -> str:
+        if self.frame.empty:
+            return _NOTHING
+        words = self.in_words()
+        words.columns = self.frame.columns
+        return terminal(words.to_string(index=False))
+
+    def _column(self, place: int) -> list[str]:
+        column = self.frame.iloc[:, place]
+        name = str(self.frame.columns[place])
+        missing = self.control.get(name, "—" if self.na_rep is None else self.na_rep)
+        value = str(self.frame.attrs.get("value", name)) if name in _OF_A_VALUE else name
+        words = self._formatter(column, value)
+        return [
+            terminal(missing) if gone else words(item)
+            for item, gone in zip(column, column.isna(), strict=True)
+        ]
+
+    def _formatter(self, column: pd.Series, name: str) -> Callable[[Any], str]:
+        """Return what makes a text of each value of a column that is there."""
+        if not _is_number(column.dtype):
+            return self._mixed
+        if (column.dropna() % 1 == 0).all():
+            return lambda item: f"{int(item):,}"
+        if self.precision is not None:
+            return lambda item: _rounded(item, self.precision or 0)
+        # Counters of a share are precise to a thousandth or so: -0.0001 of idle time is none.
+        if _SHARE.search(name):
+            return lambda item: _rounded(item, 3)
+        # Beside numbers of size 1, a ten-thousandth only costs the reader time.
+        return _coarse if column.abs().max() >= _SMALL else lambda item: number(float(item))
+
+    def _mixed(self, item: Any) -> str:
+        """Return the text of a value in a column that does not only hold numbers."""
+        if str(item) in ("True", "False"):
+            return "yes" if item else "no"
+        if not isinstance(item, numbers.Real):
+            return terminal(str(item))
+        value = float(item)
+        return f"{value:,.0f}" if value.is_integer() else number(value)
+
+    def _label(self, place: int) -> str:
+        name = terminal(str(self.frame.columns[place]))
+        known = self.frame.attrs.get("value") if name in _OF_A_VALUE else None
+        stem, unit = _split_unit(terminal(str(known)) if known else name)
+        words = html.escape(name if known else stem)
+        return f'{words} <span class="iolab-unit">{html.escape(unit)}</span>' if unit else words
 
 
 def text_table(
-    frame: pd.DataFrame, *, precision: int | None = None, na_rep: str | None = None
-) -> Styler:
-    """Return a table for a notebook with its texts in full length and no index.
+    frame: pd.DataFrame,
+    *,
+    precision: int | None = None,
+    na_rep: str | None = None,
+    control: Mapping[str, str] | None = None,
+    caption: str = "",
+) -> Table:
+    """Return a table for a notebook or page; the parameters are those of `Table`."""
+    return Table(frame, precision, na_rep, control or {}, caption)
 
-    Unlike pandas' own styled tables, it shows markup in cells and column names as text. `precision`
-    is the number of digits behind the point, `na_rep` what stands for what is missing.
+
+def number(value: float) -> str:
+    """Return a number with the digits that a reader compares, and a comma for the thousands.
+
+    Examples
+    --------
+    >>> [number(value) for value in (66677.290837, 143.26, 0.57871, 0.000107, 2.5e-7)]
+    ['66,677', '143.3', '0.579', '0.000107', '2.5e-07']
     """
-    options: Mapping[str, Any] = {"escape": "html", "precision": precision, "na_rep": na_rep}
-    styled = frame.style.format(**options).format_index(axis=1, escape="html").hide()
-    return styled.set_table_attributes(f'class="{_NO_MATH}"')
+    size = abs(value)
+    if not math.isfinite(value):
+        return str(value)
+    if size == 0 or size >= _SMALL:
+        digits = next((d for limit, d in _DIGITS if size >= limit), 3)
+        return _rounded(value, digits)
+    return f"{value:.3g}" if size < _TINY else f"{value:.{2 - math.floor(math.log10(size))}f}"
+
+
+def _coarse(value: float) -> str:
+    if not 0 < abs(value) < _COARSE / 2:
+        return number(float(value))
+    return f"<{_COARSE}" if value > 0 else "0.000"
+
+
+def _rounded(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    # No minus before a zero.
+    return text.removeprefix("-") if not text.strip("-0.,") else text
+
+
+def _is_number(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "O") in "iuf"
+
+
+def _split_unit(name: str) -> tuple[str, str]:
+    """Return a column's name without its unit, and the unit: ``latency_p99_ns`` is in ns."""
+    for end, unit in _UNITS.items():
+        stem = name.removesuffix(end)
+        if stem not in (name, ""):
+            return stem, unit
+    return name, ""

@@ -71,7 +71,7 @@ def test_a_document_has_no_field_at_its_default(pathology: Pathology, profile: s
 def test_the_shortest_plan_is_as_short_as_can_be() -> None:
     cell = Cell(devices=[Device("data", "loop", 64)], filesystem=None, id="only")
     assert encode_plan(Plan("short", 0, [cell])) == {
-        "format": "iolab-plan/1",
+        "format": "iolab-plan/2",
         "block": "short",
         "cpu": 0,
         "cells": [
@@ -94,7 +94,7 @@ def test_what_a_plan_asks_for_stands_in_its_document() -> None:
     document = json.loads(json.dumps(encode_plan(made)))
     assert parse_plan(document) == made
     job, copies = document["cells"]
-    assert job["group"] == {"controller": "cpu", "weight": 1000}
+    assert job["group"] == {"settings": {"cpu.weight": 1000}}
     assert (job["recording"], job["settings"]) == (recording, {"dirty_bytes": 1})
     assert (copies["worker_nice"], copies["count"]) == (-20, ["vfs_read"])
     assert copies["devices"][0]["tunables"] == {"low_latency": 0}
@@ -159,7 +159,7 @@ def _give(value: object, *place: str | int) -> Callable[[Any], None]:
         (_lose("cells", 3), "the block and its plan differ in their cells"),
         (_lose("plan", "cells", 3), "the block and its plan differ in their cells"),
         (_give(9999, "plan", "cpu"), "plan: cpu must be 0-4095"),
-        (_lose("plan", "format"), "plan: its format is None, this agent reads 'iolab-plan/1'"),
+        (_lose("plan", "format"), "plan: its format is None, this agent reads 'iolab-plan/2'"),
     ],
 )
 def test_a_damaged_block_is_one_sentence(damage: Callable[[Any], None], sentence: str) -> None:

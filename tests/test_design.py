@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab.agent.plan import FileSystem, Group
+from iolab.agent.plan import FileSystem, Group, Job
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
@@ -19,7 +20,7 @@ from iolab.files import canonical_json
 from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Pathology, Profile
-from iolab.pathology.factors import CategoricalFactor, IntegerFactor, integer_level
+from iolab.pathology.factors import CategoricalFactor, Grid, IntegerFactor, integer_level
 from iolab.pathology.settings import override
 
 _ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
@@ -33,6 +34,14 @@ def _blocks(pathology: Pathology, profile: str, **different: Any) -> list[Block]
 
 def _factors(pathology: Pathology, cell: PlannedCell) -> tuple[Any, ...]:
     return tuple(cell.condition[name] for name in pathology.factors)
+
+
+def _treated(pathology: Pathology, grids: Iterable[Grid]) -> set[tuple[Any, ...]]:
+    return {
+        levels
+        for grid in grids
+        for levels in itertools.product(*(grid[name] for name in pathology.factors))
+    }
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
@@ -60,15 +69,12 @@ def test_every_condition_of_the_grids_is_there_once_in_each_boot(
     pathology: Pathology, profile: str
 ) -> None:
     chosen = pathology.profiles[profile]
-    wanted = {
-        levels
-        for grid in chosen.grids
-        for levels in itertools.product(*(grid[name] for name in pathology.factors))
-    }
     at = list(pathology.factors).index(pathology.treatment)
-    controls = {(*levels[:at], None, *levels[at + 1 :]) for levels in wanted}
     blocks = _blocks(pathology, profile)
     for boot in range(chosen.boots):
+        mapped = chosen.mapped if boot < chosen.mapped_boots else ()
+        wanted = _treated(pathology, (*chosen.grids, *mapped))
+        controls = {(*levels[:at], None, *levels[at + 1 :]) for levels in wanted}
         cells = [c for b in blocks if b.boot == boot for c in b.cells]
         cells = [c for c in cells if not c.recorded]
         treated = [_factors(pathology, c) for c in cells if c.role == "treatment"]
@@ -89,8 +95,8 @@ def test_what_the_cells_are_asked_is_what_they_stand_for(profile: str) -> None:
             condition, job = cell.condition, asked.job
             assert (condition["weight"] is None) is (asked.group is None)
             if asked.group is not None:
-                assert asked.group == Group("cpu", integer_level(condition, "weight"))
-            assert job is not None
+                assert asked.group == Group({"cpu.weight": integer_level(condition, "weight")})
+            assert isinstance(job, Job)
             assert job.iodepth == condition["iodepth"]
             assert job.numjobs == condition["numjobs"]
             assert job.engine == condition["engine"]
@@ -275,11 +281,40 @@ def test_recorded_cells_have_an_untraced_twin_in_their_boot(
     wanted = sum(
         chosen.records(dict(zip(pathology.factors, levels, strict=True)), boot)
         for boot in range(chosen.boots)
-        for grid in chosen.grids
-        for levels in itertools.product(*(grid[name] for name in pathology.factors))
+        for levels in _treated(pathology, chosen.grids_of(boot))
     )
     assert found == 2 * wanted
-    assert bool(found) is (pathology.recording is not None)
+    assert bool(found) is bool(chosen.recorded)
+
+
+def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
+    pathology = PATHOLOGIES["dio_kworker"]
+    (grid,) = pathology.profiles["smoke"].grids
+    wide: Grid = {**grid, "weight": (400, 1000), "iodepth": (64, 272)}
+    profile = replace(
+        pathology.profiles["smoke"], boots=3, recorded={}, mapped=(wide,), mapped_boots=2
+    )
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    measured = [
+        {(c.condition["weight"], c.condition["iodepth"]) for c in b.cells if c.role == "treatment"}
+        for b in blocks
+    ]
+    usual = {(1000, 272), (9600, 272), (None, 272)}
+    # What both name is measured once.
+    assert measured[:2] == [usual | {(400, 64), (1000, 64), (400, 272), (None, 64)}] * 2
+    assert measured[2] == usual
+    assert [len(b.cells) for b in blocks] == [14, 14, 6]
+    single = replace(profile, boots=1, mapped_boots=2)
+    assert len(blocks_of(pathology, single, kernel="6.1", clock="virtual")) == 1
+    # Levels that the user sets are all that is measured.
+    chosen = override(pathology, profile, ["weight=500"])
+    (treated,) = {
+        (c.condition["weight"], c.condition["iodepth"])
+        for b in blocks_of(pathology, chosen, kernel="6.1", clock="virtual")
+        for c in b.cells
+        if c.role == "treatment" and not c.aa
+    }
+    assert treated == (500, 272)
 
 
 def test_the_user_says_what_is_recorded() -> None:

@@ -35,6 +35,7 @@ MODULES = [
     "iolab.stats.pairs",
     "iolab.stats.plans",
     "iolab.stats.power",
+    "iolab.stats.regions",
     "iolab.stats.tables",
     "iolab.stats.threshold",
     "iolab.stats.variance",

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import matplotlib.style
 import mistune
+import nbclient
+import nbformat
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -21,7 +23,7 @@ from iolab.figures.save import caption, save_figure
 from iolab.figures.style import STYLE, styled
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
-from iolab.sweep.page import make_page
+from iolab.sweeps.page import make_page
 from tests.support import synthetic
 from tests.support.browser import listener, opened
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
@@ -171,3 +173,83 @@ def test_captions_and_tables_beside_virtual_time_are_words(tmp_path: Path) -> No
         publish_comparison(compared, tmp_path / "figures")
         block = here.cells[here.cells["block"] == here.cells["block"].iloc[0]]
         assert f", {said})" in caption("block_figure", block)
+
+
+def columns_of(frame: pd.DataFrame, **options: Any) -> dict[str, list[str]]:
+    words = shown.text_table(frame, **options).in_words()
+    return {name: words.iloc[:, i].tolist() for i, name in enumerate(frame.columns)}
+
+
+def test_tables_show_numbers_for_readers() -> None:
+    frame = pd.DataFrame(
+        {
+            "weight": [None, 1000.0, 9600.0],
+            "iops": [66677.290837, 143.26, 0.5],
+            "idle": [-0.000107, 0.00004, 0.2512],
+            "ratio": [0.57871, 0.00002, -0.0001],
+            "slope": [-2.72e-5, 0.000266, 0.0],
+            "valid": [True, False, None],
+            "n": pd.array([1, None, 12345], dtype="Int64"),
+            "level": ["bfq", None, 3],
+        }
+    )
+    assert columns_of(frame, control={"weight": "outside"}) == {
+        "weight": ["outside", "1,000", "9,600"],
+        "iops": ["66,677", "143.3", "0.500"],
+        "idle": ["0.000", "0.000", "0.251"],
+        "ratio": ["0.579", "<0.001", "0.000"],
+        "slope": ["-2.72e-05", "0.000266", "0.000"],
+        "valid": ["yes", "no", "—"],
+        "n": ["1", "—", "12,345"],
+        "level": ["bfq", "—", "3"],
+    }
+    assert columns_of(frame[["ratio"]], precision=4) == {"ratio": ["0.5787", "0.0000", "-0.0001"]}
+
+
+def test_a_column_without_numbers_is_shown() -> None:
+    frame = pd.DataFrame(
+        {"a": [float("nan"), float("inf")], "b": pd.array([None, None], "Float64")}
+    )
+    assert columns_of(frame) == {"a": ["—", "inf"], "b": ["—", "—"]}
+    assert "None." in shown.text_table(frame.iloc[:0]).to_html()
+
+
+def test_a_table_names_units_and_has_whole_texts() -> None:
+    reason = "the ramp was not honoured " * 40
+    frame = pd.DataFrame({"latency_p99_ns": [1.5], "iops_per_s": [2.5], "s": [1], "gate": [reason]})
+    page = shown.text_table(frame, caption="a < b").to_html()
+    labels = re.findall(r'<th [^>]*>([^<]*)(?:<span class="iolab-unit">([^<]*)</span>)?</th>', page)
+    assert labels == [("latency_p99 ", "ns"), ("iops ", "per s"), ("s", ""), ("gate", "")]
+    assert reason in page
+    assert f'<p class="{shown.CAPTION}' in page
+    assert "a &lt; b" in page
+
+
+def test_a_value_gives_its_mean_the_unit_and_the_precision() -> None:
+    frame = pd.DataFrame({"mean": [-0.000107, 0.25], "n": [2, 3]})
+    frame.attrs["value"] = "idle"
+    assert columns_of(frame)["mean"] == ["0.000", "0.250"]
+    frame.attrs["value"] = "worker_us_per_mib"
+    assert 'mean <span class="iolab-unit">µs per MiB</span>' in shown.text_table(frame).to_html()
+
+
+def test_a_notebook_shows_each_frame_as_such_a_table(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
+        cells=[
+            nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
+            for source in (
+                "from iolab import report\nfrom iolab.paths import REFERENCE\n"
+                "from iolab.store.dataset import load\nimport pandas as pd\n"
+                "cells = load(REFERENCE / 'dio_kworker').cells\nreport.style_tables(cells)",
+                "pd.DataFrame({'weight': [None, 1000.0], 'text': ['<b>', 'x']})",
+                "pd.Series({'kernel': '6.1'}, name='known').to_frame()",
+                "pd.DataFrame({'place': [7], 'x': [1]}).set_index('place')",
+            )
+        ]
+    )
+    ran = nbclient.NotebookClient(notebook, kernel_name="python3").execute()
+    first, second, third = (cell.outputs[0].data["text/html"] for cell in ran.cells[1:])
+    assert "outside" in first
+    assert "&lt;b&gt;" in first
+    assert ">kernel</td>" in second
+    assert ">place</th>" in third

@@ -183,7 +183,7 @@ def test_an_installed_notebook_runs_from_the_reference_data(installed: Installed
     page = Path(installed.output("python", "-c", code).strip()) / "00_start_here.ipynb"
     (installed.here / "parameters.json").write_text("{}")
     output = installed.here / "page.ipynb"
-    installed.output("python", "-m", "iolab.sweep.page", page, output, "parameters.json", "html")
+    installed.output("python", "-m", "iolab.sweeps.page", page, output, "parameters.json", "html")
     assert "writeback_kworker" in output.with_suffix(".html").read_text()
 
 

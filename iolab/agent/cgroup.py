@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from iolab.agent.cgroup_files import FILES, kernel_text, properties_of
 from iolab.agent.cgroup_v1 import has_controller, make_v1_cgroup
 from iolab.agent.journal import Journal
 from iolab.agent.plan import Group
 from iolab.agent.proc import mounts
-from iolab.agent.settings import SettingError, change, read
+from iolab.agent.settings import change, read
 from iolab.errors import CannotRunError
 from iolab.process import run
 
-__all__ = ["make_cgroup", "mount_point", "weights_of"]
+__all__ = ["make_cgroup", "mount_point", "values_of"]
 
 _SYSTEMD = Path("/run/systemd/system")
-# systemd's name of a controller's weight (systemd.resource-control(5)).
-_PROPERTY = {"cpu": "CPUWeight", "io": "IOWeight"}
-# The kernel's default weight (Documentation/admin-guide/cgroup-v2.rst).
-_DEFAULT_WEIGHT = 100
+# What makes systemd enable a controller of which no file is set: the kernel's default
+# (Documentation/admin-guide/cgroup-v2.rst).
+_DEFAULTS = {"cpu": "CPUWeight=100", "io": "IOWeight=100"}
+_V1_SHARES = "cpu.shares"
 
 
 def mount_point() -> Path | None:
@@ -41,6 +42,7 @@ def _why_unavailable(controller: str, root: Path | None) -> str:
         why = {
             "io": "does not account buffered writes to groups",
             "cpu": "is not mounted here with the root that the kernel's own workers are in",
+            "cpuset": "is in a hierarchy apart from the other controllers'",
         }[controller]
         return (
             f"{layout} mounted, and v1 has the {controller} controller, which {why}: boot with "
@@ -52,10 +54,10 @@ def _why_unavailable(controller: str, root: Path | None) -> str:
 
 
 def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
-    """Make a cgroup below the root, with a controller and its weight.
+    """Make a cgroup below the root, with its controllers and settings.
 
     Where systemd runs, systemd makes it: a transient scope in its root slice. Where cgroup v1 has
-    the cpu controller, the cgroup is one of v1 with the same weight.
+    the cpu controller, a cgroup with no more than a cpu.weight is one of v1 with the same weight.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
     name : str
         The cgroup's name.
     group : Group
-        Controller and weight.
+        Controllers and settings.
 
     Returns
     -------
@@ -74,51 +76,65 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
     Raises
     ------
     CannotRunError
-        If the controller is unavailable.
+        If a controller, or a file of one, is unavailable.
     SettingError
-        If the kernel does not keep the weight.
+        If the kernel does not keep a setting.
     """
     root = mount_point()
-    controller = group.controller
-    if root is None or controller not in (root / "cgroup.controllers").read_text().split():
+    available = [] if root is None else (root / "cgroup.controllers").read_text().split()
+    lacking = [controller for controller in group.enabled if controller not in available]
+    if root is None or lacking:
         folder_v1 = make_v1_cgroup(journal, name, group)
         if folder_v1 is not None:
             return folder_v1
-        raise CannotRunError(_why_unavailable(controller, root))
+        # v1 may have cpu: what it lacks is the other one.
+        raise CannotRunError(_why_unavailable(lacking[-1], root))
     if _SYSTEMD.is_dir():
-        return _make_scope(journal, root / f"{name}.scope", group)
-    control = root / "cgroup.subtree_control"
-    if controller not in control.read_text().split():
-        journal.note("write", str(control), f"-{controller}")
-        control.write_text(f"+{controller}")
-    folder = root / name
+        folder = _make_scope(journal, root / f"{name}.scope", group)
+    else:
+        folder = _make_folder(journal, root / name, group)
+    for file, value in group.settings.items():
+        if not (folder / file).exists():
+            controller = file.partition(".")[0]
+            raise CannotRunError(f"the {controller} controller has no {file} here")
+        # What systemd has set already is only read back.
+        change(journal, folder / file, kernel_text(file, value))
+    return folder
+
+
+def _make_folder(journal: Journal, folder: Path, group: Group) -> Path:
+    """Make the cgroup where nobody else owns the cgroup tree."""
+    control = folder.parent / "cgroup.subtree_control"
+    for controller in group.enabled:
+        if controller not in control.read_text().split():
+            journal.note("write", str(control), f"-{controller}")
+            control.write_text(f"+{controller}")
     journal.note("cgroup", str(folder))
     folder.mkdir()
-    if group.weight is not None:
-        change(journal, folder / f"{controller}.weight", str(group.weight))
     return folder
 
 
 def _make_scope(journal: Journal, folder: Path, group: Group) -> Path:
     """Let systemd, which owns the cgroup tree, make the cgroup and delegate it to the agent."""
-    weight = _DEFAULT_WEIGHT if group.weight is None else group.weight
+    properties = ["Delegate=yes"]
+    for file, value in group.settings.items():
+        properties += properties_of(file, kernel_text(file, value))
+    untouched = set(group.enabled) - {file.partition(".")[0] for file in group.settings}
+    properties += [_DEFAULTS[controller] for controller in sorted(untouched & set(_DEFAULTS))]
     journal.note("scope", str(folder), folder.name)
     # --collect: a failed scope that systemd remembers would keep its name and its controllers.
     argv = ["systemd-run", "--quiet", "--scope", "--collect", "--slice=-.slice"]
     argv += [f"--unit={folder.name}"]
-    argv += ["-p", "Delegate=yes", "-p", f"{_PROPERTY[group.controller]}={weight}"]
+    argv += [word for one in properties for word in ("-p", one)]
     # A scope lives as long as a process is in it. In the background: systemd-run --scope returns
     # when the command that it starts ends.
     keeper = "exec sleep infinity >/dev/null 2>&1 </dev/null &"
     run([*argv, "sh", "-c", keeper], timeout_s=60)
-    kept = read(folder / f"{group.controller}.weight").removeprefix("default ")
-    if kept != str(weight):
-        raise SettingError(f"{folder} has the weight {kept} after {weight} was asked for")
     return folder
 
 
-def weights_of(folder: Path) -> dict[str, str]:
-    """Read the weights of a cgroup.
+def values_of(folder: Path) -> dict[str, str]:
+    """Read the settings of a cgroup.
 
     Parameters
     ----------
@@ -128,7 +144,7 @@ def weights_of(folder: Path) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        Value by path of each weight file that exists.
+        Value by path of each file that exists, of those that a plan may set.
     """
-    files = (folder / name for name in ("cpu.weight", "cpu.shares", "io.weight"))
+    files = (folder / name for name in (*FILES, _V1_SHARES))
     return {str(path): read(path) for path in files if path.exists()}

@@ -16,6 +16,7 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan import Group
 from iolab.agent.proc import mounts
 from iolab.agent.settings import change
+from iolab.errors import CannotRunError
 
 __all__ = ["has_controller", "make_v1_cgroup", "root_of", "shares_of"]
 
@@ -80,19 +81,32 @@ def make_v1_cgroup(journal: Journal, name: str, group: Group) -> Path | None:
     name : str
         The cgroup's name.
     group : Group
-        Controller and weight (as ``cpu.weight`` of v2).
+        Controllers and settings, as v2 has them.
 
     Returns
     -------
     Path or None
-        The cgroup's folder; None if v1 lacks the controller, or it is not the cpu controller.
+        The cgroup's folder; None if v1 lacks the cpu controller, or others are asked for.
+
+    Raises
+    ------
+    CannotRunError
+        If another setting of the cpu controller than its weight is asked for.
     """
-    root = root_of("cpu") if group.controller == "cpu" else None
+    root = root_of("cpu") if group.enabled == ["cpu"] else None
     if root is None:
         return None
+    others = sorted(set(group.settings) - {"cpu.weight"})
+    if others:
+        raise CannotRunError(
+            f"the cpu controller is one of cgroup v1 here, where iolab sets cpu.weight and not "
+            f"{', '.join(others)}: boot with cgroup_no_v1=all "
+            "(systemd: systemd.unified_cgroup_hierarchy=1)"
+        )
     folder = root / name
     journal.note("cgroup", str(folder))
     folder.mkdir()
-    if group.weight is not None:
-        change(journal, folder / "cpu.shares", str(shares_of(group.weight)))
+    if "cpu.weight" in group.settings:
+        shares = shares_of(int(group.settings["cpu.weight"]))
+        change(journal, folder / "cpu.shares", str(shares))
     return folder

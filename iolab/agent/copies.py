@@ -7,11 +7,11 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from iolab.agent.affinity import pinned_to
 from iolab.agent.plan import Copies
 from iolab.errors import IolabError
 from iolab.process import kill_group, start
@@ -124,7 +124,7 @@ def run_copies(
         If a process fails or does not end.
     """
     environment = {**os.environ, "LC_ALL": "C"}
-    with _pinned_to(cpu):
+    with pinned_to([cpu]):
         return [
             _run(copies, dd_argv(copies, path), group=group, environment=environment)
             for path in files
@@ -150,17 +150,6 @@ def copies_gates(copies: Copies, *, completed: int) -> list[str]:
     if copies.dsync and completed < wanted:
         return [f"the device completed {completed} I/Os for {wanted} synchronous writes"]
     return []
-
-
-@contextmanager
-def _pinned_to(cpu: int) -> Iterator[None]:
-    """Pin this process to a core: the processes that it starts inherit the affinity."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {cpu})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _run(

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import Job
+from iolab.agent.fio_options import processes_of
+from iolab.agent.plan import FioJob, Job, OpenJob
 from iolab.errors import IolabError
 
 __all__ = [
     "FioError",
+    "active_sides",
     "fio_argv",
     "job_files",
     "lay_out",
@@ -25,18 +28,19 @@ __all__ = [
 
 # Bytes of one write while files are laid out.
 _LAYOUT_WRITE = 16 << 20
+_SIDES = ("read", "write", "trim")
 
 
 class FioError(IolabError):
     """fio's report is missing, damaged or not a report of a job."""
 
 
-def job_files(job: Job, folder: Path) -> list[Path]:
+def job_files(job: FioJob, folder: Path) -> list[Path]:
     """Return the files of a job.
 
     Parameters
     ----------
-    job : Job
+    job : Job or OpenJob
         The job.
     folder : Path
         The folder of the files.
@@ -44,17 +48,24 @@ def job_files(job: Job, folder: Path) -> list[Path]:
     Returns
     -------
     list of Path
-        One file for each of the job's processes.
+        One file for each of the job's processes; of an open job "iolab.SECTION.PROCESS", or the
+        one that all share.
     """
-    return [folder / f"iolab.{number}" for number in range(job.numjobs)]
+    if isinstance(job, OpenJob) and not job.shared_file:
+        return [
+            folder / f"iolab.{number}.{process}"
+            for number, section in enumerate(job.sections)
+            for process in range(processes_of(section.options))
+        ]
+    return [folder / f"iolab.{number}" for number in range(job.files)]
 
 
-def unexpected_files(job: Job, folder: Path) -> list[str]:
+def unexpected_files(job: FioJob, folder: Path) -> list[str]:
     """Return the files in a folder that are not the job's: its I/O may have gone there.
 
     Parameters
     ----------
-    job : Job
+    job : Job or OpenJob
         The job.
     folder : Path
         The folder of its files.
@@ -69,12 +80,12 @@ def unexpected_files(job: Job, folder: Path) -> list[str]:
     return sorted({p.name for p in folder.iterdir()} - known - {"lost+found"})
 
 
-def lay_out(job: Job, folder: Path) -> None:
+def lay_out(job: FioJob, folder: Path) -> None:
     """Make the job's files, as its ``layout`` asks.
 
     Parameters
     ----------
-    job : Job
+    job : Job or OpenJob
         The job. "written" writes zeros, "unwritten" only allocates, "growing" makes no file.
     folder : Path
         The folder of the files.
@@ -104,12 +115,12 @@ def lay_out(job: Job, folder: Path) -> None:
             os.close(handle)
 
 
-def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:
+def fio_argv(job: FioJob, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:
     """Return the command line of a job.
 
     Parameters
     ----------
-    job : Job
+    job : Job or OpenJob
         The job.
     files : sequence of Path
         What its processes read or write, one each.
@@ -123,9 +134,31 @@ def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list
     list of str
         fio with its arguments.
     """
-    argv = [
+    own = _open_argv(job, files) if isinstance(job, OpenJob) else _argv(job, files)
+    return [
         "fio",
         f"--size={job.size_mib}m",
+        "--time_based=1",
+        f"--runtime={job.runtime_ms}ms",
+        f"--ramp_time={job.ramp_ms}ms",
+        f"--cpus_allowed={','.join(map(str, job.cpus or [cpu]))}",
+        "--randrepeat=1",
+        f"--randseed={job.seed}",
+        "--fallocate=none",
+        "--invalidate=0",
+        "--output-format=json+",
+        f"--output={report}",
+        *own,
+    ]
+
+
+def _named(option: str, path: Path) -> str:
+    # An unescaped colon separates file names.
+    return f"--{option}=" + str(path).replace(":", "\\:")
+
+
+def _argv(job: Job, files: Sequence[Path]) -> list[str]:
+    argv = [
         f"--rw={job.rw}",
         f"--bs={job.block_size}",
         f"--ioengine={job.engine}",
@@ -135,26 +168,30 @@ def fio_argv(job: Job, files: Sequence[Path], report: Path, *, cpu: int) -> list
         f"--iodepth_batch_complete_min={job.batch_min}",
         f"--iodepth_batch_complete_max={job.batch}",
         "--group_reporting=1",
-        "--time_based=1",
-        f"--runtime={job.runtime_ms}ms",
-        f"--ramp_time={job.ramp_ms}ms",
-        f"--cpus_allowed={','.join(map(str, job.cpus or [cpu]))}",
         "--norandommap=1",
-        "--randrepeat=1",
-        f"--randseed={job.seed}",
-        "--fallocate=none",
-        "--invalidate=0",
-        "--output-format=json+",
-        f"--output={report}",
     ]
     if job.dsync:
         argv.append("--sync=dsync")
     # Each job names its file: otherwise fio uses the job's name if a file of that name exists in
     # its working directory.
     for number, path in enumerate(files):
-        # An unescaped colon separates file names.
-        name = str(path).replace(":", "\\:")
-        argv += [f"--name=job{number}", f"--filename={name}"]
+        argv += [f"--name=job{number}", _named("filename", path)]
+    return argv
+
+
+def _open_argv(job: OpenJob, files: Sequence[Path]) -> list[str]:
+    argv: list[str] = []
+    for number, section in enumerate(job.sections):
+        argv.append(f"--name={section.name}")
+        if len(set(files)) == 1:
+            argv.append(_named("filename", files[0]))
+        else:
+            # fio itself multiplies the processes: offset_increment counts them.
+            argv.append(_named("directory", files[0].parent))
+            argv.append(f"--filename_format=iolab.{number}.$jobnum")
+        # fio knows an engine's options once it knows the engine.
+        options = sorted(section.options.items(), key=lambda item: (item[0] != "ioengine", item))
+        argv += [f"--{name}={value}" if value else f"--{name}" for name, value in options]
     return argv
 
 
@@ -185,9 +222,9 @@ def parse_report(text: str) -> dict[str, Any]:
         raise FioError(f"fio's JSON report is damaged: {error}") from error
     try:
         complete = bool(report["fio version"])
-        for side in ("read", "write"):
-            numbers = report["jobs"][0][side]
-            complete &= all(isinstance(numbers[n], int) for n in ("total_ios", "runtime"))
+        for job, side in itertools.product(report["jobs"], ("read", "write")):
+            complete &= all(isinstance(job[side][n], int) for n in ("total_ios", "runtime"))
+        complete &= bool(report["jobs"])
     except (KeyError, IndexError, TypeError):
         complete = False
     if not complete:
@@ -195,14 +232,32 @@ def parse_report(text: str) -> dict[str, Any]:
     return dict(report)
 
 
-def report_gates(report: dict[str, Any], job: Job) -> list[str]:
+def active_sides(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the directions in which one of a report's jobs did I/O.
+
+    Parameters
+    ----------
+    result : mapping
+        An entry of the report's ``jobs``.
+
+    Returns
+    -------
+    list of mapping
+        Those of its ``read``, ``write`` and ``trim`` that have I/Os and time: fio counts I/Os of
+        cpuio, which does none, and no time.
+    """
+    sides = (result[name] for name in _SIDES if name in result)
+    return [side for side in sides if side["total_ios"] and side["runtime"]]
+
+
+def report_gates(report: dict[str, Any], job: FioJob) -> list[str]:
     """Return why a report is not a valid measurement of a job.
 
     Parameters
     ----------
     report : dict
         As `parse_report`.
-    job : Job
+    job : Job or OpenJob
         The job that was asked for.
 
     Returns
@@ -211,14 +266,27 @@ def report_gates(report: dict[str, Any], job: Job) -> list[str]:
         Reasons; empty if the measurement is valid.
     """
     gates = []
-    result = report["jobs"][0]
-    if result.get("error"):
-        gates.append(f"fio reports error {result['error']}")
-    side = result["write" if "write" in job.rw else "read"]
-    if not side["total_ios"]:
-        gates.append("fio did no I/O")
-    # A ramp that fio ignored makes the run longer than asked for.
-    ran_ms = side["runtime"]
-    if abs(ran_ms - job.runtime_ms) > max(0.1 * job.runtime_ms, 20):
-        gates.append(f"fio ran {ran_ms} ms instead of {job.runtime_ms} ms")
+    idle = set()
+    if isinstance(job, OpenJob):
+        # It uses a core, no file: fio counts neither its time nor real I/O.
+        idle = {s.name for s in job.sections if s.options.get("ioengine") == "cpuio"}
+    for result in report["jobs"]:
+        name = f"fio's {result['jobname']}" if isinstance(job, OpenJob) else "fio"
+        if result.get("error"):
+            gates.append(f"{name} reports error {result['error']}")
+        sides = active_sides(result)
+        if isinstance(job, Job):
+            # The other direction does not count.
+            sides = [
+                side for side in sides if side is result["write" if "write" in job.rw else "read"]
+            ]
+        elif result["jobname"] in idle:
+            continue
+        if not sides:
+            gates.append(f"{name} did no I/O")
+            continue
+        # A ramp that fio ignored makes the run longer than asked for.
+        ran_ms = max(side["runtime"] for side in sides)
+        if abs(ran_ms - job.runtime_ms) > max(0.1 * job.runtime_ms, 20):
+            gates.append(f"{name} ran {ran_ms} ms instead of {job.runtime_ms} ms")
     return gates

@@ -66,34 +66,62 @@ def _migrations(path: Path) -> int:
     return 0
 
 
-def _task(pid: str, *, job: int | None) -> dict[str, Any] | None:
-    # The comm may hold any bytes, parentheses too: the fields start after the last parenthesis.
-    head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
-    comm = head.partition("(")[2]
-    # fio's jobs leave its process group (setsid) but stay its children.
-    fields = tail.split()
-    is_job = job in (int(pid), int(fields[1]))
-    if not is_job and not comm.startswith("kworker/"):
-        return None
-    at_ns = time.monotonic_ns()
-    ran_ns, waited_ns, _ = (_PROC / pid / "schedstat").read_text().split()
-    counters = {"comm": comm, "job": is_job, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
-    counters["at_ns"] = at_ns
-    counters["nice"] = int(fields[16])
-    if not is_job:
-        # There may be hundreds of kworkers, and every file read takes time from the job.
-        return counters
+def _counters(folder: Path) -> dict[str, Any]:
+    """Return what the kernel counts of a task that is not the kernel's own."""
+    counters: dict[str, Any] = {}
     with suppress(FileNotFoundError):
-        counters["migrations"] = _migrations(_PROC / pid / "sched")
-    for line in (_PROC / pid / "status").read_text(errors="replace").splitlines():
+        counters["migrations"] = _migrations(folder / "sched")
+    for line in (folder / "status").read_text(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
             counters[name] = int(value)
     return counters
 
 
+def _times(folder: Path) -> dict[str, int]:
+    at_ns = time.monotonic_ns()
+    ran_ns, waited_ns, _ = (folder / "schedstat").read_text().split()
+    return {"at_ns": at_ns, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
+
+
+def _tasks(pid: str, *, job: int | None, antagonist: int | None, threads: bool) -> dict[str, Any]:
+    """Return the counters of a process by its id, or of each of its threads by theirs."""
+    # The comm may hold any bytes, parentheses too: the fields start after the last parenthesis.
+    head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
+    comm = head.partition("(")[2]
+    fields = tail.split()
+    # fio's jobs leave its process group and session (setsid) but stay its children. What a program
+    # starts stays in its session.
+    family = {int(pid), int(fields[1]), int(fields[3])}
+    # A program that has ended keeps its counters until its parent asks for them; an antagonist
+    # that has ended is none.
+    is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
+    if not (is_job or is_antagonist or comm.startswith("kworker/")):
+        return {}
+    known = {"comm": comm, "job": is_job, "nice": int(fields[16])}
+    if not (is_job or is_antagonist):
+        # There may be hundreds of kworkers, and every file read takes time from the job.
+        return {pid: {**known, **_times(_PROC / pid)}}
+    if is_antagonist:
+        known["antagonist"] = True
+    folders = [_PROC / pid]
+    if threads and int(fields[17]) > 1:
+        folders = list((_PROC / pid / "task").iterdir())
+    tasks = {}
+    for folder in folders:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            tasks[folder.name] = {**known, **_times(folder), **_counters(folder)}
+    return tasks
+
+
 def sample(
-    *, cpu: int, device: str, job: int | None, calls: Callable[[], dict[str, int]] = dict
+    *,
+    cpu: int,
+    device: str | None,
+    job: int | None,
+    antagonist: int | None = None,
+    threads: bool = False,
+    calls: Callable[[], dict[str, int]] = dict,
 ) -> dict[str, Any]:
     """Read the counters of a core, a disk, the kworkers and a job.
 
@@ -101,11 +129,15 @@ def sample(
     ----------
     cpu : int
         The core.
-    device : str
-        The disk's name in /sys/block.
+    device : str, optional
+        The disk's name in /sys/block; None counts no I/O.
     job : int, optional
-        Process id of the job; its children are sampled with it. None if no process of the job
-        lives from one sample to the next.
+        Process id of the job; its children and its session are sampled with it. None if no process
+        of the job lives from one sample to the next.
+    antagonist : int, optional
+        Process id of the antagonist, likewise.
+    threads : bool, optional
+        Whether the threads of these processes are sampled one by one, not their first ones alone.
     calls : callable, optional
         Returns the number of calls so far by kernel function.
 
@@ -114,7 +146,8 @@ def sample(
     dict
         ``at_ns`` (CLOCK_MONOTONIC, read first), ``context_switches`` of all cores, ``cpu`` as
         `core_running`, ``ios`` and ``written_bytes`` of the disk, ``calls``, and ``tasks`` by
-        process id. Each task has an ``at_ns`` of its own: on a busy machine a sample takes long.
+        process id (or thread id). Each task has an ``at_ns`` of its own: on a busy machine a sample
+        takes long.
 
     Raises
     ------
@@ -125,13 +158,11 @@ def sample(
         "at_ns": time.monotonic_ns(),
         "context_switches": _context_switches(),
         "cpu": core_running(cpu),
-        **_disk(device),
+        **({"ios": 0, "written_bytes": 0} if device is None else _disk(device)),
         "calls": calls(),
     }
-    tasks = {}
+    tasks: dict[str, Any] = {}
     for pid in sorted((p.name for p in _PROC.iterdir() if p.name.isdigit()), key=int):
         with suppress(FileNotFoundError, ProcessLookupError):
-            task = _task(pid, job=job)
-            if task is not None:
-                tasks[pid] = task
+            tasks.update(_tasks(pid, job=job, antagonist=antagonist, threads=threads))
     return {**counters, "tasks": tasks}

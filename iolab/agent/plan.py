@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Data types of a plan: what the agent is asked to do in one block.
 
-A plan names devices, file systems and jobs that the agent knows. It cannot name a program to run.
+A plan names devices, file systems and jobs that the agent knows. A program may be named for a
+virtual machine only (`iolab.agent.plan_program`).
 `iolab.agent.plan_reader` reads a plan and checks every value.
 """
 
@@ -9,20 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iolab.agent.plan_program import Program
+from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Section
+
 __all__ = [
     "FORMAT",
+    "Antagonist",
     "Cell",
     "Copies",
     "Device",
     "FileSystem",
+    "FioJob",
     "Group",
     "Job",
+    "OpenJob",
     "Plan",
+    "Program",
     "Recording",
+    "Section",
     "Watch",
+    "programs_of",
 ]
 
-FORMAT = "iolab-plan/1"
+FORMAT = "iolab-plan/2"
 # Kinds of devices that exist already.
 _EXISTING = {"named", "directory"}
 
@@ -105,103 +115,54 @@ class FileSystem:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One fio run on a file for each of its processes, or on the device itself.
-
-    Parameters
-    ----------
-    engine : str
-        fio's ioengine.
-    rw : str
-        "read", "write", "randread" or "randwrite".
-    block_size : int
-        Bytes of one I/O.
-    iodepth : int
-        I/Os in flight of each process.
-    numjobs : int
-        Number of processes.
-    batch : int
-        fio's iodepth_batch_submit and iodepth_batch_complete_max.
-    size_mib : int
-        Size of each file in MiB.
-    layout : str
-        "written" lays the files out with written extents; "unwritten" preallocates them, so that
-        every first write converts its extent; "growing" leaves making them to the job.
-    ramp_ms : int
-        Time before the steady part, in ms.
-    runtime_ms : int
-        Time of the job with its steady part, in ms; more than `ramp_ms`.
-    seed : int
-        fio's randseed.
-    direct : bool, optional
-        Whether the files are opened with O_DIRECT.
-    start_delay_us : int, optional
-        Delay before the job starts, in us.
-    cpus : list of int, optional
-        Cores that the job may run on; empty: the plan's.
-    dsync : bool, optional
-        Whether the files are opened with O_DSYNC.
-    batch_min : int, optional
-        fio's iodepth_batch_complete_min: how many completions it waits for.
-    """
-
-    engine: str
-    rw: str
-    block_size: int
-    iodepth: int
-    numjobs: int
-    batch: int
-    size_mib: int
-    layout: str
-    ramp_ms: int
-    runtime_ms: int
-    seed: int
-    direct: bool = True
-    start_delay_us: int = 0
-    cpus: list[int] = field(default_factory=list)
-    dsync: bool = False
-    batch_min: int = 1
-
-
-@dataclass(frozen=True)
-class Copies:
-    """dd processes one after another; each writes zeros to a new file, or to the device's start.
-
-    Parameters
-    ----------
-    block_size : int
-        Bytes of one write.
-    writes : int
-        Number of writes of each process.
-    processes : int
-        Number of processes.
-    dsync : bool, optional
-        Whether every write is on the device before the next one (O_DSYNC).
-    start_delay_us : int, optional
-        Delay before the first process starts, in us.
-    """
-
-    block_size: int
-    writes: int
-    processes: int
-    dsync: bool = False
-    start_delay_us: int = 0
-
-
-@dataclass(frozen=True)
 class Group:
-    """A fresh cgroup for the work, with a controller enabled.
+    """A fresh cgroup for the work.
 
     Parameters
     ----------
-    controller : str
-        "cpu" or "io".
-    weight : int, optional
-        cpu.weight or io.weight; None leaves the kernel's default.
+    settings : dict of str to (int or str), optional
+        Values by the names of cgroup v2's files, such as ``{"cpu.weight": 1000}``. The controllers
+        of these files are enabled. `iolab.agent.cgroup_files` lists the files.
+    controllers : list of str, optional
+        Controllers that are enabled although none of their files is changed.
     """
 
-    controller: str
-    weight: int | None = None
+    settings: dict[str, int | str] = field(default_factory=dict)
+    controllers: list[str] = field(default_factory=list)
+
+    @property
+    def enabled(self) -> list[str]:
+        """All controllers that the cgroup has."""
+        return sorted({*self.controllers, *(name.partition(".")[0] for name in self.settings)})
+
+
+@dataclass(frozen=True)
+class Antagonist:
+    """Work that runs beside the measured work, until that has ended. It is a job or a program.
+
+    Parameters
+    ----------
+    job : Job or OpenJob, optional
+        A fio run, with files of its own beside those of the measured work. It is ended with the
+        measured work; its ``runtime_ms`` is the longest that it runs.
+    program : Program, optional
+        A program. It is ended with the measured work unless it has a ``runtime_ms``; its
+        ``ramp_ms`` and ``limit_ms`` do not matter.
+    group : Group, optional
+        A cgroup of its own; None leaves it in the agent's own cgroup.
+    start_ms : int, optional
+        When it starts, in ms from the start of the measured work; negative: before. It must run as
+        soon as the steady part begins, and fio takes a while to start its job.
+    device : str, optional
+        Name of the cell's device that a job uses itself; None: the files or the device of the
+        measured work.
+    """
+
+    job: FioJob | None = None
+    program: Program | None = None
+    group: Group | None = None
+    start_ms: int = 0
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -245,22 +206,26 @@ class Recording:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured run. Its work is a job or copies, never both.
+    """One measured run. Its work is one of a job, copies and a program.
 
     Parameters
     ----------
     devices : list of Device
-        The devices. Without a file system the work uses the last one itself.
+        The devices. Without a file system the work uses the last one itself. A program needs none.
     filesystem : FileSystem or None
         The file system.
     id : str
         Name of the cell, unique in its plan.
-    job : Job, optional
+    job : Job or OpenJob, optional
         The work: a fio run.
     copies : Copies, optional
         The work: dd processes.
+    program : Program, optional
+        The work: a program, in a virtual machine.
     group : Group, optional
         The cgroup of the work; None leaves it in the agent's own cgroup.
+    antagonist : Antagonist, optional
+        Work that runs beside the measured work.
     watch : Watch, optional
         An inotify watch.
     settings : dict of str to int, optional
@@ -276,14 +241,33 @@ class Cell:
     devices: list[Device]
     filesystem: FileSystem | None
     id: str = ""
-    job: Job | None = None
+    job: FioJob | None = None
     copies: Copies | None = None
+    program: Program | None = None
     group: Group | None = None
+    antagonist: Antagonist | None = None
     watch: Watch | None = None
     settings: dict[str, int] = field(default_factory=dict)
     count: list[str] = field(default_factory=list)
     worker_nice: int = 0
     recording: Recording | None = None
+
+
+def programs_of(cell: Cell) -> list[Program]:
+    """Return the programs that a cell runs: its work, its antagonist.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    list of Program
+        None, one or two.
+    """
+    beside = None if cell.antagonist is None else cell.antagonist.program
+    return [one for one in (cell.program, beside) if one is not None]
 
 
 @dataclass(frozen=True)

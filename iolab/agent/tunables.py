@@ -11,7 +11,7 @@ from iolab.agent.journal import Journal
 from iolab.agent.settings import change, read
 from iolab.errors import CannotRunError
 
-__all__ = ["change_settings"]
+__all__ = ["SETTINGS", "change_settings"]
 
 _DEBUG = Path("/sys/kernel/debug/sched")
 _PROC = Path("/proc/sys")
@@ -53,6 +53,8 @@ _SCALED = (
 _SCALING = (_DEBUG / "tunable_scaling", _PROC / "kernel/sched_tunable_scaling")
 # SCHED_TUNABLESCALING_LOG, the default (kernel/sched/fair.c).
 _LOGARITHMIC = "1"
+# Names that a plan may use.
+SETTINGS = (*_PLACES, "scheduler_cpus")
 # A kernel without the setting behaves as with this value.
 _OPTIONAL = {"autogroup": 0}
 

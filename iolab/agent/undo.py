@@ -20,7 +20,10 @@ from iolab.agent.named import identity_of, wipe
 from iolab.errors import IolabError
 from iolab.process import run
 
-__all__ = ["BELOW_A_MOUNT", "LASTING", "UNDO"]
+__all__ = ["BELOW_A_MOUNT", "LASTING", "PROGRAM_MARK", "UNDO"]
+
+# The environment variable that everything inherits that a cell's program starts.
+PROGRAM_MARK = "IOLAB_PROGRAM"
 
 # The programs that do a cell's work.
 _WORK = ("fio", "dd")
@@ -227,6 +230,22 @@ def _fio(path: Path, value: str) -> None:
         raise IolabError("its jobs do not end")
 
 
+def _program(path: Path, value: str) -> None:
+    # What it started may have left its process group and session.
+    mark = f"{PROGRAM_MARK}={value}".encode()
+
+    def find() -> list[int]:
+        pids = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    pids.append(int(process.name))
+        return pids
+
+    if not _kill_until_none(find):
+        raise IolabError("its processes do not end")
+
+
 def _unlink(path: Path, value: str) -> None:
     path.unlink(missing_ok=True)
 
@@ -256,6 +275,7 @@ UNDO: dict[str, Callable[[Path, str], None]] = {
     "module": _module,
     "nice": _nice,
     "null_blk": _null_blk,
+    "program": _program,
     "rmdir": _rmdir,
     "scope": _scope,
     "tracing": _tracing,

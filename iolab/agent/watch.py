@@ -20,22 +20,22 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def watching(watch: Watch | None, node: Path) -> Iterator[None]:
+def watching(watch: Watch | None, node: Path | None) -> Iterator[None]:
     """Hold a watch for the duration of a ``with`` block.
 
     Parameters
     ----------
     watch : Watch or None
         What to watch; None holds no watch.
-    node : Path
-        Node of the device that the cell measures.
+    node : Path or None
+        Node of the device that the cell measures; a watch needs one.
 
     Raises
     ------
     CannotRunError
         If this kernel has no inotify or refuses the watch.
     """
-    if watch is None:
+    if watch is None or node is None:
         yield
         return
     path = {"node": node, "directory": node.parent, "other": node.parent / "zero"}[watch.on]

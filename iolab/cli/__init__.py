@@ -6,21 +6,27 @@ Commands import what they run when they run: ``iolab --help`` loads nothing but 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 
 import click
 
 from iolab import __version__, shown
+from iolab.cli.choices import report_warnings
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
+from iolab.cli.signals import Ending, ending_signals
 from iolab.errors import IolabError, UserError
 
 __all__ = ["main"]
 
 _COMMANDS = (doctor, export, kernels, lab, plan, restore, sweep, trace, verdicts)
+
+# click's own name for a program called iolab; README and docs/command-line.md give it.
+_COMPLETION = "_IOLAB_COMPLETE"
 
 
 @click.group(
@@ -30,6 +36,7 @@ _COMMANDS = (doctor, export, kernels, lab, plan, restore, sweep, trace, verdicts
 @click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
 def app() -> None:
     """Hold the commands."""
+    report_warnings()
 
 
 def _fail(message: str, code: int) -> int:
@@ -39,17 +46,27 @@ def _fail(message: str, code: int) -> int:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    if _COMPLETION in os.environ:
+        from iolab.cli.shells import complete
+
+        sys.exit(complete(app, _COMPLETION))
+    with ending_signals() as ending:
+        sys.exit(_code(ending))
+
+
+def _code(ending: Ending) -> int:
     try:
-        code = app.main(prog_name="iolab", standalone_mode=False) or 0
+        return app.main(prog_name="iolab", standalone_mode=False) or 0
     except IolabError as error:
-        code = _fail(str(error), error.exit_code)
+        return _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         print(shown.terminal(error.format_message()), file=sys.stderr)
-        code = error.exit_code
+        return error.exit_code
     except click.UsageError as error:
-        code = _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
+        return _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted; what was measured is kept, and the next sweep goes on", 130)
+        return _fail(
+            "interrupted; what was measured is kept, and the next sweep goes on", ending.exit_code
+        )
     except OSError as error:
-        code = _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
-    sys.exit(code)
+        return _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)

@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from iolab.cli.terminal import echo
+from iolab.errors import UserError
 from iolab.paths import CHECKOUT, NOTEBOOKS, RUNS_VARIABLE, runs_dir
 
 __all__ = ["copy_notebooks", "lab"]
 
 _FIRST = "00_start_here.ipynb"
+_PORT_OPTIONS = ("--port", "--ServerApp.port")
+_LAST_PORT = 65535
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -23,8 +30,10 @@ def lab(arguments: tuple[str, ...]) -> None:
     """Open JupyterLab on the notebooks.
 
     In a clone they are its own; elsewhere those that ./notebooks lacks are copied there first.
-    Other arguments, such as --no-browser or --port 9999, are JupyterLab's.
+    Other arguments, such as --no-browser or --port 9999, are JupyterLab's. Without a browser it
+    prints the address to open.
     """
+    _check_port(arguments)
     root = CHECKOUT or Path.cwd()
     if CHECKOUT is None and (copied := copy_notebooks(root / "notebooks")):
         echo(f"copied to {root / 'notebooks'}: {', '.join(copied)}")
@@ -36,6 +45,32 @@ def lab(arguments: tuple[str, ...]) -> None:
     from jupyterlab.labapp import main
 
     sys.exit(main([*options, *arguments]))
+
+
+def _check_port(arguments: Sequence[str]) -> None:
+    """Check the port that JupyterLab is asked to listen on.
+
+    Of a port in use it would take the next one, and of what is no port it prints a traceback.
+
+    Raises
+    ------
+    UserError
+        If it is no port, in use, or not for this user.
+    """
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    given = [words[at + 1 : at + 2] for at, word in enumerate(words) if word in _PORT_OPTIONS]
+    for port in (port for (port,) in filter(None, given)):
+        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _LAST_PORT:
+            raise UserError(f"--port must be 0-{_LAST_PORT}, not {port!r}")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", int(port)))
+            except OSError as error:
+                reason = "in use" if error.errno == errno.EADDRINUSE else error.strerror
+                raise UserError(
+                    f"port {port} cannot be used ({reason}): choose another, or leave --port away"
+                ) from error
 
 
 def copy_notebooks(folder: Path) -> list[str]:

@@ -4,11 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from iolab.cli.terminal import echo
-from iolab.errors import IolabError
+from iolab.cli.completion import complete_kernel
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.terminal import echo, note
+from iolab.errors import IolabError, UserError
+
+if TYPE_CHECKING:
+    from iolab.doctor import Finding
+    from iolab.vm.kernels import Kernel
 
 __all__ = ["doctor", "kernels", "restore"]
 
@@ -20,7 +27,8 @@ _FILE = click.Path(path_type=Path)
     "--target", default="local", show_default=True, help="local, or ssh://user@host[:port]."
 )
 @click.option("--show", is_flag=True, help="Only show what would be restored.")
-def restore(target: str, show: bool) -> None:
+@json_option
+def restore(target: str, show: bool, as_json: bool) -> None:
     """Restore a real machine's settings.
 
     A run that was killed may have left some changed; its journal says which.
@@ -28,6 +36,9 @@ def restore(target: str, show: bool) -> None:
     from iolab.targets.machines import real_target
 
     lines = real_target(target).restore(show=show)
+    if as_json:
+        print_json({"target": target, "restored": not show, "changes": lines})
+        return
     for line in lines:
         echo(line)
     if not lines:
@@ -35,18 +46,25 @@ def restore(target: str, show: bool) -> None:
 
 
 @click.group(invoke_without_command=True)
+@json_option
 @click.pass_context
-def kernels(context: click.Context) -> None:
+def kernels(context: click.Context, as_json: bool) -> None:
     """List, add or fetch kernels.
 
     Without a command, each kernel is listed as cached, fetchable or unreachable, with what it said
     of its scheduler when it was booted.
     """
     if context.invoked_subcommand is not None:
+        if as_json:
+            raise UserError(f"--json goes behind {context.invoked_subcommand}")
         return
     from iolab.vm.kernels import list_kernels
 
-    for status in list_kernels():
+    listed = list_kernels(note)
+    if as_json:
+        print_json(listed)
+        return
+    for status in listed:
         facts = status.facts or {}
         scheduler = facts.get("scheduler", "scheduler not known before it was booted")
         parts = [status.release, status.source, scheduler] if not status.reason else [status.reason]
@@ -57,42 +75,63 @@ def kernels(context: click.Context) -> None:
 @kernels.command("add")
 @click.argument("name")
 @click.argument("files", type=_FILE, nargs=-1, required=True)
-def kernels_add(name: str, files: tuple[Path, ...]) -> None:
+@json_option
+def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
     """Add kernel NAME from its .deb FILES, or from its vmlinuz and its modules directory."""
     from iolab.vm.kernels import add_kernel
 
-    kernel = add_kernel(name, files)
-    echo(f"kernel {kernel.name} is {kernel.release}")
+    _show_cached([add_kernel(name, files, note)], as_json=as_json)
 
 
 @kernels.command("fetch")
-@click.argument("names", nargs=-1, required=True)
-def kernels_fetch(names: tuple[str, ...]) -> None:
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_kernel)
+@json_option
+def kernels_fetch(names: tuple[str, ...], as_json: bool) -> None:
     """Fetch kernels of the catalogue into the cache."""
     from iolab.vm.kernels import get_kernel
 
-    for name in names:
-        kernel = get_kernel(name, echo)
-        echo(f"kernel {name} is {kernel.release} ({kernel.source})")
+    _show_cached([get_kernel(name, note) for name in names], as_json=as_json)
+
+
+def _show_cached(kernels: list[Kernel], *, as_json: bool) -> None:
+    if as_json:
+        names = ("name", "release", "source", "identity")
+        print_json([{name: getattr(kernel, name) for name in names} for kernel in kernels])
+        return
+    for kernel in kernels:
+        echo(f"kernel {kernel.name} is {kernel.release} ({kernel.source})")
 
 
 @click.command()
-def doctor() -> None:
+@json_option
+def doctor(as_json: bool) -> None:
     """Check what can run on this machine.
 
     Of what is missing it names the command that installs it. What is not in the cache yet is
-    fetched, as a sweep would.
+    fetched, as a sweep would; each such step is a line on standard error.
     """
     from iolab.doctor import examine
 
-    lacking = []
-    for finding in examine():
-        mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
-        echo(f"{mark}  {finding.what}: {finding.found}")
-        if finding.fix:
-            echo(f"       fix: {finding.fix}")
-        if finding.needed and not finding.good:
-            lacking.append(finding.what)
+    findings = []
+    for finding in examine(_silence if as_json else note):
+        findings.append(finding)
+        if not as_json:
+            _show_finding(finding)
+    lacking = [finding.what for finding in findings if finding.needed and not finding.good]
+    if as_json:
+        print_json({"can_sweep": not lacking, "findings": findings})
     if lacking:
         raise IolabError(f"a sweep in virtual time cannot run here without: {', '.join(lacking)}")
-    echo("a sweep in virtual time can run here")
+    if not as_json:
+        echo("a sweep in virtual time can run here")
+
+
+def _silence(line: str) -> None:
+    """Show no progress."""
+
+
+def _show_finding(finding: Finding) -> None:
+    mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
+    echo(f"{mark}  {finding.what}: {finding.found}")
+    if finding.fix:
+        echo(f"       fix: {finding.fix}")

@@ -3,59 +3,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from iolab.cli.completion import complete_pathology
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.selection import SelectionCommand, selection, selection_options
 from iolab.cli.terminal import echo
 from iolab.errors import IolabError, UserError
-from iolab.paths import runs_dir
 from iolab.targets.place import MADE, Place
 
 if TYPE_CHECKING:
-    from iolab.sweep.preview import PathologyPreview
-    from iolab.sweep.sweep import Outcome
+    from iolab.sweeps.preview import PathologyPreview
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import Outcome
 
 __all__ = ["plan", "sweep"]
 
-_FOLDER = click.Path(path_type=Path)
 _TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
-_LEVELS = "FACTOR=LEVEL[,LEVEL...]"
 
 
-def _selection(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say what is measured."""
-    options = (
-        click.option("--profile", default="quick", show_default=True, help="smoke, quick or full."),
-        click.option(
-            "--kernel", multiple=True, help="Kernel instead of the profile's (repeatable)."
-        ),
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar=_LEVELS,
-            help="Levels instead of the profile's (repeatable).",
-        ),
-        click.option(
-            "--record",
-            multiple=True,
-            metavar=_LEVELS,
-            help="Trace these conditions, too (repeatable).",
-        ),
-        click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@click.command()
-@_selection
-@click.option("--pathology", multiple=True, help="Pathology to measure (repeatable); all if none.")
+@click.command(cls=SelectionCommand)
+@selection
+@click.option(
+    "--pathology",
+    "pathologies",
+    multiple=True,
+    metavar="NAME|FILE",
+    shell_complete=complete_pathology,
+    help="Pathology to measure, by name or by the file that defines it (repeatable); all if none.",
+)
 @click.option("--target", default="vm", show_default=True, help=_TARGETS)
 @click.option("--directory", help="Real machines: measure on files made in this folder.")
 @click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
@@ -63,36 +42,67 @@ def _selection(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
 @click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
 @click.option("--jobs", type=int, help="Virtual machines side by side.")
-def sweep(**options: Any) -> None:
+@click.option("--dry-run", is_flag=True, help="Only show what would be measured.")
+@json_option
+def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
     """Measure, and write up.
 
     Blocks in the store are kept, the others are measured. Then tables, pages and figures are made.
+    Progress goes to standard error.
     """
-    from iolab.cli.progress import SweepProgress
-    from iolab.sweep.request import Request
-    from iolab.sweep.sweep import default_jobs, run_sweep, start_page
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import default_jobs
 
     virtual = options["target"] == "vm"
     most = default_jobs() if virtual else 1
     request = Request(
-        profile=options["profile"],
-        pathologies=options["pathology"],
-        kernels=options["kernel"],
-        settings=options["settings"],
-        recorded=options["record"],
+        **selection_options(options),
+        pathologies=options["pathologies"],
         clock=options["clock"] or ("virtual" if virtual else "host"),
         jobs=most if options["jobs"] is None else options["jobs"],
-        root=options["root"].resolve(),
         target=options["target"],
         place=_place(options),
     )
+    if dry_run:
+        _show_plan(request, as_json=as_json)
+    else:
+        _run(request, as_json=as_json)
+
+
+@click.command(cls=SelectionCommand)
+@click.argument(
+    "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
+)
+@selection
+@json_option
+def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Show what a sweep would measure.
+
+    That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
+    here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
+    It is short for `iolab sweep --dry-run`.
+    """
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import default_jobs
+
+    request = Request(**selection_options(options), pathologies=pathologies, jobs=default_jobs())
+    _show_plan(request, as_json=as_json)
+
+
+def _run(request: Request, *, as_json: bool) -> None:
+    from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.sweep import run_sweep, start_page
+
     with SweepProgress() as progress:
         outcomes = run_sweep(request, progress.log, progress.update)
         first = start_page(request, outcomes)
-    for outcome in outcomes:
-        _show_outcome(outcome)
-    if first:
-        echo(f"\nopen {first}")
+    if as_json:
+        print_json({"start_page": first, "pathologies": list(map(_outcome_document, outcomes))})
+    else:
+        for outcome in outcomes:
+            _show_outcome(outcome)
+        if first:
+            echo(f"\nopen {first}")
     if any(outcome.failed for outcome in outcomes):
         raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
 
@@ -139,34 +149,33 @@ def _show_outcome(outcome: Outcome) -> None:
         echo(f"  {row['kernel']:16}mechanism {row['mechanism']}, magnitude {row['magnitude']}")
 
 
-@click.command()
-@click.argument("names", nargs=-1, metavar="[PATHOLOGY]...")
-@_selection
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def plan(names: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Show what a sweep would measure.
+def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+    plan = outcome.plan
+    return {
+        "pathology": plan.pathology.name,
+        "folder": plan.folder,
+        "page": outcome.page,
+        "kernels": plan.kernels,
+        "unavailable": plan.unavailable,
+        "blocks": len(plan.blocks),
+        "blocks_measured": outcome.measured,
+        "blocks_kept": outcome.kept,
+        "cells": outcome.cells,
+        "cells_invalid": outcome.invalid,
+        "failed": outcome.failed,
+        "verdicts": [
+            {name.replace(" ", "_"): value for name, value in row.items()}
+            for row in outcome.verdicts
+        ],
+    }
 
-    That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
-    here, and how long it takes. Nothing is booted, fetched or measured.
-    """
-    import json
 
-    from iolab.sweep.preview import preview_sweep
-    from iolab.sweep.request import Request
-    from iolab.sweep.sweep import default_jobs
+def _show_plan(request: Request, *, as_json: bool) -> None:
+    from iolab.sweeps.preview import preview_sweep
 
-    request = Request(
-        profile=options["profile"],
-        pathologies=names,
-        kernels=options["kernel"],
-        settings=options["settings"],
-        recorded=options["record"],
-        jobs=default_jobs(),
-        root=options["root"].resolve(),
-    )
     previews = preview_sweep(request)
     if as_json:
-        echo(json.dumps([asdict(preview) for preview in previews], indent=1))
+        print_json(previews)
         return
     for preview in previews:
         _show_preview(preview, request.jobs)

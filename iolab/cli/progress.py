@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A bar on a terminal, a line now and then elsewhere: how far a sweep is."""
+"""How far a sweep is, on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from iolab import shown
-from iolab.sweep import pool
+from iolab.sweeps import pool
 
 __all__ = ["SweepProgress"]
 
@@ -20,7 +20,7 @@ class SweepProgress:
 
     def __init__(self) -> None:
         # Lines are text, not markup.
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -52,7 +52,7 @@ class SweepProgress:
         """Show the state: at once on a terminal, elsewhere after each block and tenth of cells."""
         if not state.cells:
             return
-        text = f"{state.pages_done}/{state.pages} blocks, {state.cells_done}/{state.cells} cells"
+        text = f"{state.jobs_done}/{state.jobs} blocks, {state.cells_done}/{state.cells} cells"
         left = _time_left(state.seconds_left)
         if self._console.is_terminal:
             if not self._running:
@@ -65,7 +65,7 @@ class SweepProgress:
                 description=text,
                 left=left,
             )
-        elif (step := (state.pages_done, state.cells_done * 10 // state.cells)) != self._last:
+        elif (step := (state.jobs_done, state.cells_done * 10 // state.cells)) != self._last:
             self._last = step
             self.log(f"{text}, {left}")
 

@@ -2,8 +2,8 @@
 """What happened in cells: a block in the order measured, the core's time, latencies.
 
 Colours come from a palette that colour-blind readers can tell apart, and nothing is shown by colour
-alone. Figures are plain `matplotlib.figure.Figure` objects, drawn at the size they are printed: no
-global state, nothing to close.
+alone. A figure is an `iolab.figures.Figure`, drawn at the size it is printed: no global state,
+nothing to close.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import (
@@ -28,6 +27,7 @@ from matplotlib.ticker import (
 )
 
 from iolab.errors import UserError
+from iolab.figures.figure import Figure
 from iolab.figures.panels import (
     kernel_grid,
     label_empty_panel,

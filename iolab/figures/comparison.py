@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from iolab.figures.figure import Figure
 from iolab.figures.panels import label_empty_panel
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.style import DOUBLE_IN, legend, styled

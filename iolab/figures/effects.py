@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a treatment does to a value: against its level, kernel by kernel, and as a heatmap.
+"""What a treatment does to a value: against its level, and kernel by kernel.
 
 Intervals are those of `iolab.stats.tables`, never bootstraps over rows.
 """
@@ -11,22 +11,20 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from iolab.errors import UserError
 from iolab.figures.axis import TreatmentAxis, check_numeric
+from iolab.figures.figure import Figure
 from iolab.figures.panels import grid_of, outer_labels, panels_of, title_panel
 from iolab.figures.style import kernel_handles, legend, level_styles, styled
-from iolab.figures.words import level_names, tick_name
+from iolab.figures.words import level_names
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
 
-__all__ = ["Contrast", "Reference", "by_kernel", "by_treatment", "iops_heatmap"]
+__all__ = ["Contrast", "Reference", "by_kernel", "by_treatment"]
 
 # The pair of two controls, in ratios.
 _AA = "A/A"
@@ -230,74 +228,3 @@ def _draw_kernels(
 def _start_at_zero(axes: Axes) -> None:
     # The panels share their axis: how far it reaches is known only when all are drawn.
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-
-
-@styled
-def iops_heatmap(cells: pd.DataFrame, rows: str) -> Figure:
-    """Draw the ratio of IOPS to the control's for each level of a factor and of the treatment.
-
-    Red is slower than the control, blue faster, white alike; a dash was not measured. There is a
-    panel for each kernel and what else varies.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
-    rows : str
-        The factor whose levels are the rows.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw, the cells mix what may not be pooled, or there is no such
-        factor.
-    """
-    kept = comparable_cells(cells)
-    pathology, levels = pathology_of(kept), levels_of(kept)
-    if rows not in pathology.factors or rows == pathology.treatment:
-        raise UserError(f"{pathology.name} has no factor {rows} beside its treatment")
-    table = ratio_table(kept)
-    index = sorted(table[rows].unique())
-    columns = [*([_AA] if table["aa"].any() else []), *map(tick_name, levels)]
-    names = [_AA if pd.isna(x) else tick_name(x) for x in table[pathology.treatment]]
-    table = table.assign(column=names)
-    reach = max(0.05, float((table["ratio"] - 1).abs().max()))
-    panels = panels_of(table, pathology, always=["kernel"], without=[rows])
-    height = 0.55 + 0.26 * len(index)
-    figure, grid = grid_of(len(panels), 1, height_in=height, columns=2 if len(columns) > 4 else 3)
-    for axes, (title, panel) in zip(grid.flat, panels, strict=True):
-        ratios = panel.pivot(index=rows, columns="column", values="ratio")
-        _draw_heatmap(axes, ratios.reindex(index=index, columns=columns), reach)
-        title_panel(axes, title)
-    outer_labels(grid, pathology.factors[pathology.treatment].label, pathology.factors[rows].label)
-    bar = figure.colorbar(grid.flat[0].collections[0], ax=grid, aspect=12, pad=0.02)
-    bar.set_label(f"relative to {pathology.control}")
-    bar.outline.set_visible(False)
-    return figure
-
-
-def _draw_heatmap(axes: Axes, ratios: pd.DataFrame, reach: float) -> None:
-    sns.heatmap(
-        ratios,
-        ax=axes,
-        cmap="RdBu",
-        vmin=1 - reach,
-        vmax=1 + reach,
-        annot=True,
-        fmt=".2f",
-        annot_kws={"fontsize": 7},
-        linewidths=1,
-        cbar=False,
-    )
-    for (row, column), ratio in np.ndenumerate(ratios.to_numpy()):
-        if np.isnan(ratio):
-            axes.text(column + 0.5, row + 0.5, "-", ha="center", va="center", color="0.4")
-    axes.set(xlabel="", ylabel="", facecolor="0.94")
-    axes.grid(visible=False)
-    axes.tick_params(axis="x", length=0, rotation=90 if len(ratios.columns) > 8 else 0)
-    axes.tick_params(axis="y", length=0, rotation=0)

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from iolab.figures.figure import Figure
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN
 from iolab.figures.words import condition_text
 from iolab.pathology.base import Pathology

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from iolab.errors import UserError
+from iolab.figures.figure import Figure
 from iolab.figures.panels import (
     grid_of,
     label_empty_panel,

@@ -40,9 +40,18 @@ CLOCKS: Final = {
 
 # By figure; {label} is the label of the treatment.
 _SAYS: Final = {
-    "iops_heatmap": (
-        "Ratio of IOPS to the control's, for each {label} and what varies besides; a dash was not "
-        "measured."
+    "region_iops": (
+        "Ratio of IOPS to the control's, for each {label} crossed with what varies besides. Tiles "
+        "reach halfway to the next measured level on logarithmic axes; the strip below is the "
+        "control, compared with itself. The line runs between tiles whose whole 95 % t interval "
+        "over boots lies below 1 and the others; a single boot has no interval, so no line. "
+        "Hatched: not measured, or no valid pair."
+    ),
+    "region_switches": (
+        "Context switches of the measured core per I/O, for each {label} crossed with what varies "
+        "besides. Tiles reach halfway to the next measured level on logarithmic axes; the strip "
+        "below is the control. The line runs between tiles of more than one switch per I/O and "
+        "the others. Hatched: not measured, or no valid cell."
     ),
     "cpu_split": "What the measured core did, as shares of its time: control and each {label}.",
     "latency_ecdf": (
@@ -173,7 +182,7 @@ def caption(
     elif name == "latency_ecdf":
         parts.append(f"{_cell_count(mean_table(cells))} per condition.")
     elif name != "block_figure":
-        ratio = contrast == "ratio" or name == "iops_heatmap"
+        ratio = contrast == "ratio" or name == "region_iops"
         sample = _ratio_sample if ratio else _mean_sample
         parts.append(sample(cells, confidence, bars=says is not None))
     parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]

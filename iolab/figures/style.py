@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Final, ParamSpec
+from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib.style
 import seaborn as sns
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+F = TypeVar("F", bound=Figure)
 
 # Widths of one and of two columns of a paper, in inches.
 COLUMN_IN: Final = 3.33
@@ -66,7 +67,7 @@ MARKERS: Final = "osD^vPX*"
 LINES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+def styled(draw: Callable[P, F]) -> Callable[P, F]:
     """Give a drawing function our style on top of matplotlib's defaults.
 
     A figure then looks the same whatever the session has set.
@@ -83,7 +84,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """
 
     @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> F:
         with matplotlib.style.context(["default", dict(STYLE)]):
             figure = draw(*args, **kwargs)
             # Ticks take their style when they are made: make them here.

@@ -16,13 +16,13 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from iolab import measure
 from iolab.errors import UserError
+from iolab.figures.figure import Figure
 from iolab.figures.panels import (
     grid_of,
     label_empty_panel,

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from iolab.errors import UserError
+from iolab.figures.figure import Figure
 from iolab.figures.style import DOUBLE_IN, legend, styled
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_text

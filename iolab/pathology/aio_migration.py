@@ -22,8 +22,8 @@ The control is the same job pinned to one core: it is never migrated.
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import (
@@ -35,7 +35,9 @@ from iolab.pathology.factors import (
     named_level,
 )
 from iolab.results import CellResult, growth
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = ["AIO_MIGRATION"]
 
@@ -107,6 +109,8 @@ def _from_trace(trace: Trace) -> dict[str, float]:
 
     ``every_…_ns`` are quantiles of the time from one migration to the next.
     """
+    from iolab import measure
+
     moved = measure.migration_causes(trace)
     moved = moved[moved["comm"] == "fio"]
     intervals_ns = moved["interval_ns"].dropna().astype("float64")

@@ -8,16 +8,20 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.results import CellResult
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = [
+    "EXPERIMENT",
+    "PATHOLOGY_NAME",
     "Claim",
     "Machine",
     "Pathology",
@@ -26,8 +30,10 @@ __all__ = [
 
 # A sweep asks for one of these; a pathology may have more.
 REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
+# The notebook of a pathology that brings none along.
+EXPERIMENT: Final = "experiment.ipynb"
 # A pathology's name is a folder's name and its module's.
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+PATHOLOGY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def _refuse(wrong: bool, what: str, why: str) -> None:
@@ -55,6 +61,11 @@ class Profile:
         Levels of conditions that are measured once more with tracing, control and treatment.
     recorded_boots : int
         Number of boots, from the first, in which they are.
+    mapped : tuple of mapping of str to tuple
+        Grids measured in the first boots only, to map where an effect begins and ends. A claim's
+        condition belongs to `grids`, which every boot measures.
+    mapped_boots : int
+        Number of boots, from the first, in which they are.
 
     Raises
     ------
@@ -69,15 +80,23 @@ class Profile:
     runtime_ms: int = 0
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
+    mapped: tuple[Grid, ...] = ()
+    mapped_boots: int = 2
 
     def __post_init__(self) -> None:
         what = "profile"
         _refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
         _refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
         _refuse(not self.grids, what, "it has no grid")
+        few = f"mapped_boots must be at least 1, not {self.mapped_boots}"
+        _refuse(self.mapped_boots < 1, what, few)
         _refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
         late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
         _refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
+
+    def grids_of(self, boot: int) -> tuple[Grid, ...]:
+        """Return the grids that a boot measures, counted from 0."""
+        return self.grids + (self.mapped if boot < self.mapped_boots else ())
 
     def records(self, condition: Condition, boot: int) -> bool:
         """Tell whether a treated condition is recorded in a boot."""
@@ -181,8 +200,6 @@ class Pathology:
         One line for people.
     source : str
         Where the report is: a seed file, a thread, a commit.
-    notebook : str
-        File name of its notebook.
     treatment : str
         The factor whose levels are each compared with the control, in which it is None.
     control : str
@@ -202,6 +219,9 @@ class Pathology:
         source of seeds.
     machine : callable (levels of the boot factors) -> Machine
         The virtual machine of a block.
+    notebook : str
+        File name of the notebook that makes its page: one of iolab's, or a path beside the file or
+        module that defines it. By default a page that suits any pathology.
     recording : Recording, optional
         What trace-cmd records of a recorded cell.
     from_trace : callable (Trace) -> dict of str to float
@@ -218,7 +238,6 @@ class Pathology:
     name: str
     title: str
     source: str
-    notebook: str
     treatment: str
     control: str
     factors: Mapping[str, Factor]
@@ -228,13 +247,14 @@ class Pathology:
     preregistered: tuple[Condition, ...]
     cell: Callable[[Condition, Profile, random.Random], Cell]
     machine: Callable[[Condition], Machine]
+    notebook: str = EXPERIMENT
     recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
 
     def __post_init__(self) -> None:
         rule = "a name is lower-case letters, digits and underscores, at most 40"
-        _refuse(not _NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
+        _refuse(not PATHOLOGY_NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
         what = f"pathology {self.name}"
         one_of(f"treatment of {what}", self.treatment, self.factors)
         for name in self.boot_factors:
@@ -259,7 +279,7 @@ class Pathology:
             self._check_levels(levels, f"{what}: preregistered condition")
 
     def _check_profile(self, profile: Profile, where: str) -> None:
-        for grid in profile.grids:
+        for grid in (*profile.grids, *profile.mapped):
             missing = sorted(set(self.factors) - set(grid))
             _refuse(bool(missing), where, f"a grid lacks the factors {', '.join(missing)}")
             self._check_levels(grid, where)

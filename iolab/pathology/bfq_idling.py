@@ -32,8 +32,8 @@ The recipe and what was tuned in it, each for a reason:
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-from iolab import measure
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab.errors import IolabError
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
@@ -46,7 +46,9 @@ from iolab.pathology.factors import (
     named_level,
 )
 from iolab.results import CellResult
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = ["BFQ_IDLING"]
 
@@ -84,7 +86,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             )
         ],
         filesystem=None if kind == "raw" else FileSystem(kind, "data"),
-        group=Group("io") if condition["cgroup"] == "own" else None,
+        group=Group(controllers=["io"]) if condition["cgroup"] == "own" else None,
         copies=Copies(
             block_size=_BLOCK_SIZE,
             writes=writes,
@@ -132,6 +134,8 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     gap: not of the time in which the next dd is started. ``gaps_jbd2_waits`` are those in which
     jbd2's request waits and dd's was the last one served, ``gaps_dd_waits`` the other way round.
     """
+    from iolab import measure
+
     gaps = measure.idle_gaps(trace, shortest_ns=_GAP_NS)
     lost_ns, busy_ns = int(gaps["length_ns"].sum()), int(measure.busy_time(trace).sum())
     ios = trace.events["block_rq_complete"]

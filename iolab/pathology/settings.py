@@ -51,7 +51,7 @@ def override(
     changed = profile
     if settings:
         grid = {**profile.grids[0], **_levels(pathology, "--set", settings)}
-        changed = replace(changed, grids=(grid,))
+        changed = replace(changed, grids=(grid,), mapped=())
     if recorded:
         levels = _levels(pathology, "--record", recorded)
         changed = replace(changed, recorded=levels, recorded_boots=profile.boots)

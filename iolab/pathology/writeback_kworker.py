@@ -40,15 +40,15 @@ alone.
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from iolab import measure
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, IntegerFactor, integer_level
 from iolab.results import CellResult
-from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
 
 __all__ = ["WRITEBACK_KWORKER"]
 
@@ -148,6 +148,8 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     ``pages_per_folio`` is the mean size of the pieces of memory that the page cache took for what
     was written (one page where the kernel knows no other); it is missing where it took none.
     """
+    from iolab import measure
+
     issued = trace.frame("block_rq_issue")
     written = issued[issued["rwbs"].astype("str").str.contains("W")]
     # The device of the data is the one that most is written to.
@@ -162,8 +164,8 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     }
     added = trace.frame("mm_filemap_add_to_page_cache")
     if len(added):
-        sizes = 2.0 ** added["order"] if "order" in added else pd.Series(1.0, added.index)
-        found["pages_per_folio"] = float(sizes.mean())
+        sizes = 2.0 ** added["order"] if "order" in added else None
+        found["pages_per_folio"] = 1.0 if sizes is None else float(sizes.mean())
     return found
 
 

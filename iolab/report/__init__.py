@@ -10,7 +10,14 @@ from iolab.report.comparison import (
     compare_with_virtual,
     comparison_text,
 )
-from iolab.report.pages import ComparisonSection, comparison_section, publish, recorded_traces
+from iolab.report.index import VerdictIndex, verdict_index
+from iolab.report.pages import (
+    ComparisonSection,
+    comparison_section,
+    publish,
+    recorded_traces,
+    style_tables,
+)
 from iolab.report.summary import plain, summary, write_summary
 from iolab.report.tables import (
     aa_check,
@@ -30,6 +37,7 @@ __all__ = [
     "AGREEMENTS",
     "COMPARISON_COLUMNS",
     "ComparisonSection",
+    "VerdictIndex",
     "aa_check",
     "compare_clocks",
     "compare_with_virtual",
@@ -48,6 +56,8 @@ __all__ = [
     "plain",
     "publish",
     "recorded_traces",
+    "style_tables",
     "summary",
+    "verdict_index",
     "write_summary",
 ]

@@ -15,16 +15,16 @@ from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
-from iolab.pathology import get_pathology
-from iolab.paths import CHECKOUT, NOTEBOOKS, REFERENCE
+from iolab.pathology import get_pathology, notebook_path
+from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
-from iolab.sweep.pool import NotebookJob, make_pages
-from iolab.sweep.sweep import default_jobs
+from iolab.sweeps.pool import NotebookJob, run_jobs
+from iolab.sweeps.sweep import default_jobs
 
 __all__ = [
     "CLAIMS",
@@ -76,7 +76,7 @@ def draw(data: Path, paper: Path = PAPER) -> list[Path]:
     """
     sources = {load(source).cells["pathology"].iloc[0]: source for source in result_folders(data)}
     work = paper / ".work"
-    errors = make_pages(
+    errors = run_jobs(
         [_page(name, source, paper, work) for name, source in sources.items()], jobs=default_jobs()
     )
     if errors:
@@ -96,8 +96,8 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
     shutil.rmtree(folder, ignore_errors=True)
     return NotebookJob(
         name=name,
-        notebook=NOTEBOOKS / pathology.notebook,
-        output=work / pathology.notebook,
+        notebook=notebook_path(pathology),
+        output=work / f"{name}.ipynb",
         parameters={
             "data": str(source.resolve()),
             "figures_folder": str(folder),

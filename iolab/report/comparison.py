@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from pandas.io.formats.style import Styler
 
 from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.tables import overview
-from iolab.shown import text_table
+from iolab.shown import Table, text_table
 from iolab.stats.claims import boot_values
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
@@ -62,7 +61,8 @@ def compare_with_virtual(
     Returns
     -------
     DataFrame
-        Rows of `compare_clocks`; none where the data are virtual time themselves.
+        Rows of `compare_clocks`; none where the data are virtual time themselves, or where there
+        are no reference data of the pathology.
 
     Raises
     ------
@@ -72,6 +72,8 @@ def compare_with_virtual(
     if data.cells["clock"].eq("virtual").all():
         return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
     source = REFERENCE / pathology_of(data.cells).name if folder is None else Path(folder)
+    if folder is None and not source.is_dir():
+        return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
     return compare_clocks(data, load(source), confidence=confidence)
 
 
@@ -135,7 +137,7 @@ def compare_clocks(
     )
 
 
-def comparison_text(table: pd.DataFrame) -> Styler:
+def comparison_text(table: pd.DataFrame) -> Table:
     """Format a comparison for a page.
 
     Parameters
@@ -145,7 +147,7 @@ def comparison_text(table: pd.DataFrame) -> Styler:
 
     Returns
     -------
-    Styler
+    Table
         The table in words, with the counts of `AGREEMENTS` as its caption.
     """
     rows = pd.DataFrame(
@@ -165,7 +167,7 @@ def comparison_text(table: pd.DataFrame) -> Styler:
     )
     counts = table["agreement"].value_counts()
     summary = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
-    return text_table(rows, na_rep="not known").set_caption(f"{summary}.")
+    return text_table(rows, na_rep="not known", caption=f"{summary}.")
 
 
 def _sides(data: Dataset, confidence: float) -> dict[tuple[str, str], dict[Any, Any]]:

@@ -15,14 +15,24 @@ from iolab.errors import UserError
 from iolab.figures.comparison import publish_comparison
 from iolab.figures.save import caption, save_figure
 from iolab.report.comparison import compare_with_virtual, comparison_text
-from iolab.shown import Paragraph
+from iolab.shown import Paragraph, text_table
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.store.dataset import Dataset
 from iolab.trace import Trace
 
-__all__ = ["ComparisonSection", "comparison_section", "publish", "recorded_traces"]
+__all__ = [
+    "ComparisonSection",
+    "comparison_section",
+    "publish",
+    "recorded_traces",
+    "style_tables",
+]
 
 _NOTHING: Final = "These data were measured in virtual time: there is nothing to compare."
+_NO_REFERENCE: Final = (
+    "This pathology has no reference data in virtual time. To compare, measure it in a virtual "
+    "machine and name that folder of results."
+)
 
 
 def publish(
@@ -164,6 +174,39 @@ def comparison_section(
     """
     table = compare_with_virtual(data, virtual)
     if table.empty:
-        return ComparisonSection(table, None, _NOTHING)
+        virtual_time = data.cells["clock"].eq("virtual").all()
+        return ComparisonSection(table, None, _NOTHING if virtual_time else _NO_REFERENCE)
     figure, text = publish_comparison(table, folder)
     return ComparisonSection(table, figure, text)
+
+
+def style_tables(cells: pd.DataFrame | None = None) -> None:
+    """Show every DataFrame of the running notebook as `iolab.shown.text_table` does.
+
+    Parameters
+    ----------
+    cells : DataFrame, optional
+        Cells of one pathology: in its treatment's column, the control then has its name.
+    """
+    # Only a notebook calls this: nothing else needs IPython.
+    from IPython.core.getipython import get_ipython  # noqa: PLC0415
+
+    shell = get_ipython()
+    if shell is None or shell.display_formatter is None:
+        return
+    pathology = None if cells is None else pathology_of(cells)
+    control = {pathology.treatment: pathology.control} if pathology else {}
+
+    def in_words(frame: pd.DataFrame) -> str:
+        return text_table(_with_index(frame), control=control).to_html()
+
+    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, in_words)
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with its index as columns, unless the index only counts rows."""
+    if frame.index.names != [None]:
+        return frame.reset_index()
+    if frame.index.dtype.kind in "iu":
+        return frame
+    return frame.reset_index(names="")

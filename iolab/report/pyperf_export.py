@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from pyperf import Benchmark, BenchmarkSuite, Run
 
 from iolab.errors import UserError
 from iolab.files import atomic_write
+from iolab.pathology.base import Pathology
+from iolab.pathology.factors import CategoricalFactor
 from iolab.stats.conditions import (
     cell_columns,
-    kernel_order,
+    kernels_of,
+    levels_of,
     pathology_of,
     refuse_mixture,
     shared_columns,
@@ -24,20 +28,44 @@ from iolab.stats.conditions import (
 )
 from iolab.store.dataset import Dataset
 
-__all__ = ["pyperf_suites", "write_archives"]
+__all__ = ["Archive", "pyperf_suites", "write_archives"]
 
 _VALUE = "seconds_per_io"
+_CONTROL = "control"
 
 
-def pyperf_suites(data: Dataset) -> dict[str, BenchmarkSuite]:
-    """Return a suite of benchmarks for each kernel that has valid cells.
+@dataclass(frozen=True)
+class Archive:
+    """An archive of pyperf.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    kernel : str
+        The kernel whose cells it holds.
+    treatment : str
+        The treatment.
+    level : str or int
+        Its level in these cells; "control" in those of the control.
+    """
+
+    path: Path
+    kernel: str
+    treatment: str
+    level: int | str
+
+
+def pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
+    """Return a suite of benchmarks for each kernel and each level of the treatment.
 
     A benchmark is a condition, a run of it a boot, a value the seconds per I/O of one valid cell
     that was not traced; ``loops`` is the fewest I/Os behind a value of the run, ``duration`` the
-    seconds that its cells ran. A benchmark's name holds every factor of the pathology, so that a
-    condition has the same name in all archives: of another kernel, another machine, another sweep.
-    Nothing of the machine that writes the archive is in it. pyperf takes all values for independent
-    ones; those of one boot are not.
+    seconds that its cells ran. A benchmark's name is the measure and the condition without the
+    treatment's level, so that a condition and its control have the same name, on every kernel, on
+    every machine and in every sweep. A categorical factor at its first level is left out of it; the
+    metadata hold every factor. Nothing of the machine that writes the archive is in it. pyperf
+    takes all values for independent ones; those of one boot are not.
 
     Parameters
     ----------
@@ -46,8 +74,8 @@ def pyperf_suites(data: Dataset) -> dict[str, BenchmarkSuite]:
 
     Returns
     -------
-    dict of str to BenchmarkSuite
-        By kernel, in the order of their versions.
+    dict of (str, int or str) to BenchmarkSuite
+        By kernel and level: kernels in the order of their versions, of each the control first.
 
     Raises
     ------
@@ -63,17 +91,21 @@ def pyperf_suites(data: Dataset) -> dict[str, BenchmarkSuite]:
     condition = cell_columns(kept)
     refuse_mixture(kept, condition, condition)
     kept = kept.sort_values([*condition, "boot", "block", "position"], na_position="first")
-    return {
-        kernel: BenchmarkSuite(
-            [_benchmark(group) for _, group in here.groupby(condition, dropna=False, sort=False)]
-        )
-        for kernel in sorted(kept["kernel"].unique(), key=kernel_order)
-        for here in [kept[kept["kernel"] == kernel]]
-    }
+    treatment = pathology_of(kept).treatment
+    suites = {}
+    for kernel in kernels_of(kept):
+        here = kept[kept["kernel"] == kernel]
+        for level in (None, *levels_of(here)):
+            side = here[here[treatment].isna() if level is None else here[treatment] == level]
+            if not side.empty:
+                groups = side.groupby(condition, dropna=False, sort=False)
+                benchmarks = [_benchmark(group) for _, group in groups]
+                suites[kernel, _plain(level)] = BenchmarkSuite(benchmarks)
+    return suites
 
 
-def write_archives(data: Dataset, folder: Path) -> list[Path]:
-    """Write ``KERNEL.json`` for each kernel of `pyperf_suites`.
+def write_archives(data: Dataset, folder: Path) -> list[Archive]:
+    """Write ``KERNEL-control.json`` and ``KERNEL-TREATMENT-LEVEL.json`` for `pyperf_suites`.
 
     The same data give the same bytes; each file is whole or absent.
 
@@ -86,8 +118,8 @@ def write_archives(data: Dataset, folder: Path) -> list[Path]:
 
     Returns
     -------
-    list of Path
-        The archives.
+    list of Archive
+        The archives, in the order of the suites.
 
     Raises
     ------
@@ -97,25 +129,27 @@ def write_archives(data: Dataset, folder: Path) -> list[Path]:
         If the folder cannot be written.
     """
     suites = pyperf_suites(data)
-    for kernel in suites:
+    treatment = pathology_of(data.cells).treatment
+    archives = []
+    for kernel, level in suites:
         if Path(kernel).name != kernel:
             raise UserError(f"a kernel's archive cannot be named {kernel!r}")
-    paths = []
-    for kernel, suite in suites.items():
+        side = _CONTROL if level == _CONTROL else f"{treatment}-{level}"
+        archives.append(Archive(folder / f"{kernel}-{side}.json", kernel, treatment, level))
+    for archive, suite in zip(archives, suites.values(), strict=True):
         text = io.StringIO()
         suite.dump(text)
-        paths.append(folder / f"{kernel}.json")
-        atomic_write(paths[-1], text.getvalue())
-    return paths
+        atomic_write(archive.path, text.getvalue())
+    return archives
 
 
 def _benchmark(cells: pd.DataFrame) -> Benchmark:
     """Return the cells of one condition on one kernel as a benchmark, a run for each boot."""
     pathology = pathology_of(cells)
     first = cells.iloc[0]
-    condition = _condition(first, [*shared_columns(cells)[1:], pathology.treatment])
+    condition = {name: _plain(first[name]) for name in shared_columns(cells)[1:]}
     metadata = {
-        "name": _name(condition, pathology.treatment),
+        "name": _name(condition, pathology),
         "unit": "second",
         "description": "seconds per I/O of each measured run",
         **{
@@ -123,6 +157,7 @@ def _benchmark(cells: pd.DataFrame) -> Benchmark:
             for name in ("pathology", "kernel", "kernel_release", "scheduler", "target", "clock")
         },
         **condition,
+        pathology.treatment: _plain(first[pathology.treatment]),
     }
     return Benchmark([_run(boot, metadata) for _, boot in cells.groupby("block", sort=False)])
 
@@ -140,13 +175,18 @@ def _run(cells: pd.DataFrame, metadata: Mapping[str, Any]) -> Run:
     return Run(values, metadata={**metadata, **own}, collect_metadata=False)
 
 
-def _condition(cell: pd.Series[Any], factors: list[str]) -> dict[str, int | str]:
-    """Return the levels of a cell's factors as plain values; the control's own is "control"."""
-    levels = {name: "control" if pd.isna(cell[name]) else cell[name] for name in factors}
-    return {name: v if isinstance(v, str) else int(v) for name, v in levels.items()}
+def _plain(level: Any) -> int | str:
+    """Return a level as a plain value; the control's own is "control"."""
+    if pd.isna(level):
+        return _CONTROL
+    return level if isinstance(level, str) else int(level)
 
 
-def _name(condition: Mapping[str, int | str], treatment: str) -> str:
-    """Return a condition as FACTOR=LEVEL words, the treatment first."""
-    others = [f"{name}={level}" for name, level in condition.items() if name != treatment]
-    return " ".join([f"{treatment}={condition[treatment]}", *others])
+def _name(condition: Mapping[str, int | str], pathology: Pathology) -> str:
+    """Return the measure and a condition's words FACTOR=LEVEL, but for first levels of a list."""
+    words = []
+    for name, level in condition.items():
+        factor = pathology.factors[name]
+        if not isinstance(factor, CategoricalFactor) or level != factor.levels[0]:
+            words.append(f"{name}={level}")
+    return " ".join([_VALUE, *words])

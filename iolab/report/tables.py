@@ -130,7 +130,10 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     pathology = pathology_of(data.cells)
     columns = [*_varying(table, data.cells), pathology.treatment]
     columns += ["mean", "low", "high", "n", "cells"]
-    return _with_control(table[columns], pathology)
+    made = _with_control(table[columns], pathology)
+    # What the numbers are, for whoever formats them.
+    made.attrs["value"] = value
+    return made
 
 
 def effect_table(
@@ -251,9 +254,9 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each: kernel, block, position, role, all factors, gate (the reason), cell.
+        A row for each: kernel, block, position, role, gate (the reason), all factors, cell.
     """
-    columns = ["kernel", "block", "position", "role", *factors(cells), "gate", "cell"]
+    columns = ["kernel", "block", "position", "role", "gate", *factors(cells), "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
 
 

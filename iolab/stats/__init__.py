@@ -54,6 +54,7 @@ from iolab.stats.outliers import mark_outliers
 from iolab.stats.pairs import boot_means, log_values, matched_pairs
 from iolab.stats.plans import pairs_per_boot, plan_table
 from iolab.stats.power import POWER, power_of, sign_flip_boots, simulated_power
+from iolab.stats.regions import crossed_cells, region_table
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table, recording_cost
 from iolab.stats.threshold import Threshold, threshold
 from iolab.stats.variance import Components, components, components_of, variance_table
@@ -93,6 +94,7 @@ __all__ = [
     "comparable_cells",
     "components",
     "components_of",
+    "crossed_cells",
     "declared_claims",
     "discoveries",
     "estimate",
@@ -127,6 +129,7 @@ __all__ = [
     "ratio_table",
     "recording_cost",
     "refuse_mixture",
+    "region_table",
     "shared_columns",
     "sign_flip",
     "sign_flip_boots",

@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Measures of one cell from fio's report, or dd's, and the kernel's counters."""
+"""Measures of one cell: fio's report, dd's or a program's result, and the kernel's counters."""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
+from iolab.agent.fio import active_sides
 from iolab.errors import IolabError
 from iolab.results import CellResult, CpuSample, growth
+from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, program_measures
 
 __all__ = ["histogram", "measures"]
 
 _Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
 
 _PERCENTILES = {
-    "latency_p50_ns": "50.000000",
-    "latency_p95_ns": "95.000000",
-    "latency_p99_ns": "99.000000",
-    "latency_p999_ns": "99.900000",
+    "latency_p50_ns": 50.0,
+    "latency_p95_ns": 95.0,
+    "latency_p99_ns": 99.0,
+    "latency_p999_ns": 99.9,
 }
 _NOTHING = {
     **dict.fromkeys(
@@ -26,38 +32,63 @@ _NOTHING = {
     ),
     **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), math.nan),
     **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), math.nan),
+    **dict.fromkeys(PROGRAM_COLUMNS, math.nan),
     "ios": 0,
     "runtime_s": 0.0,
 }
 
 
-def _side(result: CellResult) -> Mapping[str, Any]:
-    job = result["fio"]["jobs"][0]
-    return next((job[s] for s in ("write", "read") if job[s]["total_ios"]), job["read"])
+def _sides(result: CellResult) -> list[Mapping[str, Any]]:
+    """Return all directions of all processes in which fio did I/O."""
+    jobs = result["fio"]["jobs"]
+    if not jobs:
+        raise KeyError("jobs")
+    return [side for job in jobs for side in active_sides(job)]
 
 
 def _did_io(result: CellResult) -> bool:
     if "copies" in result:
         return any(process["seconds"] for process in result["copies"])
-    side = _side(result)
-    return bool(side["total_ios"] and side["runtime"])
+    return bool(_sides(result))
 
 
 def _from_fio(result: CellResult) -> dict[str, float | int]:
-    side = _side(result)
+    sides = _sides(result)
     # Not fio's iops_mean: that averages samples, of which a short run has none.
-    runtime_s = side["runtime"] / 1e3
-    iops = side["total_ios"] / runtime_s
-    latency = side["clat_ns"]
-    percentiles = latency.get("percentile", {})
+    iops = math.fsum(side["total_ios"] / (side["runtime"] / 1e3) for side in sides)
     return {
         "iops": iops,
         "seconds_per_io": 1 / iops,
-        "latency_mean_ns": latency["mean"],
-        **{name: percentiles.get(key, math.nan) for name, key in _PERCENTILES.items()},
-        "ios": side["total_ios"],
-        "runtime_s": runtime_s,
+        **_latencies(sides),
+        "ios": sum(side["total_ios"] for side in sides),
+        "runtime_s": max(side["runtime"] for side in sides) / 1e3,
     }
+
+
+def _latencies(sides: Sequence[Mapping[str, Any]]) -> dict[str, float | int]:
+    """Return the mean and the percentiles of all I/Os; NaN if fio measured no latencies."""
+    bins = sorted(_bins(sides).items())
+    total = sum(count for _, count in bins)
+    if not total:
+        return dict.fromkeys(("latency_mean_ns", *_PERCENTILES), math.nan)
+    found: dict[str, float | int] = {"latency_mean_ns": sides[0]["clat_ns"]["mean"]}
+    if len(sides) > 1:
+        weighted = (side["clat_ns"]["mean"] * side["total_ios"] for side in sides)
+        found["latency_mean_ns"] = math.fsum(weighted) / sum(side["total_ios"] for side in sides)
+    reached = list(itertools.accumulate(count for _, count in bins))
+    for name, percentile in _PERCENTILES.items():
+        # As calc_clat_percentiles() of fio's stat.c: the first bin that reaches the share.
+        found[name] = bins[bisect.bisect_left(reached, Fraction(percentile) / 100 * total)][0]
+    return found
+
+
+def _bins(sides: Sequence[Mapping[str, Any]]) -> Counter[int]:
+    """Return how many I/Os completed within each bin of fio's, by its midpoint in ns."""
+    counts: Counter[int] = Counter()
+    for side in sides:
+        for middle, count in side["clat_ns"].get("bins", {}).items():
+            counts[int(middle)] += int(count)
+    return counts
 
 
 def _from_copies(result: CellResult) -> dict[str, float | int]:
@@ -84,7 +115,8 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
-    ios = last["ios"] - first["ios"]
+    # A program may do no I/O: then there is nothing for each I/O.
+    ios = last["ios"] - first["ios"] or math.nan
     copied = "copies" in result
 
     def gained(name: _Counter, *, job: bool) -> int:
@@ -107,14 +139,28 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     }
 
 
+def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
+    """Return the measures of a cell that ran; nothing if its work is I/O and it did none."""
+    if "program" in result:
+        shared = {**_from_counters(result, cpu), **common_measures(result)}
+        return {**shared, **program_measures(result)}
+    if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
+        return {}
+    own = _from_copies(result) if "copies" in result else _from_fio(result)
+    return {**own, **_from_counters(result, cpu), **common_measures(result)}
+
+
 def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
     """Return the measures of an agent's cell, with ``valid`` and, if not valid, ``gate``: why.
 
     Times are in the units of their names; CPU shares are of the core `cpu`, 0..1; switches are
     those of the whole system for each I/O that the data device completed. ``fio_…`` are of the job,
     which may be dd; then ``iops`` are its writes for each second that it wrote, as dd itself says,
-    and there are no latencies. ``idle`` is NaN where the kernel does not count it. A cell that did
-    not run has NaN.
+    and there are no latencies. Of a fio job with several processes or directions, ``iops`` and
+    ``ios`` are sums over all of them and ``runtime_s`` is the longest. Percentiles are of all I/Os
+    together: fio's bins (json+) are merged, and a percentile is the first bin that reaches it, as
+    fio computes its own. The job may be a program, too, see `iolab.store.program_counters`.
+    ``idle`` is NaN where the kernel does not count it. A cell that did not run has NaN.
 
     Raises
     ------
@@ -126,10 +172,9 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
         if result["state"] != "done":
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
-        if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
+        found = {**_NOTHING, **_found(result, cpu)}
+        if not found["ios"] and "program" not in result:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
-        own = _from_copies(result) if "copies" in result else _from_fio(result)
-        found = {**own, **_from_counters(result, cpu)}
     except (KeyError, TypeError, IndexError) as error:
         raise IolabError(f"a cell's result is not the agent's: {error!r}") from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
@@ -138,9 +183,8 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
 def histogram(result: CellResult) -> list[tuple[float, int]]:
     """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
 
-    There are none of a cell that did not run, or of copies.
+    There are none of a cell that did not run, of copies or of a program.
     """
-    if result["state"] != "done" or "copies" in result:
+    if result["state"] != "done" or "fio" not in result:
         return []
-    bins = _side(result)["clat_ns"].get("bins", {})
-    return sorted((float(middle), int(count)) for middle, count in bins.items())
+    return [(float(middle), count) for middle, count in sorted(_bins(_sides(result)).items())]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ import pyarrow as pa
 
 from iolab import foreign
 from iolab.errors import UserError
-from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
+from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.pathology.factors import IntegerFactor
+from iolab.store.program_counters import PROGRAM_COLUMNS
 
 __all__ = [
     "CELL_COLUMNS",
@@ -61,6 +64,7 @@ CELL_COLUMNS: Final = {
     "fio_involuntary_per_io": "float64",
     "ios": "int64",
     "runtime_s": "float64",
+    **dict.fromkeys(PROGRAM_COLUMNS, "float64"),
     "valid": "bool",
     "gate": "str",
 }
@@ -72,10 +76,12 @@ def column_types(pathology: str) -> dict[str, str]:
     Raises
     ------
     UserError
-        If the pathology is unknown.
+        If the pathology is unknown, or one of its factors has the name of another column.
     """
     found = get_pathology(pathology)
     columns = dict(CELL_COLUMNS)
+    if taken := sorted(set(columns) & set(found.factors)):
+        raise UserError(f"pathology {pathology}: a factor cannot be called {', '.join(taken)}")
     for name, factor in found.factors.items():
         number = "Int64" if name == found.treatment else "int64"
         columns[name] = number if isinstance(factor, IntegerFactor) else "str"
@@ -113,7 +119,9 @@ class Dataset:
 
 
 def result_folders(folder: Path | str) -> list[Path]:
-    """Return the folders of results that a folder is or holds, in the order of the pathologies.
+    """Return the folders of results that a folder is or holds, those of built-in pathologies first.
+
+    Of the folders that it holds, those count whose name a pathology could have, known or not.
 
     Raises
     ------
@@ -123,7 +131,11 @@ def result_folders(folder: Path | str) -> list[Path]:
     root = Path(folder)
     if (root / "cells.parquet").exists():
         return [root]
-    found = [root / name for name in PATHOLOGIES if (root / name / "cells.parquet").exists()]
+    built_in = list(PATHOLOGIES)
+    found = sorted(
+        (p.parent for p in root.glob("*/cells.parquet") if PATHOLOGY_NAME.fullmatch(p.parent.name)),
+        key=lambda p: (built_in.index(p.name) if p.name in built_in else len(built_in), p.name),
+    )
     if not found:
         raise UserError(f"{root} neither is nor holds a folder of results (cells.parquet)")
     return found
@@ -172,11 +184,20 @@ def load(folder: Path | str) -> Dataset:
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    # A table from before there were programs is as good without them.
+    table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
     found = _conform(table, CELL_COLUMNS, path)
     names = found["pathology"].unique()
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} pathologies, not one")
-    return _conform(table, column_types(names[0]), path) if len(names) else found
+    if not len(names):
+        return found
+    if names[0] not in pathology_names():
+        raise UserError(
+            f"{path}: its pathology {names[0]!r} is not known here: name the file that defines it "
+            "(--pathology FILE), or register it"
+        )
+    return _conform(table, column_types(names[0]), path)
 
 
 def _parquet(path: Path) -> pd.DataFrame:

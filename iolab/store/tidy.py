@@ -8,6 +8,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,24 @@ from iolab import foreign, trace
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.pathology import get_pathology
+from iolab.pathology.calls import (
+    BrokenPathologyError,
+    measures_of_result,
+    measures_of_trace,
+)
 from iolab.store.counters import histogram, measures
 from iolab.store.dataset import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    UNAVAILABLE_COLUMNS,
     Dataset,
     column_types,
 )
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
 
-__all__ = ["block_tables", "canonical_lines", "write_tables"]
+__all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
 
 
 def _rows(
@@ -45,11 +52,13 @@ def _rows(
         pathology = get_pathology(block.pathology)
         mechanism: dict[str, float] = {}
         if found["valid"]:
-            mechanism = pathology.from_counters(document["result"])
+            mechanism = measures_of_result(pathology, document["result"])
         if cell["recorded"] and found["valid"]:
             try:
                 recorded = trace.read(store.trace(key, cell["id"]))
-                mechanism |= pathology.from_trace(recorded)
+                mechanism |= measures_of_trace(pathology, recorded)
+            except BrokenPathologyError:
+                raise
             except IolabError as error:
                 found.update(valid=False, gate=f"its trace tells nothing: {error}")
         row = {
@@ -96,6 +105,22 @@ def block_tables(
     )
 
 
+def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, str]) -> Dataset:
+    """Return the tables of some blocks of the store, and where their traces are.
+
+    `unavailable` maps a kernel that cannot run here to the reason.
+    """
+    blocks = {key[:16]: key for key in keys}
+    cells, latency, mechanism = block_tables(store, blocks.values())
+    traces: dict[str, Path] = {}
+    for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
+        block, _, name = cell.rpartition("-")
+        traces[cell] = store.trace(blocks[block], name)
+    missing = [{"kernel": kernel, "reason": reason} for kernel, reason in unavailable.items()]
+    away = pd.DataFrame(missing, columns=list(UNAVAILABLE_COLUMNS))
+    return Dataset(cells, latency, away, mechanism, traces)
+
+
 def _link(source: Path, target: Path) -> None:
     """Give a file of the store a second name; a copy where the file system has no links."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -119,22 +144,19 @@ def write_tables(
     IolabError
         If the folder cannot be written.
     """
-    cells, latency, mechanism = block_tables(store, keys)
-    for name, table in (("cells", cells), ("latency", latency), ("mechanism", mechanism)):
+    data = read_blocks(store, keys, unavailable)
+    tables = {"cells": data.cells, "latency": data.latency, "mechanism": data.mechanism}
+    for name, table in tables.items():
         stream = io.BytesIO()
         table.to_parquet(stream, index=False)
         atomic_write(folder / f"{name}.parquet", stream.getvalue())
-    blocks = {key[:16]: key for key in keys}
-    traces: dict[str, Path] = {}
-    for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
-        block, _, name = cell.rpartition("-")
-        traces[cell] = folder / "traces" / f"{cell}.dat"
-        _link(store.trace(blocks[block], name), traces[cell])
-    missing = [{"kernel": k, "reason": r} for k, r in unavailable.items()]
+    traces = {cell: folder / "traces" / f"{cell}.dat" for cell in data.traces}
+    for cell, source in data.traces.items():
+        _link(source, traces[cell])
+    missing = data.unavailable.to_dict("records")
     atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
-    away = pd.DataFrame(missing, columns=["kernel", "reason"])
-    return Dataset(cells, latency, away, mechanism, traces)
+    return replace(data, traces=traces)
 
 
 def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:

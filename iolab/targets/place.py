@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iolab.agent.plan import Cell, Device, FileSystem, Plan
+from iolab.agent.plan import Cell, Device, FileSystem, Plan, programs_of
+from iolab.agent.program import NEEDS_GUEST
 from iolab.errors import CannotRunError
 
 __all__ = ["MADE", "Place"]
@@ -60,6 +61,10 @@ class Place:
         return replace(plan, cells=cells, modules=modules, coalesced_timers=False)
 
     def _cell(self, cell: Cell) -> Cell:
+        if programs_of(cell):
+            raise CannotRunError(NEEDS_GUEST)
+        if cell.antagonist is not None and cell.antagonist.device is not None:
+            raise CannotRunError("its antagonist needs a second device, and one is measured here")
         filesystem = cell.filesystem
         if filesystem is None:
             name = cell.devices[-1].name
@@ -101,5 +106,7 @@ def _size_mib(cell: Cell) -> int:
     if cell.copies is not None:
         data = cell.copies.block_size * cell.copies.writes * cell.copies.processes >> 20
     elif cell.job is not None:
-        data = cell.job.size_mib * cell.job.numjobs
+        data = cell.job.size_mib * cell.job.files
+    if cell.antagonist is not None and cell.antagonist.job is not None:
+        data += cell.antagonist.job.size_mib * cell.antagonist.job.files
     return max(_LEAST_MIB, data + data // 10 + _SPARE_MIB)

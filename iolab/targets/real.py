@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab import foreign
-from iolab.agent.plan import Plan
+from iolab.agent.plan import Plan, programs_of
+from iolab.agent.program import NEEDS_GUEST
 from iolab.blocks import encode_plan
 from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
@@ -68,6 +69,8 @@ class RealTarget(ABC):
         """Return why a plan cannot run there, as far as the survey tells, or ""."""
         if self.facts["lacks"]:
             return str(self.facts["lacks"])
+        if any(programs_of(cell) for cell in plan.cells):
+            return NEEDS_GUEST
         kinds = {device.kind for cell in plan.cells for device in cell.devices}
         made = kinds - {"directory", "named"}
         missing = sorted(made - set(self.facts["kinds"]))

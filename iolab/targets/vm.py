@@ -21,6 +21,7 @@ from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_c
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image, ensure_image, modules_archive
 from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
+from iolab.vm.programs import program_entries
 from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
@@ -134,6 +135,7 @@ class VmTarget:
             Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
             for name in ("losetup", "mount", "umount")
         ]
+        entries += program_entries(plan)
         write_cpio(job, entries)
         return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
 
@@ -142,7 +144,12 @@ def _work_s(cell: Cell) -> float:
     """Return how long a cell's work may take in the guest, in seconds."""
     if cell.copies is not None:
         return cell.copies.writes * cell.copies.processes * _WRITE_S
-    return 0.0 if cell.job is None else (cell.job.ramp_ms + cell.job.runtime_ms) / 1e3
+    longest_ms = 0 if cell.antagonist is None else max(0, -cell.antagonist.start_ms)
+    if cell.job is not None:
+        longest_ms += cell.job.ramp_ms + cell.job.runtime_ms
+    if cell.program is not None:
+        longest_ms += cell.program.ramp_ms + (cell.program.runtime_ms or cell.program.limit_ms)
+    return longest_ms / 1e3
 
 
 def _joined(path: Path, *parts: Path) -> Path:
@@ -167,11 +174,16 @@ def _check_ending(results: Path, console: Path) -> None:
     raise IolabError(f"{message}; the guest's last lines:\n{console_tail(console)}")
 
 
-def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
+def kvm_boots(
+    kernel: Kernel,
+    image: Image,
+    toolbox: Toolbox,
+    progress: Callable[[str], None] = lambda _: None,
+) -> str:
     """Return "" if a virtual machine really boots under KVM here, else why it does not.
 
     A device node that opens is not enough: some hosts' KVM hangs a stock kernel. The answer is
-    kept until the host reboots.
+    kept until the host reboots; `progress` gets a line before a machine is booted for it.
     """
     if not Path("/dev/kvm").exists():
         return "there is no /dev/kvm"
@@ -183,6 +195,7 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
             return str(known["reason"])
     except (OSError, ValueError, KeyError):
         pass
+    progress("booting a machine under KVM, to see whether it can")
     with scratch_dir(cache_dir()) as work:
         job = work / "job.cpio"
         write_cpio(job, [Entry.file("init", _PROBE_INIT, executable=True)])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from iolab import foreign
 from iolab.errors import UserError
 from iolab.names import nearest
 from iolab.trace.cursor import TraceError
@@ -194,6 +196,38 @@ class Trace:
         if not times:
             raise TraceError(self.path, "no event was read")
         return min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.path.name}: {', '.join(self._about().values())}>"
+
+    def _repr_html_(self) -> str:
+        rows = {"file": foreign.line(self.path.name), **self._about()}
+        most = sorted(self.events.items(), key=lambda pair: -pair[1])
+        rows["most frequent"] = ", ".join(
+            f"{foreign.line(name, foreign.NAME)} ({count:,})" for name, count in most[:5] if count
+        )
+        body = "".join(
+            f'<tr><th style="text-align: left">{name}</th>'
+            f'<td style="text-align: left">{html.escape(value)}</td></tr>'
+            for name, value in rows.items()
+        )
+        return f'<table class="tex2jax_ignore mathjax_ignore">{body}</table>'
+
+    def _about(self) -> dict[str, str]:
+        """Return what a person asks first of a trace, as printable words."""
+        counts = [count for count in self.events.values() if count]
+        words = {"events": f"{sum(counts):,} events of {len(counts)} types"}
+        if counts:
+            first, last = self.span
+            words["span"] = f"{(last - first) / 1e6:,.3f} ms"
+        words["CPUs"] = f"{self.info.cpus} CPU{'s' * (self.info.cpus != 1)}"
+        # As uname -a: the system, the host, the kernel's release, and so on.
+        uname = self.info.options.get("uname", "").split()
+        if len(uname) > 2:
+            words["kernel"] = foreign.line(f"{uname[0]} {uname[2]}", foreign.LINE)
+        if self._losses:
+            words["losses"] = "events were lost"
+        return words
 
     def frame(self, event: str) -> pd.DataFrame:
         """Return the events of one type.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Write initramfs archives in the cpio format "newc" that the Linux kernel unpacks at boot.
+"""Write and read initramfs archives, in the cpio format "newc" that the kernel unpacks at boot.
 
 The bytes depend on the entries only: no times, no owners, inodes counted from 1. The kernel
 unpacks several archives in a row (Documentation/driver-api/early-userspace/buffer-format.rst), so
@@ -18,10 +18,13 @@ from typing import IO
 
 from iolab.errors import IolabError
 
-__all__ = ["Entry", "write_cpio"]
+__all__ = ["Entry", "read_cpio", "write_cpio"]
 
 _BLOCK = 512
 _TRAILER = "TRAILER!!!"
+_MAGIC = b"070701"
+# The magic and 13 numbers of 8 hexadecimal digits.
+_HEADER = 110
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
         len(name),
         0,  # checksum, unused in this format
     )
-    header = b"070701" + b"".join(b"%08X" % number for number in numbers) + name
+    header = _MAGIC + b"".join(b"%08X" % number for number in numbers) + name
     stream.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
 
 
@@ -138,3 +141,40 @@ def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
         if isinstance(error, OSError):
             raise IolabError(f"cannot write {path}: {error.strerror}") from error
         raise
+
+
+def read_cpio(path: Path) -> Iterator[Entry]:
+    """Yield the entries of an archive that `write_cpio` wrote.
+
+    Parameters
+    ----------
+    path : Path
+        The archive.
+
+    Yields
+    ------
+    Entry
+        In the order of the archive.
+
+    Raises
+    ------
+    IolabError
+        If the archive cannot be read or is damaged.
+    """
+    try:
+        with path.open("rb") as stream:
+            while True:
+                header = stream.read(_HEADER)
+                if len(header) != _HEADER or header[:6] != _MAGIC:
+                    raise IolabError(f"{path} is damaged: remove its folder")
+                numbers = [int(header[at : at + 8], 16) for at in range(6, _HEADER, 8)]
+                mode, size, device, length = numbers[1], numbers[6], numbers[9:11], numbers[11]
+                name = stream.read(length)[:-1].decode()
+                stream.seek(-stream.tell() % 4, os.SEEK_CUR)
+                if name == _TRAILER:
+                    return
+                data = stream.read(size)
+                stream.seek(-stream.tell() % 4, os.SEEK_CUR)
+                yield Entry(name, mode, data, (device[0], device[1]))
+    except (OSError, ValueError) as error:
+        raise IolabError(f"cannot read {path}: {error}") from error

@@ -5,15 +5,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from elftools.elf.dynamic import DynamicSection
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
 from iolab.errors import IolabError
 
-__all__ = ["closure", "link_chain"]
+__all__ = ["Needs", "closure", "link_chain", "needs"]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an ELF file says of itself and of the files that it needs to start.
+
+    Parameters
+    ----------
+    machine : str
+        Architecture and word size, as ``x86-64``, or the ELF specification's own name of another.
+    loader : str
+        Path of the program's loader; "" of a library or a static program.
+    libraries : tuple of str
+        Names of the libraries (DT_NEEDED), in the file's order.
+    rpath, runpath : tuple of str
+        Folders of libraries (DT_RPATH, DT_RUNPATH) as they stand in the file, ``$ORIGIN`` included.
+    """
+
+    machine: str
+    loader: str = ""
+    libraries: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
 
 
 def link_chain(root: Path, name: str) -> list[str]:
@@ -48,24 +73,45 @@ def link_chain(root: Path, name: str) -> list[str]:
     return chain
 
 
-def _needs(path: Path) -> tuple[list[str], list[str]]:
-    """Return the libraries (names) and the loader (path) that an ELF file needs."""
-    libraries: list[str] = []
+def needs(path: Path) -> Needs | None:
+    """Return what an ELF file needs, or None if the file is no ELF file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    IolabError
+        If it begins like an ELF file and is damaged.
+    """
     with path.open("rb") as stream:
         if stream.read(4) != b"\x7fELF":
-            return [], []
-        file = ELFFile(stream)
-        loaders = [
-            segment.get_interp_name().lstrip("/")
-            for segment in file.iter_segments()
-            if isinstance(segment, InterpSegment)
-        ]
-        section = file.get_section_by_name(".dynamic")
-        if isinstance(section, DynamicSection):
-            needed = section.iter_tags("DT_NEEDED")
-            # Only DT_NEEDED tags have this attribute.
-            libraries = [str(getattr(tag, "needed")) for tag in needed]  # noqa: B009
-    return libraries, loaders
+            return None
+        try:
+            return _read(ELFFile(stream))
+        except (ELFError, ValueError, IndexError) as error:
+            raise IolabError(f"{path} is a damaged program: {error}") from error
+
+
+def _read(file: ELFFile) -> Needs:
+    known = file["e_machine"] == "EM_X86_64" and file.elfclass == 64
+    machine = "x86-64" if known else f"{str(file['e_machine'])[3:]}, {file.elfclass} bits"
+    found: dict[str, list[str]] = {"needed": [], "rpath": [], "runpath": []}
+    loader = ""
+    for segment in file.iter_segments():
+        if isinstance(segment, InterpSegment):
+            loader = str(segment.get_interp_name())
+        # Not the section .dynamic: a stripped program may lack section headers.
+        if isinstance(segment, DynamicSegment):
+            for tag in segment.iter_tags():
+                name = str(tag.entry.d_tag).removeprefix("DT_").lower()
+                if name in found:
+                    # Only tags of these kinds have the attribute.
+                    found[name].append(str(getattr(tag, name)))
+    folders = {n: tuple(f for v in found[n] for f in v.split(":") if f) for n in found}
+    return Needs(machine, loader, tuple(found["needed"]), folders["rpath"], folders["runpath"])
 
 
 def closure(root: Path, names: Iterable[str], library_folders: Sequence[str]) -> set[str]:
@@ -97,9 +143,12 @@ def closure(root: Path, names: Iterable[str], library_folders: Sequence[str]) ->
         if wanted.issuperset(chain):
             continue
         wanted.update(chain)
-        libraries, loaders = _needs(root / chain[-1])
-        todo += loaders
-        for library in libraries:
+        wants = needs(root / chain[-1])
+        if wants is None:
+            continue
+        if wants.loader:
+            todo.append(wants.loader.lstrip("/"))
+        for library in wants.libraries:
             for folder in library_folders:
                 if (root / folder / library).exists() or (root / folder / library).is_symlink():
                     todo.append(f"{folder}/{library}")

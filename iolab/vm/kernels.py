@@ -38,6 +38,7 @@ __all__ = [
     "cached_kernel",
     "check_name",
     "get_kernel",
+    "known_kernels",
     "list_kernels",
     "remember_kernel_facts",
 ]
@@ -110,7 +111,8 @@ def _folder(name: str) -> Path:
     return cache_dir() / "kernels" / name
 
 
-def _known() -> list[str]:
+def known_kernels() -> list[str]:
+    """Return the names of the kernels of the catalogue, then of those that the user added."""
     cached = (path.parent.name for path in cache_dir().glob("kernels/*/kernel.json"))
     return [*CATALOGUE, *sorted(set(cached) - set(CATALOGUE))]
 
@@ -214,10 +216,11 @@ def check_name(name: str) -> None:
     UserError
         If none has; it lists the known kernels and suggests the nearest.
     """
-    if _NAME.fullmatch(name) is None or name not in _known():
+    if _NAME.fullmatch(name) is None or name not in known_kernels():
         raise UserError(
-            f"unknown kernel {name!r}: known are {', '.join(_known())}"
-            f"{nearest(name, _known(), cutoff=0.5)} (`iolab kernels add NAME FILE...` adds one)"
+            f"unknown kernel {name!r}: known are {', '.join(known_kernels())}"
+            f"{nearest(name, known_kernels(), cutoff=0.5)} "
+            "(`iolab kernels add NAME FILE...` adds one)"
         )
 
 
@@ -339,7 +342,7 @@ def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[Kerne
     progress : callable
         Gets a line before each slow step.
     """
-    return [_status(name, progress) for name in _known()]
+    return [_status(name, progress) for name in known_kernels()]
 
 
 def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:

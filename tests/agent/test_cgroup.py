@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iolab.agent import cgroup, cgroup_v1
-from iolab.agent.cgroup import make_cgroup, mount_point, weights_of
+from iolab.agent.cgroup import make_cgroup, mount_point, values_of
 from iolab.agent.cgroup_v1 import root_of, shares_of
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Group
@@ -23,7 +23,7 @@ def test_io_of_a_hybrid_machine_is_told_from_one_without_the_controller(tmp_path
     before = sorted(p.name for p in root.iterdir())
     journal = Journal(tmp_path / "journal")
     with pytest.raises(CannotRunError, match=r"both mounted, and v1 has the io .*buffered writes"):
-        make_cgroup(journal, "iolab-test", Group("io", 100))
+        make_cgroup(journal, "iolab-test", Group({"io.weight": 100}))
     journal.close()
     assert restore(tmp_path / "journal") == []
     assert sorted(p.name for p in root.iterdir()) == before
@@ -41,9 +41,9 @@ def test_a_job_of_a_v1_machine_has_its_weight(tmp_path: Path) -> None:
     if root is None:
         pytest.skip("this machine has no cpu controller of cgroup v1")
     journal = Journal(tmp_path / "journal")
-    group = make_cgroup(journal, "iolab-test", Group("cpu", 1000))
+    group = make_cgroup(journal, "iolab-test", Group({"cpu.weight": 1000}))
     journal.close()
-    assert weights_of(group) == {f"{root}/iolab-test/cpu.shares": "10240"}
+    assert values_of(group)[f"{root}/iolab-test/cpu.shares"] == "10240"
     sleeper = start(["sleep", "1000"], cgroup=group)
     try:
         assert (group / "cgroup.procs").read_text().split() == [str(sleeper.pid)]
@@ -53,6 +53,18 @@ def test_a_job_of_a_v1_machine_has_its_weight(tmp_path: Path) -> None:
         sleeper.kill()
         sleeper.wait()
     assert not group.exists()
+
+
+def test_v1_refuses_what_it_does_not_carry_over(tmp_path: Path) -> None:
+    if root_of("cpu") is None:
+        pytest.skip("this machine has no cpu controller of cgroup v1")
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(CannotRunError, match=r"sets cpu.weight and not cpu.max: boot with"):
+        make_cgroup(journal, "iolab-test", Group({"cpu.weight": 5, "cpu.max": "5000"}))
+    with pytest.raises(CannotRunError, match=r"v1 has the cpuset controller, which is in a hier"):
+        make_cgroup(journal, "iolab-test", Group({"cpu.weight": 5, "cpuset.cpus": "0"}))
+    journal.close()
+    assert (tmp_path / "journal").read_text() == ""
 
 
 def test_the_root_of_a_container_is_not_the_kernels(
@@ -87,5 +99,5 @@ def test_a_machine_without_cgroup_v2_is_told_why(
         monkeypatch.setattr(module, "mounts", of_kind)
     journal = Journal(tmp_path / "journal")
     with pytest.raises(CannotRunError, match=sentence):
-        make_cgroup(journal, "iolab-test", Group("cpu", 100))
+        make_cgroup(journal, "iolab-test", Group({"cpu.weight": 100}))
     journal.close()

@@ -20,7 +20,7 @@ from iolab.agent.fio import (
     report_gates,
     unexpected_files,
 )
-from iolab.agent.plan import Job
+from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.process import run
 from iolab.store.counters import histogram, measures
 from tests.support import plans
@@ -93,7 +93,7 @@ def test_gates_tell_why_a_report_does_not_count() -> None:
     ]
 
 
-def _on_disk(folder: Path, job: Job) -> None:
+def _on_disk(folder: Path, job: FioJob) -> None:
     try:
         lay_out(job, folder)
     except OSError as error:
@@ -159,3 +159,93 @@ def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
     assert mean == pytest.approx(found["latency_mean_ns"], rel=0.05)
     told = subprocess.run(["fio", "--version"], check=True, capture_output=True, text=True)
     assert parsed["fio version"] == told.stdout.strip()
+
+
+def _open(*sections: Section, **different: Any) -> OpenJob:
+    return OpenJob(list(sections), **{**_COURSE, **different})
+
+
+_COURSE: dict[str, Any] = {
+    "size_mib": 4,
+    "layout": "growing",
+    "ramp_ms": 100,
+    "runtime_ms": 300,
+    "seed": 7,
+}
+_ENTRY = {"jobname": "a", "error": 0, "read": _SIDE, "write": _SIDE, "trim": _SIDE}
+_NONE = {"total_ios": 0, "runtime": 0}
+
+
+def test_sections_of_an_open_job_have_their_own_files_and_options(tmp_path: Path) -> None:
+    job = _open(
+        Section("a", {"hipri": "", "ioengine": "io_uring", "numjobs": "2"}),
+        Section("b", {"rw": "write", "direct": "1"}),
+        cpus=[3, 4],
+    )
+    files = job_files(job, tmp_path / "a:b")
+    assert [p.name for p in files] == ["iolab.0.0", "iolab.0.1", "iolab.1.0"]
+    argv = fio_argv(job, files, tmp_path / "report", cpu=0)
+    assert "--cpus_allowed=3,4" in argv
+    folder = f"--directory={tmp_path}/a\\:b"
+    assert argv[argv.index("--name=a") :] == [
+        *("--name=a", folder, "--filename_format=iolab.0.$jobnum", "--ioengine=io_uring"),
+        *("--hipri", "--numjobs=2"),
+        *("--name=b", folder, "--filename_format=iolab.1.$jobnum", "--direct=1", "--rw=write"),
+    ]
+    assert (job.files, job.direct) == (3, True)
+    shared = _open(Section("a", {"numjobs": "2"}), Section("b", {}), shared_file=True)
+    assert [p.name for p in job_files(shared, tmp_path)] == ["iolab.0"]
+    assert (shared.files, shared.direct) == (1, False)
+    on_device = fio_argv(job, [Path("/dev/x")] * 3, tmp_path / "report", cpu=0)
+    assert on_device.count("--filename=/dev/x") == 2
+
+
+def test_gates_of_an_open_job_name_its_sections() -> None:
+    job = _open(Section("a", {}), Section("burn", {"ioengine": "cpuio"}))
+    burn = {**_ENTRY, "jobname": "burn", "read": {"total_ios": 2, "runtime": 0}, "write": _NONE}
+    burn["trim"] = _NONE
+    good = {"jobs": [_ENTRY, burn]}
+    assert report_gates(good, job) == []
+    reader = {**_ENTRY, "write": _NONE, "trim": _NONE}
+    assert report_gates({"jobs": [reader, burn]}, job) == []
+    idle = {**reader, "read": _NONE, "error": 5}
+    assert report_gates({"jobs": [_ENTRY, idle, burn]}, job) == [
+        "fio's a reports error 5",
+        "fio's a did no I/O",
+    ]
+    long = {**reader, "read": {"total_ios": 1, "runtime": 400}}
+    assert report_gates({"jobs": [long]}, job) == ["fio's a ran 400 ms instead of 300 ms"]
+
+
+def test_a_real_run_of_an_open_job_is_understood(tmp_path: Path) -> None:
+    if shutil.which("fio") is None:
+        pytest.skip("no fio on this machine")
+    mixed = {"rw": "randrw", "bs": "8k", "rwmixread": "70", "ioengine": "psync", "numjobs": "2"}
+    log = {"rw": "write", "rate_iops": "200", "ioengine": "psync"}
+    job = _open(Section("mixed", mixed), Section("log", log), layout="unwritten")
+    _on_disk(tmp_path, job)
+    report = tmp_path / "report.json"
+    cpu = min(os.sched_getaffinity(0))
+    run(fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=120, cwd=tmp_path)
+    parsed = parse_report(report.read_text())
+    assert report_gates(parsed, job) == []
+    report.unlink()
+    assert unexpected_files(job, tmp_path) == []
+    assert [entry["jobname"] for entry in parsed["jobs"]] == ["mixed", "mixed", "log"]
+    sides = [entry[side] for entry in parsed["jobs"] for side in ("read", "write")]
+    counters = {"context_switches": 0, "tasks": {}, "cpu": {"running_ns": 0}}
+    result: Any = {
+        "state": "done",
+        "fio": parsed,
+        "first": {**counters, "at_ns": 0, "ios": 0},
+        "last": {**counters, "at_ns": 10**9, "ios": 1},
+    }
+    found = measures(result, cpu=0)
+    assert found["ios"] == sum(side["total_ios"] for side in sides)
+    assert found["iops"] == pytest.approx(sum(side["iops"] for side in sides), rel=0.01)
+    assert sum(count for _, count in histogram(result)) == found["ios"]
+    # Every percentile of all lies between the least and the greatest of its parts.
+    parts = [side["clat_ns"]["percentile"] for side in sides if side["total_ios"]]
+    for name, key in (("p50", "50.000000"), ("p99", "99.000000"), ("p999", "99.900000")):
+        values = [part[key] for part in parts]
+        assert min(values) <= found[f"latency_{name}_ns"] <= max(values)

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from iolab.agent.core_time import core_time_file
-from iolab.agent.observe import _task, realtime_priority, sample
+from iolab.agent.observe import _tasks, realtime_priority, sample
 from iolab.errors import CannotRunError
 from iolab.process import kill_group, start
 from tests.support.processes import wait_until
@@ -35,6 +36,11 @@ def program() -> Iterator[Callable[[list[str]], subprocess.Popen[bytes]]]:
         kill_group(process)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def _task(pid: str, *, job: int) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = _tasks(pid, job=job, antagonist=None, threads=False).get(pid)
+    return found
 
 
 def _line(process: subprocess.Popen[bytes]) -> str:
@@ -119,3 +125,35 @@ def test_an_observer_that_may_not_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         realtime_priority(),
     ):
         pytest.fail("it began nevertheless")
+
+
+def test_threads_and_what_left_the_family_are_sampled_by_their_session(
+    program: Callable[[list[str]], subprocess.Popen[bytes]],
+) -> None:
+    waiting = "import threading as t; t.Thread(target=t.Event().wait).start(); print(1, flush=True)"
+    # The shell ends: its child becomes init's and stays in the session.
+    grandchild = f"({sys.executable} -c '{waiting}' &); exec sleep 1000"
+    job = program(["sh", "-c", grandchild])
+    _line(job)
+    disk = sorted(p.name for p in Path("/sys/block").iterdir())[0]
+    look = sample(cpu=0, device=disk, job=None, antagonist=job.pid, threads=True)
+    beside = [task for task in look["tasks"].values() if task.get("antagonist")]
+    assert len(beside) == 3
+    assert not any(task["job"] for task in beside)
+    assert {"waited_ns", "voluntary_ctxt_switches"} <= beside[0].keys()
+    without = sample(cpu=0, device=None, job=None, antagonist=job.pid)
+    assert len([t for t in without["tasks"].values() if t.get("antagonist")]) == 2
+    assert (without["ios"], without["written_bytes"]) == (0, 0)
+
+
+def test_an_antagonist_that_has_ended_is_not_seen_and_a_job_still_is(
+    program: Callable[[list[str]], subprocess.Popen[bytes]],
+) -> None:
+    ended = program(["true"])
+    stat = Path(f"/proc/{ended.pid}/stat")
+    wait_until(lambda: ") Z " in stat.read_text())
+    beside = sample(cpu=0, device=None, job=None, antagonist=ended.pid)
+    assert str(ended.pid) not in beside["tasks"]
+    measured = sample(cpu=0, device=None, job=ended.pid)
+    assert measured["tasks"][str(ended.pid)]["job"]
+    assert measured["tasks"][str(ended.pid)]["ran_ns"] > 0

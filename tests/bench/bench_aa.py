@@ -26,7 +26,7 @@ from iolab.report.tables import aa_check
 from iolab.store.dataset import load, result_folders
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
-from iolab.sweep.block import run_block
+from iolab.sweeps.block import run_block
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 

@@ -29,7 +29,8 @@ DRAW: dict[str, Callable[[Dataset], Figure]] = {
     "mean_by_treatment": lambda d: figures.by_treatment(
         d.cells, "switches_per_io", "context switches per I/O", line=(2, "two per I/O")
     ),
-    "iops_heatmap": lambda d: figures.iops_heatmap(d.cells, "iodepth"),
+    "region_iops": lambda d: figures.region_iops(d.cells, "iodepth", "numjobs"),
+    "region_switches": lambda d: figures.region_switches(d.cells, "iodepth", "numjobs"),
     "cpu_split": lambda d: figures.cpu_split(d.cells),
     "latency_ecdf": lambda d: figures.latency_ecdf(d.cells, d.latency),
     "mean_by_kernel": lambda d: figures.by_kernel(d.cells, "iops", "IOPS"),
@@ -223,8 +224,6 @@ def test_a_condition_that_one_kernel_lacks_is_said_in_its_panel(data: Dataset) -
     lacking = data.cells[~((data.cells["kernel"] == "6.12") & (data.cells["iodepth"] == 64))]
     figure = figures.cpu_split(lacking)
     assert "not measured" in [text.get_text() for axes in figure.axes for text in axes.texts]
-    heat = figures.iops_heatmap(lacking, "iodepth")
-    assert "-" in [text.get_text() for axes in heat.axes for text in axes.texts]
     curves = figures.latency_ecdf(lacking, data.latency)
     assert "not measured" in [text.get_text() for axes in curves.axes for text in axes.texts]
 
@@ -304,5 +303,5 @@ def test_a_treatment_without_an_order_has_no_axis() -> None:
     cells = report("bfq_idling").cells
     with pytest.raises(UserError, match="io_scheduler is not a number: draw it with"):
         figures.by_treatment(cells, "iops", "IOPS")
-    with pytest.raises(UserError, match="bfq_idling has no factor iodepth"):
-        figures.iops_heatmap(cells, "iodepth")
+    with pytest.raises(UserError, match="bfq_idling has no numeric factor iodepth"):
+        figures.region_iops(cells, "iodepth", "numjobs")

@@ -77,6 +77,7 @@ def test_a_limit_of_zero_is_a_limit() -> None:
         ({"kernels": ()}, "it names no kernel"),
         ({"kernels": (("6.1",), ())}, "it names no kernel"),
         ({"boots": 0}, "boots must be at least 1, not 0"),
+        ({"mapped_boots": 0}, "mapped_boots must be at least 1, not 0"),
         ({"grids": ()}, "it has no grid"),
         ({"ramp_ms": -1}, "ramp_ms must be at least 0, not -1"),
         ({"ramp_ms": 400, "runtime_ms": 400}, "runtime_ms (400) must exceed ramp_ms"),
@@ -167,6 +168,10 @@ def _without(name: str) -> dict[str, Any]:
         (
             _with_smoke(grids=({**_GRID, "iodepth": ()},)),
             "pathology dio_kworker: profile smoke: the factor iodepth has no level",
+        ),
+        (
+            _with_smoke(mapped=({**_GRID, "iodepth": (0,)},)),
+            "pathology dio_kworker: profile smoke: iodepth must be 1-1024, not 0",
         ),
         (
             _with_smoke(recorded={"wieght": (1000,)}),

@@ -42,3 +42,18 @@ def test_the_effect_is_measured_on_both_sides_of_where_it_begins(name: str) -> N
     weights = [weight for weight in grids[0]["weight"] if isinstance(weight, int)]
     assert min(weights) < 500
     assert {1000, 9600} <= set(weights)
+
+
+def test_the_map_has_the_same_numbers_in_flight_for_each_number_of_jobs() -> None:
+    pathology = get_pathology("dio_kworker")
+    for name in ("quick", "region", "full"):
+        profile = pathology.profiles[name]
+        grids = profile.mapped or profile.grids
+        in_flight = {
+            grid["numjobs"]: {int(depth) * grid["numjobs"][0] for depth in grid["iodepth"]}
+            for grid in grids
+        }
+        # The published one's neighbours below and above, and where nothing is lost.
+        assert set.intersection(*in_flight.values()) == {64, 192, 272, 384}
+        assert len(in_flight) == len(grids) > 1
+        assert all({400, 1000, 9600} <= set(grid["weight"]) for grid in grids)

@@ -19,11 +19,8 @@ from iolab.report.pyperf_export import write_archives
 from iolab.store.dataset import Dataset, load
 from tests.support import synthetic
 
-_CONTROL = (
-    "weight=control iodepth=272 numjobs=1 extents=overwrite clumping=tick engine=libaio "
-    "workers=default tuning=default batch_min=1"
-)
-_TREATED = _CONTROL.replace("weight=control", "weight=1000")
+# Of the reference data's main condition, in the control and in every level of the treatment.
+_MAIN = "seconds_per_io iodepth=272 numjobs=1 batch_min=1"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +30,8 @@ def data() -> Dataset:
 
 @pytest.fixture(scope="module")
 def archives(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    paths = write_archives(data, tmp_path_factory.mktemp("archives") / "new")
-    return {path.stem: path for path in paths}
+    written = write_archives(data, tmp_path_factory.mktemp("archives") / "new")
+    return {archive.path.stem: archive.path for archive in written}
 
 
 def pyperf(*arguments: object) -> str:
@@ -56,11 +53,11 @@ def expected(cells: pd.DataFrame, weight: int | None) -> dict[str, list[float]]:
     }
 
 
-@pytest.mark.parametrize(("name", "weight"), [(_CONTROL, None), (_TREATED, 1000)])
+@pytest.mark.parametrize(("archive", "weight"), [("6.1-control", None), ("6.1-weight-1000", 1000)])
 def test_a_run_is_a_boot_with_the_seconds_of_its_cells(
-    data: Dataset, archives: dict[str, Path], name: str, weight: int | None
+    data: Dataset, archives: dict[str, Path], archive: str, weight: int | None
 ) -> None:
-    benchmark = BenchmarkSuite.load(str(archives["6.1"])).get_benchmark(name)
+    benchmark = BenchmarkSuite.load(str(archives[archive])).get_benchmark(_MAIN)
     found = {run.get_metadata()["block"]: sorted(run.values) for run in benchmark.get_runs()}
     wanted = expected(data.cells, weight)
     assert found.keys() == wanted.keys()
@@ -74,34 +71,52 @@ def test_a_run_is_a_boot_with_the_seconds_of_its_cells(
 def test_metadata_say_what_was_measured_and_nothing_of_the_machine_that_writes(
     archives: dict[str, Path],
 ) -> None:
-    suite = BenchmarkSuite.load(str(archives["6.12"]))
+    suite = BenchmarkSuite.load(str(archives["6.12-weight-1000"]))
     common = suite.get_metadata()
     assert common["kernel"] == "6.12"
     assert common["kernel_release"] == "6.12.95+deb12-amd64"
     assert (common["scheduler"], common["clock"], common["target"]) == ("EEVDF", "virtual", "vm")
     assert (common["pathology"], common["unit"]) == ("dio_kworker", "second")
     assert not {"hostname", "python_version", "cpu_model_name", "date"} & common.keys()
-    treated = suite.get_benchmark(_TREATED)
+    treated = suite.get_benchmark(_MAIN)
     assert treated.get_metadata()["weight"] == 1000
+    # What the name leaves out.
+    assert treated.get_metadata()["engine"] == "libaio"
     # A value is the mean of the I/Os of half a second.
     assert treated.get_loops() * treated.mean() == pytest.approx(0.5, rel=0.02)
 
 
-def test_conditions_have_the_same_names_on_every_kernel(archives: dict[str, Path]) -> None:
-    names = [BenchmarkSuite.load(str(path)).get_benchmark_names() for path in archives.values()]
-    assert list(archives) == ["5.10", "6.1", "6.12", "7.2"]
-    assert len(names[0]) == len(set(names[0])) == 10
-    assert all(found == names[0] for found in names)
+def test_a_condition_and_its_control_have_one_short_name_on_every_kernel(
+    archives: dict[str, Path],
+) -> None:
+    kernels = ("5.10", "6.1", "6.12", "7.2")
+    sides = ("control", "weight-400", "weight-1000", "weight-9600")
+    assert list(archives) == [f"{kernel}-{side}" for kernel in kernels for side in sides]
+    names = {
+        stem: BenchmarkSuite.load(str(path)).get_benchmark_names()
+        for stem, path in archives.items()
+    }
+    for kernel in kernels:
+        control = names[f"{kernel}-control"]
+        assert control == names["5.10-control"]
+        assert len(control) == len(set(control)) == 4
+        for side in sides[1:]:
+            assert set(names[f"{kernel}-{side}"]) <= set(control)
+    assert max(len(name) for found in names.values() for name in found) < 80
 
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
 def test_every_reference_is_exported_whole(name: str, tmp_path: Path) -> None:
     data = load(REFERENCE / name)
     kept = data.cells[data.cells["valid"] & ~data.cells["recorded"]]
-    for path in write_archives(data, tmp_path):
-        suite = BenchmarkSuite.load(str(path))
+    treatment = kept[PATHOLOGIES[name].treatment]
+    archives = write_archives(data, tmp_path)
+    assert {archive.kernel for archive in archives} == set(kept["kernel"])
+    for archive in archives:
+        suite = BenchmarkSuite.load(str(archive.path))
         values = sum(benchmark.get_nvalue() for benchmark in suite)
-        assert values == (kept["kernel"] == path.stem).sum()
+        side = treatment.isna() if archive.level == "control" else treatment == archive.level
+        assert values == ((kept["kernel"] == archive.kernel) & side).sum() > 0
 
 
 def test_invalid_and_traced_cells_are_left_out(tmp_path: Path) -> None:
@@ -110,8 +125,10 @@ def test_invalid_and_traced_cells_are_left_out(tmp_path: Path) -> None:
     cells.loc[cells["kernel"] == "6.12", "valid"] = False
     traced = cells.index[cells["valid"]][0]
     cells.loc[traced, "recorded"] = True
-    (path,) = write_archives(replace(data, cells=cells), tmp_path)
-    values = [v for b in BenchmarkSuite.load(str(path)) for v in b.get_values()]
+    archives = write_archives(replace(data, cells=cells), tmp_path)
+    assert {archive.kernel for archive in archives} == {"6.1"}
+    suites = [BenchmarkSuite.load(str(archive.path)) for archive in archives]
+    values = [v for suite in suites for b in suite for v in b.get_values()]
     left = cells[cells["valid"] & ~cells["recorded"]]
     assert sorted(values) == pytest.approx(sorted(1 / left["iops"]))
     assert len(values) == 20 - 2
@@ -119,9 +136,11 @@ def test_invalid_and_traced_cells_are_left_out(tmp_path: Path) -> None:
 
 def test_the_same_data_give_the_same_bytes(data: Dataset, archives: dict[str, Path]) -> None:
     for cells in synthetic.shuffled(data.cells, seeds=[5]):
-        folder = archives["6.1"].parent.parent / "shuffled"
-        for path in write_archives(replace(data, cells=cells), folder):
-            assert path.read_bytes() == archives[path.stem].read_bytes()
+        folder = archives["6.1-control"].parent.parent / "shuffled"
+        again = write_archives(replace(data, cells=cells), folder)
+        assert [archive.path.stem for archive in again] == list(archives)
+        for archive in again:
+            assert archive.path.read_bytes() == archives[archive.path.stem].read_bytes()
 
 
 def test_what_has_no_time_per_io_is_a_users_mistake(data: Dataset, tmp_path: Path) -> None:
@@ -140,15 +159,37 @@ def test_what_has_no_time_per_io_is_a_users_mistake(data: Dataset, tmp_path: Pat
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_pyperf_itself_shows_and_compares_them(archives: dict[str, Path]) -> None:
-    told = pyperf("stats", "-b", _TREATED, archives["6.1"])
+def test_pyperf_itself_shows_them(archives: dict[str, Path]) -> None:
+    told = pyperf("stats", "-b", _MAIN, archives["6.1-weight-1000"])
     assert "Number of run with values: 6" in told
     assert "20.9 us" in told
     assert "WARNING" not in told
-    told = pyperf("hist", "-b", _CONTROL, archives["6.1"])
+    told = pyperf("hist", "-b", _MAIN, archives["6.1-control"])
     assert "15.0 us" in told
     assert "###" in told
-    told = pyperf("compare_to", archives["6.1"], archives["6.12"], "--table")
-    (row,) = [line for line in told.splitlines() if line.startswith(f"| {_TREATED}")]
+
+
+def test_pyperf_itself_sets_the_treatment_against_the_control(
+    data: Dataset, archives: dict[str, Path]
+) -> None:
+    told = pyperf("compare_to", archives["6.1-control"], archives["6.1-weight-9600"], "--table")
+    rows = [line for line in told.splitlines() if line.startswith("| seconds_per_io")]
+    # Every condition that has both sides is compared.
+    names = [BenchmarkSuite.load(str(archives["6.1-weight-9600"])).get_benchmark_names()]
+    assert sorted(row.split("|")[1].strip() for row in rows) == sorted(*names)
+    (main,) = [row for row in rows if f"| {_MAIN} " in row]
+    means = [
+        sum(sum(values) for values in boots.values()) / sum(map(len, boots.values()))
+        for boots in (expected(data.cells, None), expected(data.cells, 9600))
+    ]
+    assert f"{1e6 * means[0]:.1f} us" in main
+    assert f"{1e6 * means[1]:.1f} us: {means[1] / means[0]:.2f}x slower" in main
+
+
+def test_pyperf_itself_sets_kernels_against_each_other(archives: dict[str, Path]) -> None:
+    told = pyperf(
+        "compare_to", archives["6.1-weight-1000"], archives["6.12-weight-1000"], "--table"
+    )
+    (row,) = [line for line in told.splitlines() if line.startswith(f"| {_MAIN}")]
     assert "20.9 us" in row
     assert "18.5 us: 1.13x faster" in row

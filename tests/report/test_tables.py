@@ -123,11 +123,11 @@ def test_one_kernel_and_one_boot_still_have_a_summary() -> None:
 
 
 def test_a_figure_is_published_with_its_caption(data: Dataset, tmp_path: Path) -> None:
-    figure = figures.iops_heatmap(data.cells, "iodepth")
-    text = report.publish("iops_heatmap", figure, data, tmp_path)
-    assert (tmp_path / "iops_heatmap.txt").read_text() == text + "\n"
-    assert (tmp_path / "iops_heatmap.pdf").exists()
-    assert report.publish("iops_heatmap", figure, data) == text
+    figure = figures.cpu_split(data.cells)
+    text = report.publish("cpu_split", figure, data, tmp_path)
+    assert (tmp_path / "cpu_split.txt").read_text() == text + "\n"
+    assert (tmp_path / "cpu_split.pdf").exists()
+    assert report.publish("cpu_split", figure, data) == text
 
 
 def test_invalid_cells_are_listed_with_their_reason(data: Dataset) -> None:

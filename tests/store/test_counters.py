@@ -22,9 +22,10 @@ def test_measures_are_what_a_pencil_finds() -> None:
         "steady_iops": 2000.0,
         "seconds_per_io": 0.5 / 1500,
         "latency_mean_ns": 4000.0,
-        "latency_p50_ns": 3000,
-        "latency_p95_ns": 8000,
-        "latency_p99_ns": 9000,
+        "latency_p50_ns": 3008,
+        "latency_p95_ns": 8192,
+        "latency_p99_ns": 8192,
+        "latency_p999_ns": 8192,
         "ios": 1500,
         "runtime_s": 0.5,
         "fio_cpu": 0.2,
@@ -33,10 +34,13 @@ def test_measures_are_what_a_pencil_finds() -> None:
         "switches_per_io": 2.5,
         "fio_voluntary_per_io": 0.5,
         "fio_involuntary_per_io": 0.25,
+        "switches_per_s": 5000.0,
+        "work_wait": 0.0,
         "valid": True,
         "gate": "",
     }
-    assert math.isnan(found.pop("latency_p999_ns"))
+    for name in ("seconds", "runs_per_s", "program_value", "antagonist_cpu"):
+        assert math.isnan(found.pop(name))
     assert found == pytest.approx(wanted)
 
 
@@ -46,7 +50,11 @@ def test_copies_are_measured_by_what_dd_says() -> None:
     nothing = {
         name for name, value in found.items() if isinstance(value, float) and math.isnan(value)
     }
-    assert nothing == {name for name in found if name.startswith("latency_")}
+    assert nothing == {name for name in found if name.startswith("latency_")} | {
+        *("seconds", "runs_per_s", "program_value", "antagonist_cpu"),
+        # dd processes come and go between the samples.
+        "work_wait",
+    }
     # The device's own I/Os are more than dd's writes: 2000 of them in the second that was sampled.
     wanted = {
         "iops": 40 / 0.05,
@@ -84,6 +92,38 @@ def test_the_histogram_is_sorted_by_latency() -> None:
     assert histogram({"state": "failed"}) == []
 
 
+def test_processes_and_directions_are_added_up_and_their_bins_merged() -> None:
+    made = result()
+    job = made["fio"]["jobs"][0]
+    busy = next(side for side in (job["read"], job["write"]) if side["total_ios"])
+    silent = {"total_ios": 0, "runtime": 0, "clat_ns": {"mean": 0.0}}
+    other = {"total_ios": 500, "runtime": 250, "clat_ns": {"mean": 8000.0, "bins": {"8192": 500}}}
+    # As cpuio has it: I/Os in no time.
+    burn = {"total_ios": 2, "runtime": 0, "clat_ns": {"mean": 5e7, "bins": {"50000000": 2}}}
+    made["fio"]["jobs"] = [
+        {"read": other, "write": busy, "trim": silent},
+        {"read": burn, "write": silent, "trim": silent},
+    ]
+    found = measures(made, cpu=0)
+    assert (found["ios"], found["runtime_s"]) == (2000, 0.5)
+    assert found["iops"] == 1500 / 0.5 + 500 / 0.25
+    assert found["latency_mean_ns"] == (1500 * 4000 + 500 * 8000) / 2000
+    # 1000 of 2000 are in the first bin: exactly half.
+    assert (found["latency_p50_ns"], found["latency_p95_ns"]) == (3008, 8192)
+    assert histogram(made) == [(3008.0, 1000), (8192.0, 1000)]
+
+
+def test_a_job_without_latencies_has_none() -> None:
+    made = result()
+    for job in made["fio"]["jobs"]:
+        for side in ("read", "write"):
+            job[side]["clat_ns"] = {"mean": 0.0}
+    found = measures(made, cpu=0)
+    assert (found["valid"], found["iops"]) == (True, 3000)
+    assert math.isnan(found["latency_mean_ns"])
+    assert math.isnan(found["latency_p99_ns"])
+
+
 def _nothing_done(made: dict[str, Any]) -> None:
     made["last"]["ios"] = made["first"]["ios"]
 
@@ -119,7 +159,7 @@ def test_a_cell_that_did_not_run_has_no_numbers_and_says_why(state: str) -> None
     found = measures({"id": "c0", "state": state, "reason": "no room"}, cpu=0)
     assert (found["valid"], found["gate"]) == (False, f"{state}: no room")
     numbers = {k: v for k, v in found.items() if isinstance(v, float) and k != "runtime_s"}
-    assert len(numbers) == 14
+    assert len(numbers) == 20
     assert all(math.isnan(value) for value in numbers.values())
     assert found.keys() == measures(result(), cpu=0).keys()
 

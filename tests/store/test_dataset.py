@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from iolab.errors import UserError
-from iolab.store.dataset import load
+from iolab.store.dataset import column_types, load
+from iolab.store.program_counters import PROGRAM_COLUMNS
 from tests.support import synthetic
 
 
@@ -30,6 +31,14 @@ def test_a_column_of_an_older_version_is_left_out(folder: Path) -> None:
     path = folder / "cells.parquet"
     pd.read_parquet(path).assign(placement="outside").to_parquet(path)
     pd.testing.assert_frame_equal(load(folder).cells, expected)
+
+
+def test_a_table_from_before_there_were_programs_is_read(folder: Path) -> None:
+    path = folder / "cells.parquet"
+    pd.read_parquet(path).drop(columns=list(PROGRAM_COLUMNS)).to_parquet(path)
+    cells = load(folder).cells
+    assert list(cells.columns) == list(column_types("dio_kworker"))
+    assert cells[list(PROGRAM_COLUMNS)].isna().all(axis=None)
 
 
 def test_no_absent_kernel_is_an_empty_table(folder: Path) -> None:

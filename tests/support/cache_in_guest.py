@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block
+from iolab.agent import block, observer
 from iolab.agent.__main__ import main as agent
 from iolab.agent.journal import restore
 from iolab.agent.observe import sample
 from iolab.agent.plan_reader import load_plan
+from iolab.agent.workplace import RUN
 
 _VM = Path("/proc/sys/vm")
 _WAIT_S = 30.0
@@ -59,9 +60,7 @@ def killed(program: str, plan: Path, folder: Path) -> dict[str, Any]:
     child.kill()
     child.wait()
     midway = state()
-    failures = [
-        line for name in ("cell", "block") for line in restore(block._RUN / f"{name}.journal")
-    ]
+    failures = [line for name in ("cell", "block") for line in restore(RUN / f"{name}.journal")]
     after = state()
     return {
         "changed by the kill": sorted(k for k, v in before.items() if midway[k] != v),
@@ -82,11 +81,11 @@ def main(argv: list[str]) -> int:
         running.update(dirty_limits(), mounts=[m for m in mounts() if " /run/iolab/mnt " in m])
         return sample(**known)
 
-    vars(block)["sample"] = watched
+    vars(observer)["sample"] = watched
     before = state()
     block.run_block(load_plan(plan), out)
     after = state()
-    vars(block)["sample"] = sample
+    vars(observer)["sample"] = sample
     seen = {
         "running": running,
         "left": {k: [v, after[k]] for k, v in before.items() if after[k] != v},

@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from iolab.targets.shipping import agent_archive
-from tests.support.plans import copies_cell, job, null_blk_cell, plan_document
+from tests.support.plans import copies_cell, job, null_blk_cell, open_job, plan_document
 from tests.support.server import SERIAL, SPARE_DISK, Server
 
-__all__ = ["every_change", "kill_runs", "wrongs"]
+__all__ = ["OPEN_GROUP", "every_change", "kill_runs", "wrongs"]
 
 _HERE = Path(__file__).parent
 _EVENTS = ["sched:sched_switch", "sched:sched_wakeup"]
 _FOLDER = "/srv/data"
+
+
+# All that systemd sets, and a quota that its percents do not reach.
+OPEN_GROUP = {"cpu.weight": 300, "cpuset.cpus": "0", "cpuset.mems": "0", "cpu.max": "70001 100000"}
 
 
 def every_change(directory: str, disk: str, serial: str | None = None) -> dict[str, Any]:
@@ -49,7 +53,14 @@ def every_change(directory: str, disk: str, serial: str | None = None) -> dict[s
             "devices": [{**in_folder, "scheduler": "mq-deadline"}],
             "filesystem": None,
             "job": job(),
-            "group": {"controller": "cpu", "weight": 9999},
+            "group": {"settings": {"cpu.weight": 9999}},
+        },
+        {
+            "id": "open",
+            "devices": [in_folder],
+            "filesystem": None,
+            "job": open_job(cpus=[0]),
+            "group": {"settings": OPEN_GROUP},
         },
         {
             "id": "disk",

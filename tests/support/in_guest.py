@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, copies
+from iolab.agent import block, copies, observer
 from iolab.agent.__main__ import main as agent
 from iolab.agent.claim import Claim
 from iolab.agent.facts import build_id
@@ -24,6 +24,7 @@ from iolab.agent.journal import restore
 from iolab.agent.observe import sample
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import load_plan
+from iolab.agent.workplace import RUN
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MOMENTS_S = (0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 2.0, 3.0)
@@ -98,12 +99,12 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
         )
         return found
 
-    block._run_cell, vars(block)["sample"] = watched_cell, watched_sample
+    block._run_cell, vars(observer)["sample"] = watched_cell, watched_sample
     vars(copies)["start"] = watched_start
     try:
         block.run_block(plan, out)
     finally:
-        block._run_cell, vars(block)["sample"] = run_cell, look
+        block._run_cell, vars(observer)["sample"] = run_cell, look
         vars(copies)["start"] = start
     return seen
 
@@ -143,9 +144,7 @@ def killed_blocks(program: str, folder: Path) -> list[dict[str, Any]]:
         while any("modprobe" in program for program in _programs()):
             time.sleep(0.05)
         midway = state()
-        failures = [
-            line for name in ("cell", "block") for line in restore(block._RUN / f"{name}.journal")
-        ]
+        failures = [line for name in ("cell", "block") for line in restore(RUN / f"{name}.journal")]
         after = state()
         found.append(
             {

@@ -76,7 +76,11 @@ class Attacked(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._inside = tag
         given = {name: value or "" for name, value in attrs}
-        wrong = tag in ("iframe", "object", "embed", "base")
+        # A frame of ours holds its whole document, which is read like the page.
+        own = tag == "iframe" and "srcdoc" in given and "sandbox" in given and "src" not in given
+        if own:
+            self.found += Attacked(given["srcdoc"]).found
+        wrong = tag in ("iframe", "object", "embed", "base") and not own
         wrong |= tag == "meta" and "refresh" in given.get("http-equiv", "").lower()
         wrong |= any(name.startswith("on") for name in given)
         wrong |= any(MARK in given[name] for name in _URLS & given.keys())

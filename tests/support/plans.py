@@ -18,9 +18,11 @@ __all__ = [
     "copies_cell",
     "job",
     "null_blk_cell",
+    "open_job",
     "plan",
     "plan_document",
     "plan_on_files",
+    "program_cell",
     "recording_of",
 ]
 
@@ -45,6 +47,23 @@ def job(**different: Any) -> dict[str, Any]:
     }
 
 
+def open_job(*sections: dict[str, Any], **different: Any) -> dict[str, Any]:
+    """Return a job of any options, for half a second: readers beside a writer."""
+    return {
+        "sections": list(sections)
+        or [
+            {"name": "mixed", "options": {"rw": "randrw", "bs": "8k", "rwmixread": "70"}},
+            {"name": "log", "options": {"rw": "write", "norandommap": "", "numjobs": "2"}},
+        ],
+        "size_mib": 16,
+        "layout": "written",
+        "ramp_ms": 200,
+        "runtime_ms": 300,
+        "seed": 7,
+        **different,
+    }
+
+
 def null_blk_cell(name: str, weight: int | None = None, **different: Any) -> dict[str, Any]:
     """Return a cell as the pathology has them: XFS, its data on a device that stores nothing."""
     return {
@@ -62,7 +81,7 @@ def null_blk_cell(name: str, weight: int | None = None, **different: Any) -> dic
             },
         ],
         "filesystem": {"kind": "xfs", "device": "meta", "realtime_device": "data"},
-        "group": None if weight is None else {"controller": "cpu", "weight": weight},
+        "group": None if weight is None else {"settings": {"cpu.weight": weight}},
         "job": job(),
         **different,
     }
@@ -91,10 +110,16 @@ def copies_cell(name: str, **different: Any) -> dict[str, Any]:
             }
         ],
         "filesystem": {"kind": "ext4", "device": "data"},
-        "group": {"controller": "io"},
+        "group": {"controllers": ["io"]},
         "copies": copies(),
         **different,
     }
+
+
+def program_cell(name: str, *argv: str, **different: Any) -> dict[str, Any]:
+    """Return a cell whose work is a program, without a device."""
+    program = {"argv": list(argv), **different}
+    return {"id": name, "devices": [], "filesystem": None, "program": program}
 
 
 def recording_of(name: str, **different: Any) -> dict[str, Any]:
@@ -107,7 +132,7 @@ def recording_of(name: str, **different: Any) -> dict[str, Any]:
 def plan_document(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
     """Return a block of cells on core 0."""
     return {
-        "format": "iolab-plan/1",
+        "format": "iolab-plan/2",
         "block": "test-block",
         "cpu": 0,
         "cells": list(cells) or [null_blk_cell("outside"), null_blk_cell("inside", 1000)],

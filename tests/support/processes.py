@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["alive", "child_environment", "wait_until"]
+__all__ = ["alive", "child_environment", "processes_naming", "wait_until"]
 
 _PATIENCE_S = 60.0
 
@@ -28,6 +28,19 @@ def wait_until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < deadline, f"waited {_PATIENCE_S:.0f} s in vain"
         time.sleep(0.01)
+
+
+def processes_naming(*words: str) -> list[str]:
+    """Return the command lines of the processes that have all of these words in theirs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if all(word in line for word in words):
+            found.append(line)
+    return found
 
 
 def child_environment(**different: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from iolab.design import blocks_of
 from iolab.errors import CannotRunError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.targets.place import Place
-from tests.support.plans import copies_cell, null_blk_cell, plan
+from tests.support.plans import copies_cell, job, null_blk_cell, plan, program_cell
 
 _FOLDER = Place(directory="/srv/x")
 _DISK = Place(disk="/dev/sdx", serial="abc")
@@ -88,6 +88,25 @@ def test_what_cannot_be_there_is_said() -> None:
     cell = copies_cell("guarded", devices=[guarded])
     with pytest.raises(CannotRunError, match="protection information"):
         _DISK.put(plan(cell))
+
+
+def test_no_program_runs_on_a_real_machine() -> None:
+    beside = null_blk_cell("beside", antagonist={"program": {"argv": ["/bin/true"]}})
+    for cell in (program_cell("alone", "/bin/true"), beside):
+        with pytest.raises(CannotRunError, match="a program runs in the virtual machine only"):
+            _FOLDER.put(plan(cell))
+
+
+def test_an_antagonists_files_are_beside_the_jobs() -> None:
+    beside = {"job": job(size_mib=1000), "start_ms": -100}
+    (cell,) = _put(_FOLDER, null_blk_cell("beside", antagonist=beside)).cells
+    assert cell.antagonist is not None
+    assert cell.antagonist.job is not None
+    assert cell.devices[0].size_mib == 1016 + 101 + 64
+    other = [*null_blk_cell("x")["devices"], {"name": "b", "kind": "null_blk", "size_mib": 64}]
+    elsewhere = null_blk_cell("other", devices=other, antagonist={**beside, "device": "b"})
+    with pytest.raises(CannotRunError, match="needs a second device"):
+        _FOLDER.put(plan(elsewhere))
 
 
 @pytest.mark.parametrize("name", sorted(PATHOLOGIES))

@@ -20,7 +20,8 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import SshTarget
 from iolab.trace import read
-from tests.support.faults import every_change, kill_runs, wrongs
+from tests.support.faults import OPEN_GROUP, every_change, kill_runs, wrongs
+from tests.support.guest import cell_of
 from tests.support.plans import job, null_blk_cell, plan
 from tests.support.server import SERIAL, SPARE_DISK, Server
 
@@ -78,6 +79,9 @@ def test_every_kind_of_cell_is_measured_and_all_is_as_before(
     before = state(server, SPARE_DISK)
     target.run(parse_plan(every_change("/srv/data", SPARE_DISK)), tmp_path / "results")
     assert set(states(tmp_path / "results").values()) == {"done"}
+    kept = cell_of(tmp_path / "results", "open")["cgroup"]
+    kept = {path.rpartition("/iolab.scope/")[2]: value for path, value in kept.items()}
+    assert {name: kept[name] for name in OPEN_GROUP} == {n: str(v) for n, v in OPEN_GROUP.items()}
     after = state(server)
     assert {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v} == {}
     assert before.keys() - after.keys() == {f"start of {SPARE_DISK}"}

@@ -14,7 +14,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from iolab.errors import IolabError, UserError
 from iolab.trace import read
 from iolab.trace.export.parquet import write_parquet
-from iolab.trace.export.perfetto import write_perfetto
+from iolab.trace.export.perfetto import perfetto_file, write_perfetto
 from tests.support.story import block, switch, waking, work, write
 from tests.support.trace_writer import Page, encode, event, trace_v7
 
@@ -84,6 +84,39 @@ def test_perfetto(tmp_path: Path) -> None:
         (210, "iomap_dio_complete_work"),
         (250, ""),
     ]
+
+
+def test_perfetto_of_a_window(tmp_path: Path) -> None:
+    idle, fio, worker = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
+    lines = [
+        block(100, 0, 10, "block_rq_issue", 800),
+        block(200, 0, 0, "block_rq_complete", 800),
+        block(290, 0, 10, "block_rq_issue", 808),
+        switch(300, 0, fio, 1, worker),
+        work(310, 0, 20, "start", 0xA),
+        switch(399, 0, worker, 1, idle),
+        switch(400, 0, idle, 0, worker),
+        work(450, 0, 20, "end", 0xA),
+        block(500, 0, 0, "block_rq_complete", 808),
+        work(510, 0, 20, "start", 0xB),
+        work(520, 0, 20, "end", 0xB),
+    ]
+    trace = read(write(tmp_path / "story.dat", lines))
+    path = tmp_path / "out"
+    count = write_perfetto(trace, path, between=(300, 400))
+    assert path.read_bytes() == perfetto_file(trace, between=(300, 400))
+    made = protos.Trace()
+    made.ParseFromString(path.read_bytes())
+    assert len(made.packet) == count
+    times = [event.timestamp for packet in made.packet for event in packet.ftrace_events.event]
+    assert times == [300, 399]
+    # An I/O or work item that is partly in the window is whole.
+    events = [p.timestamp for p in made.packet if p.HasField("track_event")]
+    assert events == [290, 500, 310, 450]
+    with pytest.raises(UserError, match="nothing from 10000 to 20000 ns that Perfetto"):
+        write_perfetto(trace, path, between=(10_000, 20_000))
+    with pytest.raises(UserError, match="from 400 to 300 ns has no length"):
+        perfetto_file(trace, between=(400, 300))
 
 
 def test_perfetto_of_a_real_trace(small: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from iolab.errors import UserError
 from iolab.trace import TraceError, read, windows
 from iolab.trace.formats import parse_formats, parse_page_layout, preempted_bit
+from tests.support.payloads import MARK, PAYLOADS, Attacked, controls
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 
 WAKING, SWITCH, WORK = (EVENTS[n] for n in ("sched_waking", "sched_switch", "workqueue_queue_work"))
@@ -67,6 +68,34 @@ def test_an_events_own_cpu_stays(tmp_path: Path) -> None:
     assert frame["cpu"].tolist() == [5]
     assert frame["common_cpu"].tolist() == [1]
     assert frame["workqueue"].tolist() == ["events"]
+
+
+def test_a_trace_says_what_it_is(small: Path, tmp_path: Path) -> None:
+    trace = read(small)
+    count, kinds = sum(trace.events.values()), sum(map(bool, trace.events.values()))
+    span = (trace.span[1] - trace.span[0]) / 1e6
+    words = f"{count:,} events of {kinds} types, {span:,.3f} ms, 2 CPUs, Linux 6."
+    assert repr(trace).startswith(f"<Trace {small.name}: {words}")
+    page = trace._repr_html_()
+    assert "sched_stat_runtime (" in page
+    assert f"{count:,} events" in page
+    assert repr(read(small, between=(0, 1))).startswith(f"<Trace {small.name}: 0 events of 0 types")
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_what_a_trace_says_is_words(kind: str, tmp_path: Path) -> None:
+    text = PAYLOADS[kind].encode("utf-8", "replace").decode()
+    data = f"Linux host {'_'.join(text.split())} x86_64".encode() + b"\0"
+    uname = struct.pack("<HI", 5, len(data)) + data
+    page = Page(7).event(1, encode(EVENTS["sched_waking"], 10, {"pid": 10, "comm": "a"}))
+    path = tmp_path / "<b>t.dat"
+    path.write_bytes(trace_v7(list(EVENTS.values()), [[page]], options=uname))
+    trace = read(path)
+    read_back = Attacked(trace._repr_html_())
+    assert read_back.found == []
+    assert MARK in "".join(read_back.text)
+    assert "<b>t.dat" in "".join(read_back.text)
+    assert not controls(repr(trace))
 
 
 def test_names_of_events(small: Path) -> None:

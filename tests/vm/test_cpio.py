@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iolab.errors import IolabError
+from iolab.vm import cpio
 from iolab.vm.cpio import Entry, write_cpio
 from tests.vm.conftest import read_cpio
 
@@ -70,3 +72,30 @@ def test_gnu_cpio_reads_it(tmp_path: Path) -> None:
         subprocess.run(["cpio", "-i", "--quiet"], stdin=stream, cwd=out, check=True)
     assert (out / "a" / "b").read_bytes() == b"12345"
     assert os.fspath((out / "a" / "c").readlink()) == "b"
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.cpio"
+    entries = [
+        Entry.file("a/b", b"12345", executable=True),
+        Entry.symlink("a/c", "b"),
+        Entry.char_device("dev/console", 5, 1),
+    ]
+    write_cpio(path, entries)
+    found = list(cpio.read_cpio(path))
+    assert [entry.name for entry in found] == ["a", "a/b", "a/c", "dev", "dev/console"]
+    assert [entry for entry in found if entry in entries] == entries
+    members = read_cpio(path.read_bytes())
+    assert [(e.name, e.mode, e.data) for e in found] == [(m.name, m.mode, m.data) for m in members]
+
+
+def test_a_damaged_archive_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.cpio"
+    write_cpio(path, [Entry.file("a", b"1" * 600)])
+    whole = path.read_bytes()
+    for data in (b"", whole[:200], b"070702" + whole[6:], whole[:30] + b"xx" + whole[32:]):
+        path.write_bytes(data)
+        with pytest.raises(IolabError, match=r"a\.cpio"):
+            list(cpio.read_cpio(path))
+    with pytest.raises(IolabError, match="cannot read"):
+        list(cpio.read_cpio(tmp_path / "absent"))

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
@@ -17,7 +18,7 @@ from iolab.errors import UserError
 from iolab.files import atomic_write
 from iolab.trace.trace import Trace
 
-__all__ = ["write_perfetto"]
+__all__ = ["perfetto_file", "write_perfetto"]
 
 # Events of one packet.
 _BUNDLE = 4096
@@ -44,16 +45,18 @@ _FIELDS = {
 
 # Begin, end, title.
 Slice = tuple[int, int, str]
+# Begin and end of what is exported, in ns of the trace.
+Window = tuple[int, int]
 
 
-def write_perfetto(trace: Trace, path: Path) -> int:
+def write_perfetto(trace: Trace, path: Path, *, between: Window | None = None) -> int:
     """Write a trace as a protobuf file for ui.perfetto.dev.
 
     The file has sched_switch, sched_waking, sched_wakeup and sched_wakeup_new as kernel events;
     Perfetto draws CPUs, tasks, their states and wake-ups from them. Each block I/O is a slice from
     its issue to its completion, on as many lanes of its device as I/Os are in flight. Each executed
     work item is a slice with its function's name on the track of its worker. Times are the
-    trace's own. To export a part of a long trace, read that part with `between`.
+    trace's own.
 
     Parameters
     ----------
@@ -62,6 +65,9 @@ def write_perfetto(trace: Trace, path: Path) -> int:
         workqueue_execute_start and workqueue_execute_end.
     path : Path
         The file.
+    between : (int, int), optional
+        Begin and end in ns of what is exported: the scheduler's events in it, and the I/Os and work
+        items that are partly in it, whole. By default everything.
 
     Returns
     -------
@@ -71,20 +77,33 @@ def write_perfetto(trace: Trace, path: Path) -> int:
     Raises
     ------
     UserError
-        If the trace has none of these events.
+        If the trace has none of these events, or none in the window.
     IolabError
         If the file cannot be written.
     """
-    packets = [
-        # A file is the concatenation of its packets, each as a message of its own.
-        protos.Trace(packet=[packet]).SerializeToString()
-        for part in (_system(trace), _kernel(trace), _ios(trace), _works(trace))
-        for packet in part
-    ]
-    if len(packets) < 2:
-        raise UserError(f"{trace.path} has nothing that Perfetto could show")
+    packets = _packets(trace, between)
     atomic_write(path, b"".join(packets))
     return len(packets)
+
+
+def perfetto_file(trace: Trace, *, between: Window | None = None) -> bytes:
+    """Return the file that `write_perfetto` writes."""
+    return b"".join(_packets(trace, between))
+
+
+def _packets(trace: Trace, between: Window | None) -> list[bytes]:
+    window = between or (-(1 << 63), (1 << 63) - 1)
+    if window[0] >= window[1]:
+        raise UserError(f"a window from {window[0]} to {window[1]} ns has no length")
+    parts = (_system(trace), _kernel(trace, window), _ios(trace, window), _works(trace, window))
+    # A file is the concatenation of its packets, each as a message of its own.
+    packets = [
+        protos.Trace(packet=[packet]).SerializeToString() for part in parts for packet in part
+    ]
+    if len(packets) < 2:
+        where = f" from {window[0]} to {window[1]} ns" if between else ""
+        raise UserError(f"{trace.path} has nothing{where} that Perfetto could show")
+    return packets
 
 
 def _system(trace: Trace) -> Iterator[protos.TracePacket]:
@@ -98,11 +117,13 @@ def _system(trace: Trace) -> Iterator[protos.TracePacket]:
     yield packet
 
 
-def _kernel(trace: Trace) -> Iterator[protos.TracePacket]:
+def _kernel(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     by_cpu: dict[int, list[tuple[int, protos.FtraceEvent]]] = {}
     for name in _FIELDS:
         if trace.events.get(name):
-            for time, cpu, event in _events(trace.frame(name), name):
+            frame = trace.frame(name)
+            begin, end = np.searchsorted(frame["timestamp_ns"].to_numpy(), window)
+            for time, cpu, event in _events(frame.iloc[begin:end], name):
                 by_cpu.setdefault(cpu, []).append((time, event))
     for cpu, events in sorted(by_cpu.items()):
         events.sort(key=lambda pair: pair[0])
@@ -122,7 +143,7 @@ def _events(frame: pd.DataFrame, name: str) -> Iterator[tuple[int, int, protos.F
         yield time, cpu, protos.FtraceEvent(timestamp=time, pid=pid, **{name: inner})
 
 
-def _ios(trace: Trace) -> Iterator[protos.TracePacket]:
+def _ios(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     if not trace.events.get("block_rq_issue") or not trace.events.get("block_rq_complete"):
         return
     flying: dict[tuple[int, int], tuple[int, str]] = {}
@@ -134,13 +155,17 @@ def _ios(trace: Trace) -> Iterator[protos.TracePacket]:
     for time, completes, dev, sector, title in merged:
         if not completes:
             flying[dev, sector] = (time, title)
-        elif (issue := flying.pop((dev, sector), None)) is not None:
+        elif (issue := flying.pop((dev, sector), None)) and _touches(issue[0], time, window):
             slices.setdefault(dev, []).append((issue[0], time, issue[1]))
     for dev, of_device in sorted(slices.items()):
         # MAJOR() and MINOR() of the kernel's include/linux/kdev_t.h.
         name = f"I/O {dev >> 20}:{dev & 0xFFFFF}"
         for number, lane in enumerate(_lanes(sorted(of_device))):
             yield from _track(_IO_TRACK + (dev << 8) + number, f"{name} lane {number}", lane)
+
+
+def _touches(begin: int, end: int, window: Window) -> bool:
+    return begin < window[1] and end >= window[0]
 
 
 def _requests(frame: pd.DataFrame, *, completes: bool) -> Iterator[tuple[int, bool, int, int, str]]:
@@ -164,7 +189,7 @@ def _lanes(slices: Iterable[Slice]) -> list[list[Slice]]:
     return lanes
 
 
-def _works(trace: Trace) -> Iterator[protos.TracePacket]:
+def _works(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     if not trace.events.get("workqueue_execute_start"):
         return
     if "workqueue_execute_end" not in trace.events:
@@ -179,7 +204,7 @@ def _works(trace: Trace) -> Iterator[protos.TracePacket]:
     for time, starts, worker, function in merged:
         if starts:
             running[worker] = (time, function)
-        elif (start := running.pop(worker, None)) is not None:
+        elif (start := running.pop(worker, None)) and _touches(start[0], time, window):
             slices.setdefault(worker, []).append((start[0], time, trace.symbol(start[1])))
     for worker, of_worker in sorted(slices.items()):
         name = trace.comms.get(worker, "worker")

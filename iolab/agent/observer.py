@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Watch a cell's work: samples of the kernel's counters, the recording, the antagonist."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from iolab.agent.antagonist import RunningAntagonist
+from iolab.agent.cost import Cost
+from iolab.agent.observe import sample
+from iolab.agent.probes import Probes
+from iolab.agent.program import RunningProgram, pause
+from iolab.agent.recording import Recorder
+
+__all__ = ["Observer"]
+
+
+class Observer:
+    """Samples the kernel's counters while a cell runs; holds what runs beside its work.
+
+    Parameters
+    ----------
+    cpu : int
+        The measured core.
+    device : str, optional
+        The measured disk's name in /sys/block.
+    probes : Probes, optional
+        Counted functions.
+    recorder : Recorder, optional
+        The recording of a recorded cell.
+    antagonist : RunningAntagonist, optional
+        What runs beside the work.
+    threads : bool
+        Whether the threads of the work are sampled, as those of a program.
+    """
+
+    def __init__(
+        self,
+        *,
+        cpu: int,
+        device: str | None,
+        probes: Probes | None,
+        recorder: Recorder | None,
+        antagonist: RunningAntagonist | None,
+        threads: bool,
+    ) -> None:
+        self.cpu = cpu
+        self._device = device
+        self._calls = dict if probes is None else probes.hits
+        self.recorder = recorder
+        self.antagonist = antagonist
+        self._threads = threads
+        self.cost = Cost()
+
+    def sample(self, job: int | None) -> dict[str, Any]:
+        """Return the counters, with those of the process `job` and its children."""
+        with self.cost.sampling():
+            return sample(
+                cpu=self.cpu,
+                device=self._device,
+                job=job,
+                antagonist=None if self.antagonist is None else self.antagonist.pid,
+                threads=self._threads,
+                calls=self._calls,
+            )
+
+    def before_work(self, delay_us: int) -> None:
+        """Start an antagonist that comes first, and wait until the work is to start."""
+        antagonist = self.antagonist
+        if antagonist is not None and antagonist.starts_s <= 0:
+            antagonist.start()
+            self.wait_until(time.monotonic() - antagonist.starts_s)
+        if delay_us:
+            time.sleep(delay_us / 1e6)
+
+    def wait_until(self, until: float) -> None:
+        """Sleep until a moment (time.monotonic())."""
+        pause(until, [] if self.antagonist is None else self.antagonist.outputs)
+
+    def wait_from(self, began: float, at_s: float) -> None:
+        """Sleep until `at_s` after the work began; start an antagonist that is due before."""
+        self._start_antagonist_before(began, at_s)
+        self.wait_until(began + at_s)
+
+    def wait_for(self, running: RunningProgram, at_s: float) -> bool:
+        """Sleep until `at_s` after a program began, or its end; return whether it has ended."""
+        began = running.began_ns / 1e9
+        self._start_antagonist_before(began, at_s)
+        beside = [] if self.antagonist is None else self.antagonist.outputs
+        return pause(began + at_s, [running.output, *beside], running.end)
+
+    def _start_antagonist_before(self, began: float, at_s: float) -> None:
+        antagonist = self.antagonist
+        if antagonist is not None and antagonist.pid is None and antagonist.starts_s <= at_s:
+            self.wait_until(began + antagonist.starts_s)
+            antagonist.start()

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: MIT
+"""Checks of the parts of a plan's cell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+from iolab.agent.cgroup_files import CONTROLLERS, cores_of, fault_of
+from iolab.agent.fio_options import faults_of
+from iolab.agent.plan import (
+    Cell,
+    Copies,
+    Device,
+    FileSystem,
+    FioJob,
+    Group,
+    Job,
+    OpenJob,
+    Program,
+    Recording,
+)
+from iolab.agent.plan_values import (
+    as_list,
+    check,
+    check_flags,
+    check_numbers,
+    check_values,
+    is_int,
+    is_name,
+    is_one_of,
+    is_path,
+    is_text,
+)
+
+__all__ = [
+    "check_copies",
+    "check_cores",
+    "check_device",
+    "check_filesystem",
+    "check_group",
+    "check_job",
+    "check_open_job",
+    "check_recording",
+    "check_surroundings",
+]
+
+_NODE = re.compile(r"/dev/[A-Za-z0-9._:+@=/-]{1,200}")
+_EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
+_KINDS = {"null_blk", "scsi_debug", "loop", "zram", "brd", "named", "directory"}
+# Fields of devices that are made.
+_OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
+_FILE_SYSTEMS = {"xfs", "ext4"}
+_ENGINES = {"libaio", "io_uring", "psync"}
+_RW = {"read", "write", "randread", "randwrite"}
+_SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
+_LAYOUTS = {"written", "unwritten", "growing"}
+_PLACES = {"node", "directory", "other"}
+_WATCHED = {"close_write", "attrib", "delete"}
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
+_NOT_ABSOLUTE = "is not an absolute path"
+
+
+def check_device(device: Device, where: str) -> None:
+    """Check a device."""
+    check(is_name(device.name), f"{where}: {device.name!r} is not a valid device name")
+    check(is_one_of(device.kind, _KINDS), f"{where}: unknown device kind {device.kind!r}")
+    check(
+        is_one_of(device.scheduler, _SCHEDULERS),
+        f"{where}: unknown scheduler {device.scheduler!r}",
+    )
+    check_flags(device, where, "memory_backed", "rotational", "integrity")
+    check_values(device.tunables, f"{where}: tunables")
+    check_numbers(
+        device,
+        where,
+        {
+            "size_mib": (16, 1 << 20),
+            "irqmode": (0, 2),
+            "completion_ns": (0, 10**9),
+            "queue_depth": (1, 4096),
+        },
+    )
+    _check_real(device, where)
+
+
+def _check_real(device: Device, where: str) -> None:
+    if not device.real:
+        if device.kind == "loop" and device.path != "":
+            check(is_path(device.path), f"{where}: {device.path!r} {_NOT_ABSOLUTE}")
+        else:
+            check(device.path == "", f"{where}: a {device.kind} device has no path")
+        check(device.serial is None, f"{where}: a {device.kind} device has no serial")
+        return
+    defaults = {f.name: f.default for f in fields(Device) if f.name in _OF_MADE}
+    changed = [name for name, value in defaults.items() if getattr(device, name) != value]
+    check(not changed, f"{where}: a {device.kind} device cannot be given {', '.join(changed)}")
+    check(is_path(device.path), f"{where}: {device.path!r} {_NOT_ABSOLUTE}")
+    if device.kind == "directory":
+        check(device.serial is None, f"{where}: a directory has no serial")
+        return
+    check(bool(_NODE.fullmatch(device.path)), f"{where}: {device.path!r} is not a device node")
+    valid = device.serial is None or is_text(device.serial, 128)
+    check(valid, f"{where}: {device.serial!r} is not a serial number")
+
+
+def check_job(job: Job, where: str) -> None:
+    """Check a fio run."""
+    check(is_one_of(job.engine, _ENGINES), f"{where}: unknown ioengine {job.engine!r}")
+    check(is_one_of(job.rw, _RW), f"{where}: unknown rw {job.rw!r}")
+    check_flags(job, where, "direct", "dsync")
+    check_numbers(
+        job,
+        where,
+        {
+            "block_size": (512, 1 << 24),
+            "iodepth": (1, 4096),
+            "numjobs": (1, 512),
+            "batch": (1, 4096),
+            "batch_min": (1, 4096),
+        },
+    )
+    _check_course(job, where)
+    # fio would silently lower it to the batch.
+    check(job.batch_min <= job.batch, f"{where}: batch_min must not exceed batch")
+
+
+def _check_course(job: FioJob, where: str) -> None:
+    """Check what each kind of fio run has: files, times, seed, cores."""
+    check(is_one_of(job.layout, _LAYOUTS), f"{where}: unknown layout {job.layout!r}")
+    cpus = as_list(job.cpus, f"{where}: cpus")
+    check(all(is_int(cpu, 0, 4095) for cpu in cpus), f"{where}: cpus must be 0-4095")
+    check_numbers(
+        job,
+        where,
+        {
+            "size_mib": (1, 1 << 20),
+            "ramp_ms": (0, 3_600_000),
+            "runtime_ms": (1, 3_600_000),
+            "seed": (1, 2**63 - 1),
+            "start_delay_us": (0, 10**7),
+        },
+    )
+    # fio silently ignores a ramp that is not shorter than the run (axboe/fio#2041).
+    check(job.runtime_ms > job.ramp_ms, f"{where}: runtime_ms must exceed ramp_ms")
+
+
+def check_open_job(job: OpenJob, where: str) -> None:
+    """Check a fio run with any options: each is passed on, or refused with the reason."""
+    check(bool(as_list(job.sections, f"{where}: sections")), f"{where}: it has no section")
+    faults = []
+    for section in job.sections:
+        name = section.name
+        # fio takes the options of "global..." as those of all sections.
+        named = is_name(name) and not name.startswith("global")
+        check(named, f"{where}: {name!r:.80} is not a valid name of a section")
+        check(isinstance(section.options, dict), f"{where}: options of {name!r} are not an object")
+        texts = all(type(value) is str for value in section.options.values())
+        check(texts, f"{where}: options of {name!r} must have texts as values")
+        faults += [f for f in faults_of(section.options) if f not in faults]
+    check(not faults, f"{where}: {'; '.join(faults)}")
+    names = [section.name for section in job.sections]
+    check(len(set(names)) == len(names), f"{where}: two sections have one name")
+    check_flags(job, where, "shared_file")
+    _check_course(job, where)
+    check(job.files <= 512, f"{where}: its sections have {job.files} processes, at most 512")
+
+
+def check_copies(copies: Copies, where: str) -> None:
+    """Check a run of dd processes."""
+    check_flags(copies, where, "dsync")
+    check_numbers(
+        copies,
+        where,
+        {
+            "block_size": (512, 1 << 24),
+            "writes": (1, 10**6),
+            "processes": (1, 10_000),
+            "start_delay_us": (0, 10**7),
+        },
+    )
+
+
+def check_recording(cell: Cell, recording: Recording, where: str) -> None:
+    """Check what is recorded of a cell."""
+    names = as_list(recording.events, f"{where}: events") + as_list(
+        recording.also, f"{where}: also"
+    )
+    invalid = [n for n in names if not (isinstance(n, str) and _EVENT.fullmatch(n))]
+    check(not invalid, f"{where}: invalid tracepoint names: {', '.join(map(repr, invalid))}")
+    check(bool(recording.events), f"{where}: it records no event")
+    check_numbers(recording, where, {"buffer_kib": (16384, 1 << 20)})
+    if cell.job is not None:
+        check_numbers(recording, where, {"window_ms": (1, cell.job.runtime_ms)})
+    elif cell.program is not None and recording.window_ms is not None:
+        longest_ms = cell.program.runtime_ms or cell.program.limit_ms
+        check_numbers(recording, where, {"window_ms": (1, longest_ms)})
+    elif cell.copies is not None:
+        check(recording.window_ms is None, f"{where}: copies are recorded whole, no window_ms")
+
+
+def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) -> None:
+    """Check a file system on the devices of its cell."""
+    kind, realtime = filesystem.kind, filesystem.realtime_device
+    names = [d.name for d in devices]
+    check(is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
+    check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
+    if realtime is not None:
+        check(realtime in names, f"{where}: no device {realtime!r}")
+        check(kind == "xfs", f"{where}: only xfs has a realtime_device")
+        check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
+    not_stored = [d.name for d in devices if not d.memory_backed]
+    # XFS reads its metadata from the device, not from the device's page cache.
+    lost = kind == "xfs" and filesystem.device in not_stored
+    check(not lost, f"{where}: xfs needs a device that stores its metadata")
+
+
+def check_group(group: Group, where: str) -> None:
+    """Check a cgroup."""
+    check(isinstance(group.settings, dict), f"{where}: settings of the group are not an object")
+    faults = (fault_of(name, value) for name, value in group.settings.items())
+    fault = next((f for f in faults if f is not None), None)
+    check(fault is None, f"{where}: {fault}")
+    for name in as_list(group.controllers, f"{where}: controllers"):
+        check(is_one_of(name, set(CONTROLLERS)), f"{where}: unknown controller {name!r:.40}")
+    # cpu_weight_write_u64() of kernel/sched/core.c.
+    both = group.settings.get("cpu.idle") == 1 and "cpu.weight" in group.settings
+    check(not both, f"{where}: an idle group has no cpu.weight")
+    check(
+        bool(group.enabled), f"{where}: the group needs controllers, or settings such as cpu.weight"
+    )
+
+
+def check_cores(cell: Cell, cpu: int, where: str) -> None:
+    """Check that the work may use a core of its cgroup; `cpu` is the plan's."""
+    works = [(cell.group, cell.job, cell.program)]
+    if cell.antagonist is not None:
+        works.append((cell.antagonist.group, cell.antagonist.job, cell.antagonist.program))
+    for group, job, program in works:
+        if group is None or "cpuset.cpus" not in group.settings:
+            continue
+        text = str(group.settings["cpuset.cpus"])
+        for cores in _asked(job, program, cpu):
+            # sched_setaffinity(2) refuses cores that are all outside of the task's cpuset.
+            outside = bool(cores) and not set(cores) & set(cores_of(text) or [])
+            listed = ", ".join(map(str, cores))
+            what = "job" if program is None else "program"
+            fault = f"{where}: cpuset.cpus {text} lacks the {what}'s cores {listed}: set cpus"
+            check(not outside, fault)
+
+
+def _asked(job: FioJob | None, program: Program | None, cpu: int) -> list[list[int]]:
+    """Return the cores that each part of the work asks for."""
+    if program is not None:
+        return [program.cpus or [cpu]]
+    if isinstance(job, OpenJob):
+        own = [s.options.get("cpus_allowed") for s in job.sections]
+        return [job.cpus or [cpu] if one is None else cores_of(one) or [] for one in own]
+    return [] if job is None else [job.cpus or [cpu]]
+
+
+def check_surroundings(cell: Cell, where: str) -> None:
+    """Check what a cell changes around its work: cgroup, watch, settings, counted functions."""
+    watch = cell.watch
+    if cell.group is not None:
+        check_group(cell.group, where)
+    if watch is not None:
+        check(is_one_of(watch.on, _PLACES), f"{where}: cannot watch {watch.on!r}")
+        check(is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")
+        check(cell.filesystem is None, f"{where}: a watch is for I/O on the device itself")
+    check_values(cell.settings, f"{where}: settings")
+    check_numbers(cell, where, {"worker_nice": (-20, 19)})
+    invalid = [
+        name
+        for name in as_list(cell.count, f"{where}: count")
+        if not (isinstance(name, str) and _FUNCTION.fullmatch(name))
+    ]
+    check(not invalid, f"{where}: invalid function names: {', '.join(map(repr, invalid))}")

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""Data types of a cell's work: the programs that do I/O while a cell is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from iolab.agent.fio_options import processes_of
+
+__all__ = ["Copies", "FioJob", "Job", "OpenJob", "Section"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fio run on a file for each of its processes, or on the device itself.
+
+    Parameters
+    ----------
+    engine : str
+        fio's ioengine.
+    rw : str
+        "read", "write", "randread" or "randwrite".
+    block_size : int
+        Bytes of one I/O.
+    iodepth : int
+        I/Os in flight of each process.
+    numjobs : int
+        Number of processes.
+    batch : int
+        fio's iodepth_batch_submit and iodepth_batch_complete_max.
+    size_mib : int
+        Size of each file in MiB.
+    layout : str
+        "written" lays the files out with written extents; "unwritten" preallocates them, so that
+        every first write converts its extent; "growing" leaves making them to the job.
+    ramp_ms : int
+        Time before the steady part, in ms.
+    runtime_ms : int
+        Time of the job with its steady part, in ms; more than `ramp_ms`.
+    seed : int
+        fio's randseed.
+    direct : bool, optional
+        Whether the files are opened with O_DIRECT.
+    start_delay_us : int, optional
+        Delay before the job starts, in us.
+    cpus : list of int, optional
+        Cores that the job may run on; empty: the plan's.
+    dsync : bool, optional
+        Whether the files are opened with O_DSYNC.
+    batch_min : int, optional
+        fio's iodepth_batch_complete_min: how many completions it waits for.
+    """
+
+    engine: str
+    rw: str
+    block_size: int
+    iodepth: int
+    numjobs: int
+    batch: int
+    size_mib: int
+    layout: str
+    ramp_ms: int
+    runtime_ms: int
+    seed: int
+    direct: bool = True
+    start_delay_us: int = 0
+    cpus: list[int] = field(default_factory=list)
+    dsync: bool = False
+    batch_min: int = 1
+
+    @property
+    def files(self) -> int:
+        """How many files of `size_mib` the job has."""
+        return self.numjobs
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a fio job: processes with the same options.
+
+    Parameters
+    ----------
+    name : str
+        The section's name.
+    options : dict of str to str
+        Value by option of fio; "" for an option that stands alone. `iolab.agent.fio_options` says
+        which options are passed on.
+    """
+
+    name: str
+    options: dict[str, str]
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """One fio run with any options of fio that stay on the measured device.
+
+    All sections run at the same time. A process uses a file of its own, or the device itself.
+
+    Parameters
+    ----------
+    sections : list of Section
+        The sections.
+    size_mib : int
+        Size of each file, or of the used part of the device, in MiB.
+    layout : str
+        As `Job`.
+    ramp_ms : int
+        Time before the steady part, in ms.
+    runtime_ms : int
+        Time of the job with its steady part, in ms; more than `ramp_ms`.
+    seed : int
+        fio's randseed.
+    start_delay_us : int, optional
+        Delay before the job starts, in us.
+    cpus : list of int, optional
+        Cores of the sections without cpus_allowed; empty: the plan's.
+    shared_file : bool, optional
+        Whether all processes use one file.
+    """
+
+    sections: list[Section]
+    size_mib: int
+    layout: str
+    ramp_ms: int
+    runtime_ms: int
+    seed: int
+    start_delay_us: int = 0
+    cpus: list[int] = field(default_factory=list)
+    shared_file: bool = False
+
+    @property
+    def files(self) -> int:
+        """How many files of `size_mib` the job has."""
+        return 1 if self.shared_file else sum(processes_of(s.options) for s in self.sections)
+
+    @property
+    def direct(self) -> bool:
+        """Whether a section opens its files with O_DIRECT."""
+        return any(
+            s.options.get("direct", "0") in ("", "1") or s.options.get("buffered") == "0"
+            for s in self.sections
+        )
+
+
+FioJob = Union[Job, OpenJob]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """dd processes one after another; each writes zeros to a new file, or to the device's start.
+
+    Parameters
+    ----------
+    block_size : int
+        Bytes of one write.
+    writes : int
+        Number of writes of each process.
+    processes : int
+        Number of processes.
+    dsync : bool, optional
+        Whether every write is on the device before the next one (O_DSYNC).
+    start_delay_us : int, optional
+        Delay before the first process starts, in us.
+    """
+
+    block_size: int
+    writes: int
+    processes: int
+    dsync: bool = False
+    start_delay_us: int = 0

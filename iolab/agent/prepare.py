@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""Prepare where a cell's work and its antagonist are done: file system, files, folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from iolab.agent.copies import copy_files
+from iolab.agent.filesystem import make_filesystem, make_folder
+from iolab.agent.fio import job_files, lay_out
+from iolab.agent.journal import Journal
+from iolab.agent.plan import Cell, FioJob
+from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
+
+__all__ = ["antagonist_place", "has_files", "work_place"]
+
+_MOUNT = RUN / "mnt"
+
+
+def has_files(cell: Cell) -> bool:
+    """Return whether a cell's work is on files, not on the device itself.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    bool
+        False, too, if it has no device.
+    """
+    directory = bool(cell.devices) and cell.devices[-1].kind == "directory"
+    return cell.filesystem is not None or directory
+
+
+def _laid_out(cell: Cell, job: FioJob, folder: Path, device: Path) -> list[Path]:
+    """Return what each process of a job reads or writes; make the files."""
+    files = job_files(job, folder)
+    if not has_files(cell):
+        return [device] * len(files)
+    lay_out(job, folder)
+    return files
+
+
+def work_place(journal: Journal, cell: Cell, nodes: Mapping[str, Path], *, cpu: int) -> Workplace:
+    """Make the file system and the files of a cell's work.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it removes them.
+    cell : Cell
+        The cell.
+    nodes : mapping of str to Path
+        Node of each device, by its name in the plan.
+    cpu : int
+        The plan's core.
+
+    Returns
+    -------
+    Workplace
+        Without a cgroup.
+    """
+    folder = RUN / "program"
+    if not nodes:
+        return Workplace([], folder, None, cpu, None)
+    if cell.filesystem is not None:
+        folder = _MOUNT
+        device = next(d for d in cell.devices if d.name == cell.filesystem.device)
+        make_filesystem(journal, cell.filesystem, nodes, folder, stored=device.memory_backed)
+        data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
+    else:
+        data = nodes[cell.devices[-1].name]
+        if has_files(cell):
+            folder = make_folder(Path(cell.devices[-1].path))
+    files: list[Path] = []
+    if cell.job is not None:
+        files = _laid_out(cell, cell.job, folder, data)
+    if cell.copies is not None:
+        files = copy_files(cell.copies, folder)
+        files = files if has_files(cell) else [data] * len(files)
+    return Workplace(files, folder, data, cpu, None)
+
+
+def antagonist_place(
+    cell: Cell, beside: Workplace, nodes: Mapping[str, Path], *, group: Path | None
+) -> Workplace:
+    """Make the files of a cell's antagonist.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+    beside : Workplace
+        Where the measured work is done. What removes its files removes those of the antagonist.
+    nodes : mapping of str to Path
+        Node of each device, by its name in the plan.
+    group : Path or None
+        Folder of the antagonist's cgroup.
+
+    Returns
+    -------
+    Workplace
+        Where the antagonist works.
+    """
+    antagonist = cell.antagonist
+    device = beside.device
+    folder = RUN / ANTAGONIST_FOLDER
+    files: list[Path] = []
+    if antagonist is not None and antagonist.device is not None:
+        device = nodes[antagonist.device]
+    elif has_files(cell):
+        folder = beside.folder / ANTAGONIST_FOLDER
+        folder.mkdir(mode=0o700)
+    if antagonist is not None and antagonist.job is not None and device is not None:
+        if antagonist.device is not None:
+            files = [device] * len(job_files(antagonist.job, folder))
+        else:
+            files = _laid_out(cell, antagonist.job, folder, device)
+    return Workplace(files, folder, device, beside.cpu, group)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: MIT
+"""Run a program as a cell's work, in a virtual machine.
+
+On a real machine (local, ssh) no program is run. Every change that the agent makes there is
+journalled first and undone; what an unknown program changes as root cannot be, and a cell that
+leaves a trace on someone's machine is worth less than no cell. The guest is thrown away after its
+block, so nothing that a program does there lasts.
+
+Whatever it starts can be found again, also by another agent after a kill: all of it inherits an
+environment variable that names the cell.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.affinity import pinned_to
+from iolab.agent.journal import Journal
+from iolab.agent.plan_program import Program
+from iolab.agent.undo import PROGRAM_MARK
+from iolab.agent.workplace import Workplace
+from iolab.errors import CannotRunError, IolabError
+from iolab.process import kill_group, start
+
+__all__ = [
+    "NEEDS_GUEST",
+    "Output",
+    "RunningProgram",
+    "pause",
+    "printed_value",
+    "program_gates",
+    "refuse_outside_a_guest",
+]
+
+NEEDS_GUEST = (
+    "a program runs in the virtual machine only: what it changes on a real machine cannot be undone"
+)
+# The end of the output that is kept.
+_KEPT = 1 << 16
+# As large as any user's pipe may be (fs.pipe-max-size).
+_PIPE = 1 << 20
+# Not in Python 3.9's fcntl (include/uapi/linux/fcntl.h).
+_F_SETPIPE_SZ = 1031
+# A program that never stops printing wakes the agent this often.
+_REST_S = 0.02
+_END_S = 5.0
+
+
+def refuse_outside_a_guest() -> None:
+    """Refuse to run a program on a machine that is not iolab's virtual one.
+
+    Raises
+    ------
+    CannotRunError
+        If the first process is not the guest's init.
+    """
+    if b"/iolab/guest_init.py" not in Path("/proc/1/cmdline").read_bytes().split(b"\0"):
+        raise CannotRunError(NEEDS_GUEST)
+
+
+class Output:
+    """The end of what a program prints, read from a pipe without waiting.
+
+    Attributes
+    ----------
+    writer : int
+        The descriptor that the program writes to; `started` closes it here.
+    full : bool
+        Whether the pipe was once full, so that the program may have waited for the agent.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        with suppress(OSError):
+            fcntl.fcntl(self._reader, _F_SETPIPE_SZ, _PIPE)
+        self._size = fcntl.fcntl(self._reader, _F_SETPIPE_SZ + 1)
+        self._kept = b""
+        self.full = False
+        self.ended = False
+
+    def fileno(self) -> int:
+        """Return the descriptor that is read."""
+        return self._reader
+
+    def started(self) -> None:
+        """Close the program's end of the pipe in this process."""
+        os.close(self.writer)
+
+    def drain(self) -> None:
+        """Read what is there."""
+        read = 0
+        # At most a pipe full: a program that goes on printing does not hold the agent here.
+        while not self.ended and read < self._size:
+            try:
+                chunk = os.read(self._reader, _KEPT)
+            except BlockingIOError:
+                break
+            self.ended = not chunk
+            read += len(chunk)
+            self._kept = (self._kept + chunk)[-_KEPT:]
+        # A page of the pipe may be filled in part only.
+        self.full |= read > self._size // 2
+
+    def text(self) -> str:
+        """Return the end of the output; close the pipe."""
+        self.drain()
+        os.close(self._reader)
+        return self._kept.decode(errors="replace")
+
+
+def pause(until: float, outputs: Sequence[Output] = (), end: int | None = None) -> bool:
+    """Sleep until a moment or a process's end, and read outputs meanwhile.
+
+    Parameters
+    ----------
+    until : float
+        The moment, by time.monotonic().
+    outputs : sequence of Output, optional
+        What is read.
+    end : int, optional
+        Descriptor of a process (pidfd) whose end ends the sleep.
+
+    Returns
+    -------
+    bool
+        Whether the process has ended.
+    """
+    ends: list[Any] = [] if end is None else [end]
+    while True:
+        left = until - time.monotonic()
+        if left <= 0:
+            return bool(ends) and bool(select.select(ends, [], [], 0)[0])
+        if not ends and not outputs:
+            time.sleep(left)
+            continue
+        open_outputs = [output for output in outputs if not output.ended]
+        ready, _, _ = select.select([*ends, *open_outputs], [], [], left)
+        for output in open_outputs:
+            output.drain()
+        if end in ready:
+            return True
+        # An output alone: let it grow before the next look.
+        rest = min(_REST_S, max(0.0, until - time.monotonic()))
+        if ends:
+            select.select(ends, [], [], rest)
+        else:
+            time.sleep(rest)
+
+
+class RunningProgram:
+    """A program that was started, in a session of its own.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it kills everything that the program started, and removes its folder.
+    program : Program
+        What to run.
+    name : str
+        Tells it from the cell's other programs, and from those of other cells.
+    place : Workplace
+        Where it runs, on which core, and the node that stands for ``{device}`` in its arguments.
+
+    Attributes
+    ----------
+    pid : int
+        Its process id, which is its session's, too.
+    end : int
+        A descriptor that becomes readable when its first process ends (pidfd).
+    output : Output
+        Its standard output and error.
+
+    Raises
+    ------
+    CannotRunError
+        If an argument names the device and the cell has none, or the cores or pidfd are missing.
+    CommandError
+        If it cannot be started.
+    """
+
+    def __init__(self, journal: Journal, program: Program, *, name: str, place: Workplace) -> None:
+        self.program = program
+        argv, folder = _with_device(program.argv, place.device), place.folder
+        if not folder.is_dir():
+            journal.note("tree", str(folder))
+            folder.mkdir()
+        journal.note("program", "/", name)
+        environment = {**os.environ, "LC_ALL": "C", "HOME": str(folder), PROGRAM_MARK: name}
+        self.output = Output()
+        try:
+            with pinned_to(program.cpus or [place.cpu]):
+                self._process = start(
+                    argv,
+                    stdout=self.output.writer,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=folder,
+                    cgroup=place.group,
+                )
+        except BaseException:
+            self.output.text()
+            raise
+        finally:
+            self.output.started()
+        self.began_ns = time.monotonic_ns()
+        self.pid = self._process.pid
+        try:
+            self.end = os.pidfd_open(self.pid)
+        except OSError as error:
+            kill_group(self._process)
+            raise CannotRunError(f"this kernel has no pidfd_open: {error.strerror}") from error
+
+    def has_ended(self) -> bool:
+        """Return whether its first process has ended."""
+        return pause(0.0, end=self.end)
+
+    def terminate(self) -> None:
+        """End it with SIGTERM; after a while, kill what remains of it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGTERM)
+        pause(time.monotonic() + _END_S, [self.output], self.end)
+
+    def result(self) -> dict[str, Any]:
+        """Wait for its end, and return what the kernel counted and what it printed.
+
+        Returns
+        -------
+        dict
+            As `iolab.results.ProgramResult`.
+        """
+        ended_ns = time.monotonic_ns()
+        with suppress(ProcessLookupError, PermissionError):
+            # Still alive only after SIGTERM was ignored; its children in any case.
+            os.killpg(self.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(self.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        text = self._close()
+        found = {
+            "whole": self.program.runtime_ms is None,
+            "began_ns": self.began_ns,
+            "ended_ns": ended_ns,
+            "seconds": (ended_ns - self.began_ns) / 1e9,
+            "exit": self._process.returncode,
+            "ran_ns": round((usage.ru_utime + usage.ru_stime) * 1e9),
+            "voluntary_ctxt_switches": usage.ru_nvcsw,
+            "nonvoluntary_ctxt_switches": usage.ru_nivcsw,
+            "output": text,
+            "output_full": self.output.full,
+        }
+        if self.program.value is not None:
+            found["value"] = printed_value(self.program.value, text)
+        return found
+
+    def kill(self) -> None:
+        """Kill it, if it still runs; restoring the journal kills the rest."""
+        if self._process.returncode is None:
+            kill_group(self._process)
+            self._close()
+
+    def _close(self) -> str:
+        os.close(self.end)
+        return self.output.text()
+
+
+def printed_value(pattern: str, text: str) -> float | None:
+    """Return the number in the last match of a pattern with one group, or None.
+
+    Parameters
+    ----------
+    pattern : str
+        A regular expression with one group.
+    text : str
+        A program's output.
+
+    Returns
+    -------
+    float or None
+        None if nothing matches, or the group is not a finite number.
+    """
+    matches = [match[1] for match in re.finditer(pattern, text, re.MULTILINE)]
+    try:
+        value = float(matches[-1])
+    except (IndexError, TypeError, ValueError):
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+def program_gates(
+    result: Mapping[str, Any], program: Program, *, early: bool, stopped: bool
+) -> list[str]:
+    """Return why a program's run is not a valid measurement.
+
+    Parameters
+    ----------
+    result : dict
+        As `RunningProgram.result`.
+    program : Program
+        What was asked for.
+    early : bool
+        Whether it ended by itself before it was to be stopped.
+    stopped : bool
+        Whether it was stopped: then its exit code does not matter.
+
+    Returns
+    -------
+    list of str
+        Reasons; empty if the measurement is valid.
+    """
+    gates = []
+    last = (result["output"].strip().splitlines() or ["no output"])[-1][-200:]
+    code = result["exit"]
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+    if early:
+        gates.append(f"the program {how} before its time: {last}")
+    elif code != 0 and not stopped:
+        gates.append(f"the program {how}: {last}")
+    if result["output_full"]:
+        gates.append("the program printed so much that it waited for the agent to read it")
+    if program.value is not None and result["value"] is None:
+        gates.append(f"the program printed no number that matches {program.value!r}")
+    return gates
+
+
+def _with_device(argv: Sequence[str], device: Path | None) -> list[str]:
+    if device is None and any("{device}" in word for word in argv):
+        raise IolabError("the program's arguments name {device}, and the cell has none")
+    return [word.replace("{device}", str(device)) for word in argv]

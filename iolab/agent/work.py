@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""Do and measure the work of one cell: a fio job, dd processes, or a program."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.copies import copies_gates, run_copies
+from iolab.agent.fio import fio_argv, parse_report, report_gates, unexpected_files
+from iolab.agent.journal import Journal
+from iolab.agent.observer import Observer
+from iolab.agent.plan import Cell, Copies, FioJob, Program
+from iolab.agent.prepare import has_files
+from iolab.agent.program import RunningProgram, program_gates
+from iolab.agent.workers import renice_workers
+from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
+from iolab.errors import IolabError
+from iolab.process import kill_group, start
+
+__all__ = ["measure", "reports"]
+
+# fio starts its job a little later than its process: keeps both samples inside the job's run.
+_MARGIN_S = 0.05
+
+
+def reports(cell: Cell) -> tuple[Path, Path]:
+    """Return the files for fio's report and for its other output."""
+    return RUN / f"fio-{cell.id}.json", RUN / f"fio-{cell.id}.err"
+
+
+def _measure_copies(copies: Copies, *, place: Workplace, observer: Observer) -> dict[str, Any]:
+    """Run the copies between two samples; return their results, the samples and the gates."""
+    observer.before_work(copies.start_delay_us)
+    recorder = observer.recorder
+    first = observer.sample(None)
+    if recorder is not None:
+        recorder.open()
+    done = run_copies(copies, place.files, cpu=place.cpu, group=place.group)
+    if recorder is not None:
+        recorder.close()
+    last = observer.sample(None)
+    gates = copies_gates(copies, completed=last["ios"] - first["ios"])
+    return {"copies": done, "first": first, "last": last, "gates": gates}
+
+
+def _start_fio(
+    journal: Journal, cell: Cell, argv: Sequence[str], *, group: Path | None
+) -> subprocess.Popen[bytes]:
+    report, output = reports(cell)
+    journal.note("fio", str(report))
+    with output.open("wb") as stream:
+        return start(argv, stdout=stream, stderr=subprocess.STDOUT, cgroup=group)
+
+
+def _observe_job(
+    journal: Journal,
+    cell: Cell,
+    job: FioJob,
+    fio: subprocess.Popen[bytes],
+    observer: Observer,
+) -> dict[str, Any]:
+    """Sample at the start and the end of the job's steady part, and wait for the job's end.
+
+    With a recorder the samples enclose its window.
+    """
+    began = time.monotonic()
+    reniced = []
+
+    def renice() -> None:
+        if cell.worker_nice:
+            reniced.append(renice_workers(journal, cpu=observer.cpu, nice=cell.worker_nice))
+
+    steady_from_s = job.ramp_ms / 1e3 + _MARGIN_S
+    steady_until_s = (job.ramp_ms + job.runtime_ms) / 1e3 - _MARGIN_S
+    renice()
+    # Workers that the kernel has made for the job, before anything is measured.
+    observer.wait_from(began, job.ramp_ms / 2e3)
+    renice()
+    observer.wait_from(began, steady_from_s)
+    first = observer.sample(fio.pid)
+    window_ms = None if cell.recording is None else cell.recording.window_ms
+    if observer.recorder is not None and window_ms is not None:
+        observer.recorder.open()
+        observer.wait_from(began, min(steady_until_s, steady_from_s + window_ms / 1e3))
+        observer.recorder.close()
+    else:
+        observer.wait_from(began, steady_until_s)
+    last = observer.sample(fio.pid)
+    fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
+    return {"first": first, "last": last, "reniced": reniced}
+
+
+def _measure_job(
+    journal: Journal,
+    cell: Cell,
+    job: FioJob,
+    *,
+    place: Workplace,
+    observer: Observer,
+) -> dict[str, Any]:
+    """Run the job and return fio's report, the samples and the gates."""
+    report, output = reports(cell)
+    observer.before_work(job.start_delay_us)
+    argv = fio_argv(job, place.files, report, cpu=place.cpu)
+    fio = _start_fio(journal, cell, argv, group=place.group)
+    try:
+        observed = _observe_job(journal, cell, job, fio, observer)
+    except subprocess.TimeoutExpired as error:
+        raise IolabError("fio did not end within 60 s after its run") from error
+    finally:
+        kill_group(fio)
+    text = output.read_text(errors="replace").strip()
+    if fio.returncode != 0:
+        raise IolabError(f"fio ended with {fio.returncode}: {text[-500:]}")
+    parsed = parse_report(report.read_text(errors="replace"))
+    gates = report_gates(parsed, job)
+    # fio's first process exists long before it starts the job.
+    samples = (observed["first"], observed["last"])
+    jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in samples]
+    if not all(jobs):
+        gates.append("the job was not running when it was sampled")
+    unexpected = unexpected_files(job, place.files[0].parent) if has_files(cell) else []
+    if unexpected := [name for name in unexpected if name != ANTAGONIST_FOLDER]:
+        gates.append(f"fio made files of its own: {', '.join(unexpected)}")
+    return {"fio": parsed, "fio_said": text, **observed, "gates": gates}
+
+
+def _measure_program(
+    journal: Journal, cell: Cell, program: Program, *, place: Workplace, observer: Observer
+) -> dict[str, Any]:
+    """Run a program between two samples; return its result, the samples and the gates.
+
+    The steady part of a program that runs to its end is all of its run.
+    """
+    observer.before_work(program.start_delay_us)
+    whole, recorder = program.runtime_ms is None, observer.recorder
+    first = observer.sample(None) if whole else {}
+    if whole and recorder is not None:
+        recorder.open()
+    running = RunningProgram(journal, program, name=cell.id, place=place)
+    try:
+        steady_from_s = program.ramp_ms / 1e3
+        steady_until_s = steady_from_s + (program.runtime_ms or program.limit_ms) / 1e3
+        if not whole:
+            observer.wait_for(running, steady_from_s)
+            first = observer.sample(running.pid)
+            if recorder is not None:
+                recorder.open()
+        if recorder is not None:
+            window_ms = None if cell.recording is None else cell.recording.window_ms
+            closes_s = steady_until_s if window_ms is None else steady_from_s + window_ms / 1e3
+            observer.wait_for(running, min(closes_s, steady_until_s))
+            recorder.close()
+        ended = observer.wait_for(running, steady_until_s)
+        last = observer.sample(running.pid)
+        if whole and not ended:
+            raise IolabError(f"the program did not end within {program.limit_ms} ms")
+        if not whole:
+            running.terminate()
+        result = running.result()
+    finally:
+        running.kill()
+    gates = program_gates(result, program, early=ended and not whole, stopped=not whole)
+    return {"program": result, "first": first, "last": last, "gates": gates}
+
+
+def _measure_work(
+    journal: Journal, cell: Cell, *, place: Workplace, observer: Observer
+) -> dict[str, Any]:
+    if cell.copies is not None:
+        return _measure_copies(cell.copies, place=place, observer=observer)
+    if cell.job is not None:
+        return _measure_job(journal, cell, cell.job, place=place, observer=observer)
+    if cell.program is not None:
+        return _measure_program(journal, cell, cell.program, place=place, observer=observer)
+    raise IolabError(f"cell {cell.id} has no work")
+
+
+def measure(
+    journal: Journal, cell: Cell, *, place: Workplace, observer: Observer
+) -> dict[str, Any]:
+    """Run a cell's work, with its antagonist beside it, and measure it.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it kills what is left of both.
+    cell : Cell
+        The cell.
+    place : Workplace
+        Where the work is done.
+    observer : Observer
+        Takes the samples.
+
+    Returns
+    -------
+    dict
+        A part of the cell's result (`iolab.results.CellResult`): the report or output of the work,
+        the samples, the gates, and ``antagonist``.
+
+    Raises
+    ------
+    IolabError
+        If the work or its antagonist cannot be run.
+    """
+    antagonist = observer.antagonist
+    try:
+        found = _measure_work(journal, cell, place=place, observer=observer)
+        if antagonist is not None:
+            found["antagonist"], gates = antagonist.stop((found["first"], found["last"]))
+            found["gates"] += gates
+    finally:
+        if antagonist is not None:
+            antagonist.kill()
+    return found

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Options that say what is measured, shared by ``sweep`` and ``plan``, and the names they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.completion import complete_kernel, complete_levels, complete_profile
+from iolab.paths import runs_dir
+
+if TYPE_CHECKING:
+    from iolab.pathology.factors import Factor
+
+__all__ = ["SelectionCommand", "selection", "selection_options"]
+
+_FOLDER = click.Path(path_type=Path)
+_LEVELS = "FACTOR=LEVEL[,LEVEL...]"
+_OPTIONS = (
+    click.option(
+        "--profile",
+        default="quick",
+        show_default=True,
+        shell_complete=complete_profile,
+        help="How much is measured; see below.",
+    ),
+    click.option(
+        "--kernel",
+        "kernels",
+        multiple=True,
+        shell_complete=complete_kernel,
+        help="Kernel instead of the profile's (repeatable).",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar=_LEVELS,
+        shell_complete=complete_levels,
+        help="Levels instead of the profile's (repeatable).",
+    ),
+    click.option(
+        "--record",
+        "recorded",
+        multiple=True,
+        metavar=_LEVELS,
+        shell_complete=complete_levels,
+        help="Trace these conditions, too (repeatable).",
+    ),
+    click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
+    click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
+)
+
+
+def selection(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say what is measured."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def selection_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `Request` that these options are."""
+    names = ("profile", "kernels", "settings", "recorded", "boots")
+    return {**{name: options[name] for name in names}, "root": options["root"].resolve()}
+
+
+class SelectionCommand(click.Command):
+    """A command whose help ends with the names that its options take.
+
+    They are read from the pathologies when the help is shown.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments; while the shell completes the value of an option, those before it."""
+        if ctx.resilient_parsing and args and args[-1].startswith("--"):
+            # click reads no argument where an option lacks its value.
+            args = args[:-1]
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write profiles, pathologies, and the factors of each pathology."""
+        from iolab.pathology import pathologies
+
+        known = pathologies().values()
+        with formatter.section("Pathologies"):
+            formatter.write_dl([(p.name, p.title) for p in known])
+        profiles: dict[str, list[str]] = {}
+        for pathology in known:
+            for name in pathology.profiles:
+                profiles.setdefault(name, []).append(pathology.name)
+        with formatter.section("Profiles"):
+            formatter.write_dl(
+                [
+                    (name, "all" if len(having) == len(known) else ", ".join(having))
+                    for name, having in profiles.items()
+                ]
+            )
+        for pathology in known:
+            with formatter.section(f"Factors of {pathology.name}"):
+                treatment = pathology.treatment
+                formatter.write_dl(
+                    [
+                        (name, _levels(factor) + (" (treatment)" if name == treatment else ""))
+                        for name, factor in pathology.factors.items()
+                    ]
+                )
+
+
+def _levels(factor: Factor) -> str:
+    """Return the levels that a factor takes, in words."""
+    from iolab.pathology.factors import IntegerFactor
+
+    if isinstance(factor, IntegerFactor):
+        return f"{factor.low}-{factor.high}"
+    return ", ".join(factor.levels)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+"""Measure treated conditions beside their control: the blocks that the store lacks, then tables."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.proc import available_memory
+from iolab.errors import IolabError, UserError
+from iolab.experiment.comparison import Comparison
+from iolab.experiment.parameters import factor_levels, kernel_names
+from iolab.experiment.progress import Bar
+from iolab.experiment.question import question
+from iolab.files import atomic_write, canonical_json
+from iolab.names import one_of
+from iolab.pathology import named_pathologies, register
+from iolab.pathology.base import Pathology, Profile
+from iolab.paths import runs_dir
+from iolab.store.raw import RawStore
+from iolab.store.tidy import read_blocks
+from iolab.sweeps import pool
+from iolab.sweeps.planning import PathologyPlan, plan_blocks
+from iolab.sweeps.request import Request, check_request
+from iolab.sweeps.sweep import default_jobs
+from iolab.targets.place import Place
+from iolab.vm.kernels import known_kernels
+
+__all__ = ["compare"]
+
+# Two boots run side by side on two cores, and two give an interval.
+_BOOTS = 2
+
+
+def compare(
+    pathology: str | Pathology | None = None,
+    *,
+    kernel: object = None,
+    boots: int = _BOOTS,
+    record: bool = False,
+    target: str = "vm",
+    place: Place | None = None,
+    clock: str | None = None,
+    root: Path | str | None = None,
+    progress: bool = True,
+    **levels: object,
+) -> Comparison:
+    """Compare treated conditions of a pathology, or of a question of your own, with their control.
+
+    Every treated cell runs right beside its own control, and each control has an A/A pair. Blocks
+    that the store has are not measured again.
+
+    Parameters
+    ----------
+    pathology : str or Pathology, optional
+        The pathology, or its name. Without one, the other arguments are those of
+        `iolab.question`: ``fio=..., treatment={...}``.
+    kernel : str or sequence of str, optional
+        Kernels to boot; by default the first of the quick profile. A real machine runs its own.
+    boots : int, optional
+        Boots of each kernel: the replicates of the statistics.
+    record : bool, optional
+        Whether to trace each condition once more in the first boot.
+    target : str, optional
+        "vm", "local" or ``ssh://user@host[:port]``.
+    place : Place, optional
+        What a real machine is measured on.
+    clock : {"virtual", "host"}, optional
+        By default virtual in virtual machines.
+    root : Path or str, optional
+        Folder of the results; by default `iolab.paths.runs_dir`.
+    progress : bool, optional
+        Whether to show a bar.
+    **levels : level, or sequence of levels
+        Factors of the pathology, such as ``weight=[400, 1000], iodepth=272``, or arguments of
+        `iolab.question`. A factor that is not named has the level of the pathology's first claim.
+
+    Returns
+    -------
+    Comparison
+        The result, which shows itself in a notebook.
+
+    Raises
+    ------
+    UserError
+        If a name is unknown or a level out of range.
+    CannotRunError
+        If no kernel can run here.
+    IolabError
+        If every block failed, or measuring was interrupted: what was measured is kept.
+
+    Examples
+    --------
+    >>> import iolab
+    >>> iolab.compare("dio_kworker", kernel="6.1", weight=1000)  # doctest: +SKIP
+    >>> job = "rw=randwrite bs=8k iodepth=64 ioengine=libaio direct=1"
+    >>> iolab.compare(fio=job, treatment={"cpu.weight": 1000}, kernel="6.12")  # doctest: +SKIP
+    """
+    chosen, levels = _chosen(pathology, levels)
+    virtual = target == "vm"
+    request = Request(
+        profile="quick",
+        kernels=_kernels(chosen, kernel) if virtual else _no_kernels(kernel),
+        clock=clock or ("virtual" if virtual else "host"),
+        jobs=default_jobs() if virtual else 1,
+        root=Path(root or runs_dir()).resolve(),
+        target=target,
+        place=place or Place(),
+    )
+    check_request(request)
+    profile = _profile(chosen, boots=boots, record=record, levels=levels)
+    with Bar(shown=progress) as bar:
+        (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
+        kept, failed = _measure(plan, request, bar.update)
+    store = RawStore(request.root)
+    keys = [key for key in plan.blocks if store.has(key)]
+    if not keys:
+        raise IolabError("; ".join(dict.fromkeys(failed.values())))
+    data = read_blocks(store, keys, plan.unavailable)
+    return Comparison(chosen, data, measured=len(keys) - kept, kept=kept, failed=failed)
+
+
+def _chosen(
+    pathology: str | Pathology | None, levels: dict[str, Any]
+) -> tuple[Pathology, dict[str, Any]]:
+    """Return what is measured, and the levels that are set of it."""
+    if pathology is None:
+        for name in levels:
+            one_of("argument of iolab.question", name, inspect.signature(question).parameters)
+        if "treatment" not in levels:
+            raise UserError("name a pathology, or give a question: fio=..., treatment={...}")
+        asked = question(**levels)
+        register(asked)
+        return asked, {}
+    found = named_pathologies([pathology])
+    if len(found) > 1:
+        several = ", ".join(one.name for one in found)
+        raise UserError(f"{pathology} defines {several}: compare one of them")
+    return found[0], levels
+
+
+def _kernels(pathology: Pathology, given: object) -> list[str]:
+    if given is None:
+        return [pathology.profiles["quick"].kernels[0][0]]
+    return kernel_names(given, known_kernels())
+
+
+def _no_kernels(given: object) -> list[str]:
+    if given is not None:
+        raise UserError("kernel is for virtual machines: a real one runs the kernel it runs")
+    return []
+
+
+def _profile(
+    pathology: Pathology, *, boots: int, record: bool, levels: dict[str, object]
+) -> Profile:
+    """Return the pathology's quick profile with these levels as its only grid."""
+    if record and pathology.recording is None:
+        raise UserError(f"{pathology.name} has no recording: leave record away")
+    grid = factor_levels(pathology, levels)
+    recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
+    return replace(
+        pathology.profiles["quick"],
+        boots=boots,
+        grids=(grid,),
+        mapped=(),
+        recorded=recorded,
+        recorded_boots=1,
+    )
+
+
+def _measure(
+    plan: PathologyPlan, request: Request, on_progress: pool.OnProgress
+) -> tuple[int, dict[str, str]]:
+    """Measure the blocks that the store lacks; return how many it had, and what failed."""
+    store = RawStore(request.root)
+    missing = [key for key in plan.blocks if not store.has(key)]
+    jobs = []
+    for key in missing:
+        block = plan.blocks[key]
+        file = request.root / "plans" / f"{key}.json"
+        atomic_write(file, canonical_json(block.document()))
+        memory_bytes = block.machine.memory_mib << 20
+        name = block.plan.block
+        jobs.append(pool.BlockJob(name, file, request.root, len(block.cells), memory_bytes))
+    try:
+        failed = pool.run_jobs(
+            jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress
+        )
+    except KeyboardInterrupt:
+        done = sum(store.has(key) for key in missing)
+        raise IolabError(
+            f"interrupted: {done} of {len(missing)} blocks are measured and kept; "
+            "run it again to go on"
+        ) from None
+    return len(plan.blocks) - len(missing), failed

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""The result of an experiment: tables, figures, traces and verdicts of what was compared."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from iolab import report
+from iolab.errors import UserError
+from iolab.pathology.base import Pathology
+from iolab.shown import text_table
+from iolab.stats.conditions import levels_of, pathology_of
+from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import Dataset
+from iolab.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from iolab.figures.interactive import Timeline
+
+__all__ = ["Comparison", "comparison_of"]
+
+# Names of the values that figures show, with their units.
+_LABELS: Final = {
+    "iops": "IOPS",
+    "switches_per_io": "context switches per I/O",
+    "latency_p99_ns": "99th percentile of the completion latency (ns)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Treated conditions beside their control, on one or several kernels.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        What was measured: its factors, its control, its claims.
+    data : Dataset
+        The tables, with a row for each cell.
+    value : str
+        Column that the ratio is of.
+    measured, kept : int
+        Blocks that were measured now, and blocks that the store had.
+    failed : mapping of str to str
+        Each block that failed, and why.
+
+    Examples
+    --------
+    >>> pair = iolab.compare("dio_kworker", kernel="6.1", weight=1000)  # doctest: +SKIP
+    >>> pair.ratio[["kernel", "weight", "ratio"]].round(2)  # doctest: +SKIP
+      kernel  weight  ratio
+    0    6.1    1000   0.72
+    """
+
+    pathology: Pathology
+    data: Dataset
+    value: str = "iops"
+    measured: int = 0
+    kept: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row for each cell; the columns are those of `iolab.store.dataset.column_types`."""
+        return self.data.cells
+
+    @cached_property
+    def ratio(self) -> pd.DataFrame:
+        """Ratio treated/control in each condition.
+
+        A row for each kernel and condition: ``kernel``, the factors that vary, the treatment,
+        ``ratio`` with ``low`` and ``high`` (95 % t interval over boots; NaN where the boots agree
+        to the last digit), ``n`` (boots) and ``reading``.
+        """
+        return report.effect_table(self.cells, self.value)
+
+    @cached_property
+    def aa(self) -> pd.DataFrame:
+        """Ratio of the control to itself, which should be 1: as `iolab.report.aa_check`."""
+        return report.aa_check(self.cells)
+
+    def levels(self, value: str = "switches_per_io") -> pd.DataFrame:
+        """Return the mean of a value in each condition, the control first.
+
+        As `iolab.report.level_table`: a column of the cells or a measure of the pathology.
+        """
+        return report.level_table(self.data, value)
+
+    def verdict(self) -> pd.DataFrame:
+        """Return the claims about the conditions that were measured, each with its verdict.
+
+        Columns as those of `iolab.stats.verdicts.verdict_table`; no row where the pathology claims
+        nothing about these conditions.
+        """
+        table = verdict_table(self.data)
+        return table[table["n"] > 0].reset_index(drop=True)
+
+    def figure(self, value: str | None = None) -> Figure:
+        """Draw a value against the treatment: its ratio to the control, or its mean.
+
+        Parameters
+        ----------
+        value : str, optional
+            Column whose mean is drawn; by default the ratio of `Comparison.value`.
+        """
+        from iolab import figures  # noqa: PLC0415 - seconds that numbers do not need
+
+        contrast, name = ("ratio", self.value) if value is None else ("mean", value)
+        label = _LABELS.get(name, name) + (", treated / control" if value is None else "")
+        numeric = all(isinstance(level, int) for level in levels_of(self.cells))
+        draw = figures.by_treatment if numeric else figures.by_kernel
+        return draw(self.cells, name, label, contrast=contrast)  # type: ignore[arg-type]
+
+    def cpu_split(self) -> Figure:
+        """Draw where the core's time goes: the job, kworkers, the rest, idle."""
+        from iolab import figures  # noqa: PLC0415 - seconds that numbers do not need
+
+        return figures.cpu_split(self.cells)
+
+    def traces(self, kernel: str | None = None) -> dict[str, Trace]:
+        """Return the traces of the first recorded boot of a kernel, the control's first.
+
+        Raises
+        ------
+        UserError
+            If no trace is kept of the named kernel.
+        """
+        return report.recorded_traces(self.data, kernel)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The first trace of a treated cell.
+
+        Raises
+        ------
+        UserError
+            If nothing was recorded.
+        """
+        treated = [t for name, t in self.traces().items() if name != self.pathology.control]
+        if not treated:
+            raise UserError("no cell was recorded: compare with record=True")
+        return treated[0]
+
+    def timeline(
+        self,
+        kernel: str | None = None,
+        *,
+        lanes: Mapping[str, str] | None = None,
+        window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+    ) -> Timeline:
+        """Return the timeline of the control and of the first recorded treated condition.
+
+        Parameters
+        ----------
+        kernel : str, optional
+            By default the first kernel that has traces.
+        lanes, window : optional
+            As for `iolab.timeline`.
+
+        Raises
+        ------
+        UserError
+            If nothing was recorded, or no trace is kept of the named kernel.
+        """
+        from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
+
+        kept = self.traces(kernel)
+        if not kept:
+            raise UserError("no cell was recorded: compare with record=True")
+        first = dict(list(kept.items())[:2])
+        return timeline(first, lanes, window=window, title=self.pathology.title)
+
+    def _repr_html_(self) -> str:
+        table = text_table(self.ratio, precision=3, na_rep="-")
+        return f"<p>{html.escape(self._headline())}</p>{table.to_html()}"
+
+    def __repr__(self) -> str:
+        return f"{self._headline()}\n{self.ratio.to_string(index=False)}"
+
+    def _headline(self) -> str:
+        cells = self.cells
+        invalid = int((~cells["valid"]).sum())
+        boots = cells["block"].nunique()
+        words = (
+            f"{self.pathology.name}: {self.value} against {self.pathology.control}, "
+            f"{len(cells)} cells in {boots} {'boot' if boots == 1 else 'boots'}, "
+            f"{cells['clock'].iloc[0]} time"
+        )
+        return words + (f"; {invalid} cells are invalid" if invalid else "")
+
+
+def comparison_of(data: Dataset) -> Comparison:
+    """Return the comparison that a folder of results holds.
+
+    Raises
+    ------
+    UserError
+        If it holds no cell, or its pathology is unknown.
+    """
+    return Comparison(pathology_of(data.cells), data)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""What there is to work with: kernels, pathologies, folders of results, traces."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pandas as pd
+
+from iolab import pathology, trace
+from iolab.names import one_of
+from iolab.paths import REFERENCE
+from iolab.store import dataset
+from iolab.store.dataset import Dataset
+from iolab.trace.trace import Trace
+from iolab.vm.kernels import list_kernels
+
+__all__ = ["kernels", "load", "pathologies", "read_trace"]
+
+
+def kernels() -> pd.DataFrame:
+    """Return the kernels that can be booted here.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel: ``kernel`` (its name), ``state`` (cached, fetchable or unreachable),
+        ``release``, ``source``, ``scheduler`` (what it said of it when it was booted) and
+        ``reason`` (why it cannot be had).
+    """
+    rows = [
+        {
+            "kernel": status.name,
+            "state": status.state,
+            "release": status.release,
+            "source": status.source,
+            "scheduler": (status.facts or {}).get("scheduler", ""),
+            "reason": status.reason,
+        }
+        for status in list_kernels()
+    ]
+    return pd.DataFrame(rows)
+
+
+def pathologies() -> pd.DataFrame:
+    """Return the known pathologies.
+
+    Returns
+    -------
+    DataFrame
+        A row for each: ``pathology`` (its name), ``title``, ``treatment``, ``factors`` and
+        ``profiles`` (names with commas between them).
+    """
+    rows = [
+        {
+            "pathology": found.name,
+            "title": found.title,
+            "treatment": found.treatment,
+            "factors": ", ".join(found.factors),
+            "profiles": ", ".join(found.profiles),
+        }
+        for found in pathology.pathologies().values()
+    ]
+    return pd.DataFrame(rows)
+
+
+def load(folder: Path | str) -> Dataset:
+    """Read a folder of results, or the reference data of a pathology by its name.
+
+    Parameters
+    ----------
+    folder : Path or str
+        A folder that a sweep wrote, or a name such as ``"dio_kworker"``.
+
+    Raises
+    ------
+    UserError
+        If there is no such folder or name, or the folder is damaged.
+    """
+    path = Path(folder)
+    if not path.exists() and path.name == str(folder):
+        known = [found.parent.name for found in REFERENCE.glob("*/cells.parquet")]
+        path = REFERENCE / one_of("folder or reference data", path.name, known)
+    return dataset.load(path)
+
+
+def read_trace(path: Path | str) -> Trace:
+    """Read a trace.dat.
+
+    Lost events are counted in `Trace.losses`, with a warning.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read or is no whole trace.dat.
+    """
+    found = trace.read(Path(path))
+    if len(found.losses):
+        warnings.warn(f"{path}: events were lost, see losses", stacklevel=2)
+    return found

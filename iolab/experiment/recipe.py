@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""What the cells of a question have in common, and the agent's cell of a condition."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from iolab.agent.plan import (
+    Antagonist,
+    Cell,
+    Device,
+    FileSystem,
+    Group,
+    OpenJob,
+    Program,
+    Section,
+)
+from iolab.pathology.base import Machine, Profile
+from iolab.pathology.factors import Condition
+
+__all__ = ["Recipe"]
+
+# Kernel modules by kind of device and file system.
+_MODULES = {
+    "null_blk": ("null_blk",),
+    "scsi_debug": ("sd_mod", "scsi_debug"),
+    "loop": ("loop",),
+    "zram": ("zram",),
+    "xfs": ("crc32c", "xfs"),
+    "ext4": ("crc32c", "ext4"),
+    "bfq": ("bfq",),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a question's cells have in common.
+
+    Parameters
+    ----------
+    sections : tuple of Section
+        The fio job; empty for a program.
+    program : Program or None
+        The program; None for a fio job.
+    group : mapping of str to (int or str)
+        Files of the work's cgroup in every cell, also the control's. Empty: no cgroup.
+    antagonist : Antagonist or None
+        What runs beside the work in every cell, or what ``antagonist`` switches on.
+    devices : tuple of Device
+        Devices of a cell.
+    filesystem : FileSystem or None
+        The file system.
+    size_mib, layout, ramp_ms, runtime_ms : int, str
+        As for `OpenJob`.
+    cpus, memory_mib : int
+        Size of the virtual machine; the work may use all its cores.
+    settings : mapping of str to int
+        Kernel settings of every cell.
+    beside : bool
+        Whether the antagonist runs.
+    """
+
+    sections: tuple[Section, ...]
+    program: Program | None
+    group: Mapping[str, int | str]
+    antagonist: Antagonist | None
+    devices: tuple[Device, ...]
+    filesystem: FileSystem | None
+    size_mib: int
+    layout: str
+    ramp_ms: int
+    runtime_ms: int
+    cpus: int
+    memory_mib: int
+    settings: Mapping[str, int] = field(default_factory=dict)
+    beside: bool = True
+
+    def cell(self, profile: Profile, rng: random.Random) -> Cell:
+        """Return the agent's cell."""
+        cores = list(range(self.cpus))
+        job = None
+        if self.program is None:
+            job = OpenJob(
+                sections=list(self.sections),
+                size_mib=self.size_mib,
+                layout=self.layout,
+                ramp_ms=profile.ramp_ms,
+                runtime_ms=profile.runtime_ms,
+                seed=rng.randrange(1, 2**31),
+                # Where in a tick the run begins.
+                start_delay_us=rng.randrange(4000),
+                cpus=cores,
+            )
+        program = None
+        if self.program is not None:
+            program = replace(self.program, cpus=cores, start_delay_us=rng.randrange(4000))
+        return Cell(
+            devices=list(self.devices),
+            filesystem=self.filesystem,
+            job=job,
+            program=program,
+            group=Group(dict(self.group)) if self.group else None,
+            antagonist=self.antagonist if self.beside else None,
+            settings=dict(self.settings),
+        )
+
+    def machine(self, boot: Condition) -> Machine:
+        """Return the virtual machine of a block."""
+        kinds = [device.kind for device in self.devices]
+        kinds += [device.scheduler for device in self.devices]
+        kinds += [] if self.filesystem is None else [self.filesystem.kind]
+        modules = dict.fromkeys(m for kind in kinds for m in _MODULES.get(kind, ()))
+        return Machine(cpus=self.cpus, memory_mib=self.memory_mib, modules=tuple(modules))

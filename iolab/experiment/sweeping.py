@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""A sweep from a notebook or a program: what the command ``iolab sweep`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from iolab.experiment.parameters import kernel_names, listed
+from iolab.experiment.progress import Bar
+from iolab.paths import runs_dir
+from iolab.sweeps.request import Request
+from iolab.sweeps.sweep import Outcome, default_jobs, run_sweep
+from iolab.targets.place import Place
+from iolab.vm.kernels import known_kernels
+
+__all__ = ["Outcomes", "sweep"]
+
+
+class Outcomes(list[Outcome]):
+    """What a sweep came to, one `Outcome` for each pathology; shows itself as a table."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each pathology and kernel: its verdicts, cells and page."""
+        rows = [
+            {
+                "pathology": outcome.plan.pathology.name,
+                **{name: row[name] for name in ("kernel", "mechanism", "magnitude")},
+                "cells": outcome.cells,
+                "invalid": outcome.invalid,
+                "page": "" if outcome.page is None else str(outcome.page),
+            }
+            for outcome in self
+            for row in outcome.verdicts
+        ]
+        columns = ["pathology", "kernel", "mechanism", "magnitude", "cells", "invalid", "page"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html(index=False))
+
+    def __repr__(self) -> str:
+        return str(self.table.to_string(index=False))
+
+
+def sweep(
+    profile: str = "quick",
+    *,
+    pathology: object = (),
+    kernel: object = (),
+    levels: Mapping[str, object] | None = None,
+    record: Mapping[str, object] | None = None,
+    target: str = "vm",
+    place: Place | None = None,
+    jobs: int | None = None,
+    root: Path | str | None = None,
+    progress: bool = True,
+) -> Outcomes:
+    """Measure a profile, and write tables, pages and figures.
+
+    Parameters
+    ----------
+    profile : str
+        "smoke", "quick", "full", or one of a pathology's own.
+    pathology, kernel : str or sequence of str, optional
+        By default all pathologies, and the kernels of the profile.
+    levels, record : mapping of str to level or sequence of levels, optional
+        Levels instead of the profile's, and levels to trace.
+    target : str, optional
+        "vm", "local" or ``ssh://user@host[:port]``.
+    place : Place, optional
+        What a real machine is measured on.
+    jobs : int, optional
+        Virtual machines side by side.
+    root : Path or str, optional
+        Folder of the results; by default `iolab.paths.runs_dir`.
+    progress : bool, optional
+        Whether to show a bar.
+
+    Raises
+    ------
+    UserError, CannotRunError
+        As `iolab.sweeps.sweep.run_sweep`.
+    """
+    virtual = target == "vm"
+    request = Request(
+        profile=profile,
+        pathologies=[str(name) for name in listed(pathology)],
+        kernels=kernel_names(kernel, known_kernels()) if listed(kernel) else [],
+        settings=_settings(levels or {}),
+        recorded=_settings(record or {}),
+        clock="virtual" if virtual else "host",
+        jobs=jobs or (default_jobs() if virtual else 1),
+        root=Path(root or runs_dir()).resolve(),
+        target=target,
+        place=place or Place(),
+    )
+    with Bar(shown=progress) as bar:
+        return Outcomes(run_sweep(request, bar.log, bar.update))
+
+
+def _settings(levels: Mapping[str, object]) -> list[str]:
+    return [f"{name}={','.join(map(str, listed(value)))}" for name, value in levels.items()]

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: MIT
+"""A timeline of traces that zooms, pans and explains what lies under the pointer."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from bokeh.layouts import gridplot
+
+from iolab import foreign
+from iolab.errors import UserError
+from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
+from iolab.figures.lanes import Scene, embedded_span, first_view, scene
+from iolab.figures.standalone import document, frame, script_hashes
+from iolab.files import atomic_write
+from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
+from iolab.trace import Trace
+from iolab.trace.export.perfetto import perfetto_file
+
+__all__ = ["Timeline", "perfetto_link", "script_hashes", "timeline"]
+
+# The length of the first view, unless another one is asked for.
+_VIEW_NS: Final = 1_000_000
+# The most bars and wake-ups of a timeline that are embedded one by one: less than 100 bytes each.
+_MOST: Final = 24_000
+
+# What the pointer says is cut off at the end of a frame that is less tall.
+_LEAST_PX: Final = 360
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A timeline, which a notebook displays and `save` writes as a page.
+
+    Parameters
+    ----------
+    inside : str
+        The HTML document of the timeline itself.
+    title : str
+        What it is called.
+    caption : str
+        What it shows, and which part of the traces it holds.
+    height_px : int
+        Its height.
+    links : str
+        HTML of the links to the same windows for Perfetto.
+    """
+
+    inside: str
+    title: str
+    caption: str
+    height_px: int
+    links: str
+
+    def __repr__(self) -> str:
+        return f"<Timeline {self.title}: {self.caption}>"
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, list[str]]]:
+        shown = frame(self.inside, height_px=self.height_px, title=self.title)
+        data = {
+            "text/plain": repr(self),
+            "text/html": (
+                f'<div class="{NO_MATH}">{shown}\n{_below(self.caption, self.links)}</div>'
+            ),
+        }
+        return data, {SCRIPTS: script_hashes(self.inside)}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the timeline as one HTML page that asks for no other file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The page.
+
+        Returns
+        -------
+        Path
+            The page.
+
+        Raises
+        ------
+        IolabError
+            If it cannot be written.
+        """
+        head = f'<main class="page"><h1>{html.escape(self.title)}</h1>'
+        page = self.inside.replace("<main>", head, 1)
+        page = page.replace("</main>", f"{_below(self.caption, self.links)}</main>", 1)
+        atomic_write(Path(path), page)
+        return Path(path)
+
+
+def timeline(
+    traces: Trace | Mapping[str, Trace],
+    lanes: Mapping[str, str] | None = None,
+    *,
+    window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+    title: str = "",
+) -> Timeline:
+    """Show who ran, who waited, who slept and who woke whom; zoom with the wheel, drag to pan.
+
+    Parameters
+    ----------
+    traces : Trace or mapping of str to Trace
+        One trace, or several by their label, the control first: one above the other, with one time
+        axis.
+    lanes : mapping of str to str, optional
+        Patterns for the comm of tasks, by the name of their lane, from top to bottom, such as
+        ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches and the
+        tasks that run longest.
+    window : int, (int, int) or mapping of str to (int, int), optional
+        The first view: its length in ns, by default a millisecond, which is put where most goes
+        wrong (most preemptions, else the longest wait for a CPU); or its begin and end in ns of
+        the trace, by the traces' label if there are several.
+    title : str, optional
+        What it is called.
+
+    Returns
+    -------
+    Timeline
+        It holds each interval around the first view, as many as a page can carry, and the shares
+        of running and waiting in the rest of the trace; its caption says which part is which.
+
+    Raises
+    ------
+    UserError
+        If the window is outside of its trace, a pattern is wrong, or no task fits one.
+    MissingEventError
+        If a trace lacks sched_switch or sched_waking.
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> from iolab.trace import read
+    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> shown = timeline(trace, {"fio": "fio", "kworker": "kworker/.*"}, title="fio")
+    >>> shown.title
+    'fio'
+    """
+    given = {"": traces} if isinstance(traces, Trace) else dict(traces)
+    if not given:
+        raise UserError("there is no timeline without a trace")
+    scenes = {label: scene(trace, lanes) for label, trace in given.items()}
+    views = {label: _view(label, shown, window) for label, shown in scenes.items()}
+    exact = {
+        label: embedded_span(shown, views[label], _MOST // len(scenes))
+        for label, shown in scenes.items()
+    }
+    x_range = time_range(scenes, views)
+    panels = [
+        lane_plot(label, shown, views[label], exact[label], x_range, last=label == list(scenes)[-1])
+        for label, shown in scenes.items()
+    ]
+    grid = gridplot([[panel] for panel in panels], merge_tools=True, sizing_mode="stretch_width")
+    name = terminal(title) or "Timeline of " + ", ".join(
+        terminal(label or trace.path.name) for label, trace in given.items()
+    )
+    inside = document(grid, title=name, above=f"<main>{key()}", below="</main>")
+    height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
+    links = ", ".join(
+        perfetto_link(trace, _both(views[label], exact[label]), label=label)
+        for label, trace in given.items()
+    )
+    return Timeline(inside, name, _caption(scenes, views, exact), height, links)
+
+
+def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> str:
+    """Return an HTML link that holds a window of a trace as a file for ui.perfetto.dev.
+
+    Parameters
+    ----------
+    trace : Trace
+        As for `iolab.trace.export.perfetto.write_perfetto`.
+    window : (int, int)
+        Begin and end in ns of the trace.
+    label : str, optional
+        What the trace is called.
+
+    Returns
+    -------
+    str
+        The link, or the trace's name alone if the window has nothing for Perfetto.
+    """
+    try:
+        made = base64.b64encode(perfetto_file(trace, between=window)).decode()
+    except UserError:
+        return f"{html.escape(terminal(label or trace.path.name))} (nothing happens in it)"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", label or trace.path.stem)[: foreign.NAME]
+    return (
+        f'<a download="{name}.perfetto-trace" href="data:application/octet-stream;base64,{made}">'
+        f"{html.escape(terminal(label or trace.path.name))}</a>"
+    )
+
+
+def _both(view: tuple[int, int], exact: tuple[int, int]) -> tuple[int, int]:
+    """Return the part of a view whose intervals are embedded: it has as much as a page carries."""
+    return max(view[0], exact[0]), min(view[1], exact[1] + 1)
+
+
+def _view(
+    label: str, shown: Scene, window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None
+) -> tuple[int, int]:
+    if window is None or isinstance(window, int | np.integer):
+        length = _VIEW_NS if window is None else int(window)
+        if length <= 0:
+            raise UserError(f"a window of {length} ns: its length must be positive")
+        return first_view(shown, length)
+    if isinstance(window, tuple):
+        begin, end = window
+    elif label in window:
+        begin, end = window[label]
+    else:
+        raise UserError(f"window= names no begin and end for the trace {label!r}")
+    first, last = shown.trace.span
+    if not (begin < end and begin < last and end > first):
+        raise UserError(
+            f"the window from {begin} to {end} ns is outside of {shown.trace.path}, which lasts "
+            f"from {first} to {last} ns"
+        )
+    return int(begin), int(end)
+
+
+def _below(caption: str, links: str) -> str:
+    return (
+        f'<p class="{CAPTION}">{html.escape(caption)}</p>\n'
+        f"<p>The first view as a file for ui.perfetto.dev: {links}.</p>"
+    )
+
+
+def _caption(
+    scenes: Mapping[str, Scene],
+    views: Mapping[str, tuple[int, int]],
+    exact: Mapping[str, tuple[int, int]],
+) -> str:
+    """Say what is shown, and which part of each trace is embedded."""
+    parts = [
+        "Who ran, who waited, who slept and who woke whom. The wheel zooms, dragging pans, and "
+        "zooming out ends at the whole trace. 0 is where the first view begins."
+    ]
+    for label, shown in scenes.items():
+        name = terminal(label) or "The trace"
+        first, last = shown.trace.span
+        begin, end = exact[label]
+        whole = (last - first) / 1e6
+        if (begin, end) == (first, last):
+            parts.append(f"{name}: each interval of its {whole:,.1f} ms is here.")
+        else:
+            zero = views[label][0]
+            parts.append(
+                f"{name}: each interval from {(begin - zero) / 1e6:,.2f} to "
+                f"{(end - zero) / 1e6:,.2f} ms is here; grey bars are the shares of running (full) "
+                f"and waiting (pale) in each of {BINS} parts of the whole {whole:,.1f} ms."
+            )
+        if len(shown.trace.losses):
+            parts.append(f"{name} lost events while it was recorded.")
+    return " ".join(parts)

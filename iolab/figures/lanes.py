@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: MIT
+"""Lanes of a trace: what the tasks of each lane did, why they waited, and where to look first.
+
+A *lane* is the tasks whose comm fits a regular expression, one task, or one CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from iolab import foreign, measure
+from iolab.errors import UserError
+from iolab.trace import Trace
+
+__all__ = ["WAITING", "Scene", "embedded_span", "first_view", "scene", "shares", "work_names"]
+
+WAITING: Final = ("runnable", "preempted")
+# What the lanes are without patterns: the CPUs with most switches, the tasks that run longest.
+_CPUS: Final = 8
+_TASKS: Final = 6
+_WORK_EVENTS: Final = (
+    "workqueue_queue_work",
+    "workqueue_execute_start",
+    "workqueue_execute_end",
+)
+_FUNCTION: Final = 64
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a timeline of one trace shows.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace.
+    names : tuple of str
+        The lanes, from top to bottom; printable.
+    bars : DataFrame
+        One row for each interval of a lane, in order of its start.
+
+        - ``lane`` (int64): its lane
+        - ``group`` (int64): whose colour it has; -1 for the tasks without a lane
+        - ``pid``, ``comm``, ``state``, ``start_ns``, ``end_ns``, ``cpu``: as
+          `iolab.measure.intervals`
+        - ``cause`` (str): what made the task wait for its CPU; empty if that is unknown
+        - ``wait_ns`` (float64, ns): how long it waited, or had waited before it ran; NaN if unknown
+    wakes : DataFrame
+        One row for each wake-up of a lane's task: ``lane``, ``by_lane`` (int64; -1 for an
+        interrupt or a waker without a lane), ``woken_ns``, ``pid``, ``comm``, ``cause``,
+        ``wait_ns``.
+    """
+
+    trace: Trace
+    names: tuple[str, ...]
+    bars: pd.DataFrame
+    wakes: pd.DataFrame
+
+
+def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
+    """Sort the intervals and wake-ups of a trace into lanes.
+
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_switch and sched_waking.
+    lanes : mapping of str to str, optional
+        Patterns for the comm of tasks, by the name of their lane, from top to bottom. By default
+        the CPUs with most switches, then the tasks that run longest.
+
+    Raises
+    ------
+    UserError
+        If a pattern is no regular expression, or no task fits one.
+    MissingEventError
+        If the trace lacks an event of the scheduler.
+    """
+    states = _explained(trace)
+    waits = measure.waits(trace)
+    waits["cause"] = _woken_by(waits)
+    if lanes is None:
+        names, parts, groups = _default_lanes(states)
+    else:
+        names = list(lanes)
+        parts = [_fits(states["comm"], pattern) for pattern in lanes.values()]
+        groups = list(range(len(names)))
+    bars = [
+        states[part].assign(lane=lane, group=group)
+        for lane, (part, group) in enumerate(zip(parts, groups, strict=True))
+    ]
+    if not sum(map(len, bars)):
+        called = f" called {_any_of(lanes)}" if lanes else ""
+        raise UserError(f"no task{called} runs in {trace.path}")
+    together = pd.concat(bars, ignore_index=True).sort_values("start_ns", kind="stable")
+    if lanes is None:
+        # A bar in the lane of a CPU has the colour of its task.
+        of_task = together[together["group"] >= 0]
+        group_of = dict(zip(of_task["pid"], of_task["group"], strict=True))
+        together["group"] = together["pid"].map(group_of).fillna(-1).astype("int64")
+    woken = _wakes(waits, together)
+    printable = tuple(foreign.line(str(name), foreign.NAME) for name in names)
+    return Scene(trace, printable, together.reset_index(drop=True), woken)
+
+
+def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
+    """Return the window of a length in which most goes wrong.
+
+    It holds the most preemptions of the lanes' tasks; where none is preempted, the longest wait
+    for a CPU. It begins a twentieth of its length before them.
+
+    Parameters
+    ----------
+    shown : Scene
+        What is shown.
+    length_ns : int
+        Length of the window in ns; a shorter trace is shown whole.
+
+    Returns
+    -------
+    (int, int)
+        Begin and end in ns of the trace.
+    """
+    first, last = shown.trace.span
+    if last - first <= length_ns:
+        return first, max(last, first + 1)
+    # The edges of a trace hold half-known states.
+    margin = min(length_ns, (last - first - length_ns) // 2)
+    starts = shown.bars["start_ns"]
+    middle = shown.bars[(starts >= first + margin) & (starts <= last - length_ns - margin // 2)]
+    bars = shown.bars if middle.empty else middle
+    times = np.unique(bars.loc[bars["state"] == "preempted", "start_ns"].to_numpy())
+    waits = bars[bars["state"] == "runnable"]
+    if times.size:
+        count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
+        begin = int(times[int(np.argmax(count))])
+    elif len(waits):
+        length = (waits["end_ns"] - waits["start_ns"]).to_numpy()
+        begin = int(waits["start_ns"].iloc[int(np.argmax(length))])
+    else:
+        begin = int(bars["start_ns"].iloc[0])
+    begin = min(max(begin - length_ns // 20, first), last - length_ns)
+    return begin, begin + length_ns
+
+
+def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, int]:
+    """Return the longest span around a view that at most `most` bars and wake-ups touch.
+
+    It is shorter than the view if that holds more.
+
+    Parameters
+    ----------
+    shown : Scene
+        What is shown.
+    view : (int, int)
+        Begin and end of the first view in ns.
+    most : int
+        The most bars and wake-ups.
+
+    Returns
+    -------
+    (int, int)
+        Begin and end in ns; those of the trace if everything fits.
+    """
+    first, last = shown.trace.span
+    starts = np.sort(shown.bars["start_ns"].to_numpy())
+    ends = np.sort(shown.bars["end_ns"].to_numpy())
+    woken = np.sort(shown.wakes["woken_ns"].to_numpy())
+
+    def count(span: tuple[int, int]) -> int:
+        begin, end = span
+        bars = np.searchsorted(starts, end) - np.searchsorted(ends, begin, "right")
+        return int(bars + np.searchsorted(woken, end) - np.searchsorted(woken, begin))
+
+    def grown(by: int) -> tuple[int, int]:
+        return max(first, view[0] - by), min(last + 1, view[1] + by)
+
+    low, high = -((view[1] - view[0]) // 2), last - first + 1
+    if count(grown(high)) <= most:
+        return first, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(grown(middle)) <= most else (low, middle)
+    return grown(low)
+
+
+def shares(shown: Scene, embedded: tuple[int, int], bins: int) -> pd.DataFrame:
+    """Return how much the tasks of each lane ran and waited, in bins outside of a span.
+
+    Parameters
+    ----------
+    shown : Scene
+        What is shown.
+    embedded : (int, int)
+        The span without bins, in ns.
+    bins : int
+        Number of bins of the whole trace.
+
+    Returns
+    -------
+    DataFrame
+        ``lane`` (int64), ``start_ns``, ``end_ns`` (int64, ns), ``running``, ``waiting`` (float64:
+        CPUs' or tasks' time over the bin's); no bin in which neither happens.
+    """
+    first, last = shown.trace.span
+    width = max(1, -(-(last - first) // bins))
+    edges = [
+        np.append(np.arange(begin, end, width), end)
+        for begin, end in ((first, embedded[0]), (embedded[1], last))
+        if end > begin
+    ]
+    frames = []
+    for lane in range(len(shown.names)):
+        bars = shown.bars[shown.bars["lane"] == lane]
+        for edge in edges:
+            size = np.diff(edge)
+            columns: dict[str, Any] = {"lane": lane, "start_ns": edge[:-1], "end_ns": edge[1:]}
+            for name, states in (("running", ("running",)), ("waiting", WAITING)):
+                part = bars[bars["state"].isin(states)]
+                columns[name] = np.diff(_time_before(part, edge)) / size
+            frames.append(pd.DataFrame(columns))
+    if not frames:
+        return pd.DataFrame(columns=["lane", "start_ns", "end_ns", "running", "waiting"])
+    frame = pd.concat(frames, ignore_index=True)
+    return frame[(frame["running"] > 0) | (frame["waiting"] > 0)].reset_index(drop=True)
+
+
+def work_names(trace: Trace, bars: pd.DataFrame) -> list[str]:
+    """Return the kernel functions that a worker executed during each bar; empty for none.
+
+    Parameters
+    ----------
+    trace : Trace
+        A trace; without the three events of workqueues no function is known.
+    bars : DataFrame
+        Rows of `Scene.bars`.
+    """
+    names = [""] * len(bars)
+    if not all(trace.events.get(event) for event in _WORK_EVENTS):
+        return names
+    items = measure.work_items(trace)
+    items = items[items["worker"] >= 0].sort_values("started_ns")
+    awake = bars["state"].isin(("running", "preempted")).to_numpy()
+    pids, start, end = (bars[c].to_numpy() for c in ("pid", "start_ns", "end_ns"))
+    far = trace.span[1] + 1
+    for worker, executed in items.groupby("worker"):
+        begun = executed["started_ns"].to_numpy("int64")
+        # A worker executes one item after the other: an end that is missing came before the next.
+        ended = executed["ended_ns"].to_numpy("int64", na_value=far)
+        ended = np.minimum(ended, np.append(begun[1:], far))
+        functions = executed["function_name"].tolist()
+        for row in np.flatnonzero((pids == worker) & awake):
+            inside = functions[
+                np.searchsorted(ended, start[row], "right") : np.searchsorted(begun, end[row])
+            ]
+            names[row] = _counted(inside)
+    return names
+
+
+def _counted(functions: list[str]) -> str:
+    distinct = list(dict.fromkeys(functions))
+    words = [
+        foreign.line(name, _FUNCTION)
+        + (f" ({n} times)" if (n := functions.count(name)) > 1 else "")
+        for name in distinct[:2]
+    ]
+    return ", ".join(words + ["…"] * (len(distinct) > 2))
+
+
+def _explained(trace: Trace) -> pd.DataFrame:
+    """Return the intervals of `measure.intervals` with why and how long each task waited."""
+    states = measure.intervals(trace)
+    cause = np.full(len(states), "", dtype=object)
+    # Both functions keep the order of the intervals that they are about.
+    woken = (states["state"] == "runnable") & (states["waker"] >= 0)
+    cause[woken.to_numpy()] = _woken_by(measure.waits(trace))
+    put_off = (states["state"] == "preempted").to_numpy()
+    by = measure.preemptions(trace)
+    cause[put_off] = [
+        f"preempted by {task}" for task in _tasks(by["by_comm"].tolist(), by["by_pid"].tolist())
+    ]
+    length = (states["end_ns"] - states["start_ns"]).to_numpy(dtype=float)
+    waiting = states["state"].isin(WAITING).to_numpy()
+    wait = np.where(waiting, length, np.nan)
+    # A task that runs had waited before, if its interval before says so.
+    order = np.lexsort((states["end_ns"], states["start_ns"], states["pid"]))
+    before, after = order[:-1], order[1:]
+    pid, start, end = (states[c].to_numpy() for c in ("pid", "start_ns", "end_ns"))
+    follows = (pid[before] == pid[after]) & (end[before] == start[after]) & waiting[before]
+    follows &= (states["state"] == "running").to_numpy()[after]
+    cause[after[follows]] = cause[before[follows]]
+    wait[after[follows]] = wait[before[follows]]
+    states["cause"], states["wait_ns"] = cause, wait
+    return states.drop(columns="waker")
+
+
+def _woken_by(waits: pd.DataFrame) -> list[str]:
+    tasks = _tasks(waits["waker_comm"].tolist(), waits["waker_pid"].tolist())
+    return [
+        f"woken by an interrupt of {task}" if interrupt else f"woken by {task}"
+        for task, interrupt in zip(tasks, waits["interrupt"].tolist(), strict=True)
+    ]
+
+
+def _tasks(comms: list[Any], pids: list[int]) -> list[str]:
+    return [
+        f"{foreign.line(str(comm), foreign.NAME)} ({pid})" if isinstance(comm, str) else f"({pid})"
+        for comm, pid in zip(comms, pids, strict=True)
+    ]
+
+
+def _wakes(waits: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
+    """Return the wake-ups of the tasks that have a lane."""
+    # The lanes of CPUs come before those of tasks; a task of several lanes is woken in its last.
+    of_task = bars[bars["group"] >= 0].sort_values("lane").drop_duplicates("pid", keep="last")
+    lane_of = dict(zip(of_task["pid"], of_task["lane"], strict=True))
+    woken = waits[waits["pid"].isin(lane_of)].reset_index(drop=True)
+    by = woken["waker_pid"].map(lane_of).where(~woken["interrupt"]).fillna(-1)
+    woken["lane"] = woken["pid"].map(lane_of).astype("int64")
+    woken["by_lane"] = by.astype("int64")
+    columns = ["lane", "by_lane", "woken_ns", "pid", "comm", "cause", "wait_ns"]
+    return woken[columns].sort_values("woken_ns", kind="stable", ignore_index=True)
+
+
+def _default_lanes(
+    states: pd.DataFrame,
+) -> tuple[list[str], list[npt.NDArray[np.bool_]], list[int]]:
+    """Return names, rows and groups of the lanes of the busiest CPUs, then the busiest tasks."""
+    running = (states["state"] == "running").to_numpy()
+    ran = states[running]
+    cpus = sorted(ran["cpu"].value_counts().index[:_CPUS].tolist())
+    time = (ran["end_ns"] - ran["start_ns"]).groupby(ran["pid"]).sum()
+    pids = time.nlargest(_TASKS).index.tolist()
+    last = ran.drop_duplicates("pid", keep="last").set_index("pid")["comm"]
+    names = [f"CPU {cpu}" for cpu in cpus] + [f"{last[pid]} {pid}" for pid in pids]
+    parts = [running & (states["cpu"] == cpu).to_numpy() for cpu in cpus]
+    parts += [(states["pid"] == pid).to_numpy() for pid in pids]
+    return names, parts, [-1] * len(cpus) + list(range(len(pids)))
+
+
+def _fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
+    try:
+        # The kernel allows any character in a comm.
+        compiled = re.compile(pattern, re.DOTALL)
+    except re.error as error:
+        raise UserError(f"the lane's pattern {pattern!r} is no regular expression: {error}") from (
+            error
+        )
+    fits = [compiled.fullmatch(str(name)) is not None for name in comms.cat.categories]
+    return np.append(np.array(fits, dtype=bool), False)[comms.cat.codes.to_numpy()]
+
+
+def _any_of(lanes: Mapping[str, str]) -> str:
+    return " or ".join(repr(pattern) for pattern in lanes.values())
+
+
+def _time_before(bars: pd.DataFrame, times: Rows) -> npt.NDArray[np.float64]:
+    """Return how long the bars had lasted, all together, at each time."""
+    total = np.zeros(times.size)
+    for column, sign in (("start_ns", 1), ("end_ns", -1)):
+        # Relative to the first time, sums of nanoseconds stay exact.
+        edges = np.sort(bars[column].to_numpy()) - times[0]
+        sums = np.concatenate([[0], np.cumsum(edges)])
+        before = np.searchsorted(edges, times - times[0])
+        total += sign * (before * (times - times[0]) - sums[before])
+    return total

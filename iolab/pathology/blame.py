@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""One sentence for an error in somebody's Python: the line in their file, and what is wrong."""
+
+from __future__ import annotations
+
+import traceback
+
+from iolab.errors import IolabError
+
+__all__ = ["blame"]
+
+
+def blame(error: BaseException, file: str) -> str:
+    """Return where in a file an error arose, and what it is, as one line.
+
+    Parameters
+    ----------
+    error : BaseException
+        What was caught.
+    file : str
+        The file's name as its code objects have it.
+
+    Returns
+    -------
+    str
+        Such as ``", line 12: NameError: name 'x' is not defined"``; without the line where the
+        error did not pass through the file.
+    """
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f", line {error.lineno}: {error.msg}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    where = f", line {lines[-1]}" if lines else ""
+    kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
+    words = " ".join(str(error).split())
+    return f"{where}: {kind}{words}".removesuffix(": ")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Call the functions of a pathology; an error in one of them is a sentence with file and line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from iolab.agent.plan import Cell
+from iolab.errors import IolabError, UserError
+from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.pathology.blame import blame
+from iolab.pathology.factors import Condition
+from iolab.results import CellResult
+
+if TYPE_CHECKING:
+    from iolab.trace.trace import Trace
+
+__all__ = [
+    "BrokenPathologyError",
+    "cell_of",
+    "machine_of",
+    "measures_of_result",
+    "measures_of_trace",
+]
+
+
+class BrokenPathologyError(UserError):
+    """A function of a pathology failed, or returned something else than it must."""
+
+
+def cell_of(
+    pathology: Pathology, condition: Condition, profile: Profile, rng: random.Random
+) -> Cell:
+    """Return the agent's cell of a condition.
+
+    Raises
+    ------
+    BrokenPathologyError
+        If the pathology's function fails or returns no Cell.
+    """
+    with _blamed(pathology, "cell", pathology.cell):
+        cell = pathology.cell(condition, profile, rng)
+    _require(pathology, "cell", cell, Cell)
+    return cell
+
+
+def machine_of(pathology: Pathology, levels: Condition) -> Machine:
+    """Return the virtual machine of a block, by the levels of its boot factors.
+
+    Raises
+    ------
+    BrokenPathologyError
+        If the pathology's function fails or returns no Machine.
+    """
+    with _blamed(pathology, "machine", pathology.machine):
+        machine = pathology.machine(levels)
+    _require(pathology, "machine", machine, Machine)
+    return machine
+
+
+def measures_of_result(pathology: Pathology, result: CellResult) -> dict[str, float]:
+    """Return the pathology's own measures of a cell's result.
+
+    Raises
+    ------
+    BrokenPathologyError
+        If the pathology's function fails or returns no numbers by name.
+    """
+    with _blamed(pathology, "from_counters", pathology.from_counters):
+        return _numbers(pathology, "from_counters", pathology.from_counters(result))
+
+
+def measures_of_trace(pathology: Pathology, trace: Trace) -> dict[str, float]:
+    """Return the pathology's own measures of a recorded trace.
+
+    Raises
+    ------
+    BrokenPathologyError
+        If the pathology's function fails or returns no numbers by name.
+    IolabError
+        If the function says that the trace tells nothing.
+    """
+    with _blamed(pathology, "from_trace", pathology.from_trace):
+        return _numbers(pathology, "from_trace", pathology.from_trace(trace))
+
+
+@contextmanager
+def _blamed(pathology: Pathology, part: str, function: Callable[..., Any]) -> Iterator[None]:
+    try:
+        yield
+    except IolabError:
+        raise
+    # It is the user's code, or as good as: it may fail in any way.
+    except Exception as error:
+        file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        # The name of a cell in a notebook is a temporary file's: it tells nobody anything.
+        shown = f": {file}" if Path(file).is_file() else ""
+        raise BrokenPathologyError(
+            f"{part} of pathology {pathology.name} failed{shown}{blame(error, file)}"
+        ) from error
+
+
+def _require(pathology: Pathology, part: str, made: object, kind: type[Any]) -> None:
+    if not isinstance(made, kind):
+        raise BrokenPathologyError(
+            f"{part} of pathology {pathology.name} returned {made!r:.80}, not a {kind.__name__}"
+        )
+
+
+def _numbers(pathology: Pathology, part: str, made: Any) -> dict[str, float]:
+    right = isinstance(made, Mapping) and all(
+        isinstance(name, str) and isinstance(value, Real) for name, value in made.items()
+    )
+    if not right:
+        raise BrokenPathologyError(
+            f"{part} of pathology {pathology.name} returned {made!r:.80}, not numbers by name"
+        )
+    return dict(made)

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: MIT
+"""Known pathologies: built in, installed as entry points, read from files, defined in a notebook.
+
+Built-in names win over everything. What this process registered, or read from a file that the user
+named, wins over an entry point of the same name. Entry points are loaded when their name is asked
+for, or when all pathologies are.
+
+A block's key in the store is made of its plan, not of the source of its pathology: an edit of
+``from_counters``, a claim or a page leaves what was measured valid, and an edit that changes the
+plan changes the key.
+
+Code is run only from files that the user named (``--pathology``, `register_file`,
+``IOLAB_PATHOLOGIES``), from installed packages, and from the file that a sweep writes for its own
+pages (`handover_file`). A folder of results holds the name of a pathology, never its code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from iolab.errors import UserError
+from iolab.names import one_of
+from iolab.pathology.base import EXPERIMENT, Pathology
+from iolab.pathology.blame import blame
+from iolab.pathology.built_in import PATHOLOGIES
+from iolab.pathology.source_file import MODULE_PREFIX, read_file
+from iolab.paths import NOTEBOOKS
+
+__all__ = [
+    "FILES_VARIABLE",
+    "GROUP",
+    "HANDOVER_VARIABLE",
+    "get_pathology",
+    "handover_file",
+    "named_pathologies",
+    "notebook_path",
+    "pathologies",
+    "pathology_files",
+    "pathology_names",
+    "register",
+    "register_file",
+]
+
+GROUP: Final = "iolab.pathologies"
+# Files of pathologies, separated as in PATH: set by the user, and by a sweep for its pages.
+FILES_VARIABLE: Final = "IOLAB_PATHOLOGIES"
+# DIGEST:FILE of `handover_file`, set by a sweep for its pages.
+HANDOVER_VARIABLE: Final = "IOLAB_HANDED_OVER"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A pathology that is not built in.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        The pathology.
+    notebook : Path or None
+        The notebook of its page; None where it is one of iolab's own.
+    file : Path or None
+        The file that defines it; None where this process, or the one that started it, registered
+        it.
+    inherited : bool
+        Whether the process that started this one handed it over.
+    """
+
+    pathology: Pathology
+    notebook: Path | None
+    file: Path | None = None
+    inherited: bool = False
+
+
+# By name, the last registered last. An entry point that is broken is kept with its sentence.
+_registered: dict[str, _Entry] = {}
+_installed: dict[str, _Entry | str] = {}
+# Holds something once the environment was read.
+_read: list[bool] = []
+
+
+def register(pathology: Pathology, notebook: Path | str | None = None) -> None:
+    """Make a pathology known by its name in this process and in the pages that it makes.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        The pathology. One that was registered by the same name is replaced, so that a cell of a
+        notebook may be run again.
+    notebook : Path or str, optional
+        The notebook of its page; by default ``pathology.notebook`` among iolab's own.
+
+    Raises
+    ------
+    UserError
+        If it is no pathology, its name is that of a built-in one, or there is no such notebook.
+    """
+    if not isinstance(pathology, Pathology):
+        raise UserError(f"register takes a Pathology, not {type(pathology).__name__}")
+    _check_name(pathology)
+    own = None if notebook is None else Path(notebook).absolute()
+    if own is not None and not own.is_file():
+        raise UserError(f"there is no notebook {notebook}")
+    _add(_Entry(pathology, own or _own_notebook(pathology, folder=None)))
+
+
+def register_file(path: Path | str) -> list[Pathology]:
+    """Run a Python file and make the pathologies that it defines known.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file. Every `Pathology` among its global names is one. It may name the notebook of its
+        page by a path beside it.
+
+    Returns
+    -------
+    list of Pathology
+        In the order of the file.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be run, defines none, or one with a built-in name, or names a notebook
+        that is missing; the message has the file, and the line where there is one.
+    """
+    path = Path(path).expanduser()
+    if os.pathsep in str(path.resolve()):
+        raise UserError(f"the path {path} has a {os.pathsep!r}, which separates paths: move it")
+    found = read_file(path)
+    file = path.resolve()
+    try:
+        for pathology in found:
+            _check_name(pathology)
+        entries = [_Entry(p, _own_notebook(p, folder=file.parent), file) for p in found]
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    for entry in entries:
+        _add(entry)
+    return found
+
+
+def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology]:
+    """Return pathologies by their names or files, each once, and register those of files.
+
+    Parameters
+    ----------
+    names : iterable of str, Path or Pathology
+        Names; what ends with ``.py`` or has a ``/`` in it is a file. A pathology itself is
+        registered unless it is.
+
+    Raises
+    ------
+    UserError
+        As `get_pathology`, `register` and `register_file`, or if two are called alike.
+    """
+    chosen: dict[str, Pathology] = {}
+    for name in names:
+        for pathology in _named(name):
+            if chosen.setdefault(pathology.name, pathology) is not pathology:
+                raise UserError(f"two of these pathologies are called {pathology.name!r}")
+    return list(chosen.values())
+
+
+def _named(name: str | Path | Pathology) -> list[Pathology]:
+    if isinstance(name, Pathology):
+        if name.name not in pathology_names() or get_pathology(name.name) is not name:
+            register(name)
+        return [name]
+    if isinstance(name, Path) or name.endswith(".py") or "/" in name:
+        return register_file(name)
+    return [get_pathology(name)]
+
+
+def get_pathology(name: str) -> Pathology:
+    """Return a pathology by its name.
+
+    Raises
+    ------
+    UserError
+        If the name is unknown (the message lists the known ones), or its entry point is broken.
+    """
+    if name in PATHOLOGIES:
+        return PATHOLOGIES[name]
+    return _entry(name).pathology
+
+
+def notebook_path(pathology: Pathology) -> Path:
+    """Return the notebook that makes the page of a pathology which `get_pathology` returns."""
+    if pathology.name in PATHOLOGIES:
+        return NOTEBOOKS / pathology.notebook
+    return _entry(pathology.name).notebook or NOTEBOOKS / pathology.notebook
+
+
+def pathology_names() -> list[str]:
+    """Return the names of all known pathologies, built-in ones first, without loading any."""
+    _read_environment()
+    return list(dict.fromkeys([*PATHOLOGIES, *_registered, *_entry_points()]))
+
+
+def pathologies() -> dict[str, Pathology]:
+    """Return all known pathologies by name, built-in ones first.
+
+    A broken entry point is left out, with a warning that names it.
+
+    Raises
+    ------
+    UserError
+        If a file in ``IOLAB_PATHOLOGIES`` is broken: the user named it.
+    """
+    found = dict(PATHOLOGIES)
+    for name in pathology_names():
+        try:
+            found[name] = get_pathology(name)
+        except UserError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found
+
+
+def pathology_files() -> list[Path]:
+    """Return the files that the known pathologies were read from, in the order of reading."""
+    _read_environment()
+    return list(dict.fromkeys(e.file for e in _registered.values() if e.file is not None))
+
+
+def handover_file() -> bytes | None:
+    """Return what a child of this process needs to know the pathologies registered in it.
+
+    That is a pickle of the pathologies and of the places to import from; None where nothing was
+    registered here.
+
+    Raises
+    ------
+    UserError
+        If a pathology cannot be pickled.
+    """
+    import cloudpickle
+
+    own = [entry for entry in _registered.values() if entry.file is None]
+    if all(entry.inherited for entry in own):
+        return None
+    for name, module in list(sys.modules.items()):
+        if name.startswith(MODULE_PREFIX):
+            # No child can import it by this name.
+            cloudpickle.register_pickle_by_value(module)
+    pickled = []
+    for entry in own:
+        try:
+            pickled.append(cloudpickle.dumps((entry.pathology, entry.notebook)))
+        # Pickling runs the code of whatever the pathology refers to.
+        except Exception as error:
+            raise UserError(
+                f"pathology {entry.pathology.name} cannot be handed to its pages "
+                f"({type(error).__name__}: {' '.join(str(error).split())}): define it in a file"
+            ) from error
+    places = [str(Path(place).absolute()) for place in sys.path]
+    payload: bytes = cloudpickle.dumps((places, pickled))
+    return payload
+
+
+def _check_name(pathology: Pathology) -> None:
+    if pathology.name in PATHOLOGIES:
+        raise UserError(f"the pathology {pathology.name!r} is built in: choose another name")
+
+
+def _add(entry: _Entry) -> None:
+    # To the end, so that a child which repeats the order comes to the same result.
+    _registered.pop(entry.pathology.name, None)
+    _registered[entry.pathology.name] = entry
+
+
+def _own_notebook(pathology: Pathology, folder: Path | None) -> Path | None:
+    """Return the notebook that a pathology brings along, or None for one of iolab's.
+
+    Raises
+    ------
+    UserError
+        If there is none of its name beside the code in `folder`, nor among iolab's.
+    """
+    name = pathology.notebook
+    if name == EXPERIMENT:
+        return None
+    own = Path(name) if folder is None else folder / name
+    if own.is_absolute() and own.is_file():
+        return own
+    if (NOTEBOOKS / name).is_file():
+        return None
+    where = "" if folder is None else f" in {folder}"
+    raise UserError(f"pathology {pathology.name}: there is no notebook {name}{where}")
+
+
+def _entry(name: str) -> _Entry:
+    """Return a pathology that is not built in.
+
+    Raises
+    ------
+    UserError
+        If the name is unknown, or its entry point is broken.
+    """
+    _read_environment()
+    if name in _registered:
+        return _registered[name]
+    if name not in _installed:
+        points = _entry_points()
+        if name not in points:
+            one_of("pathology", name, pathology_names())
+        _installed[name] = _load(points[name])
+    found = _installed[name]
+    if isinstance(found, str):
+        raise UserError(found)
+    return found
+
+
+def _entry_points() -> dict[str, metadata.EntryPoint]:
+    return {p.name: p for p in metadata.entry_points(group=GROUP) if p.name not in PATHOLOGIES}
+
+
+def _load(point: metadata.EntryPoint) -> _Entry | str:
+    """Load an entry point; return a sentence if it is broken."""
+    package = f" of {point.dist.name}" if point.dist is not None else ""
+    what = f"the pathology {point.name!r}{package} cannot be used: {point.value}"
+    try:
+        loaded = point.load()
+        module = sys.modules[point.module]
+        if not isinstance(loaded, Pathology):
+            return f"{what} is no Pathology"
+        if loaded.name != point.name:
+            return f"{what} is called {loaded.name!r}, and its entry point must be, too"
+        folder = Path(str(module.__file__)).parent if module.__file__ else None
+        return _Entry(loaded, _own_notebook(loaded, folder))
+    # Somebody else's package may fail in any way; the other pathologies are not its business.
+    except (Exception, SystemExit) as error:
+        return f"{what}{blame(error, '')}"
+
+
+def _read_environment() -> None:
+    """Register what the environment names, once: a sweep then sets it for its pages."""
+    if _read:
+        return
+    # Before they are run: a file may ask for another pathology.
+    _read.append(True)
+    try:
+        for path in filter(None, os.environ.get(FILES_VARIABLE, "").split(os.pathsep)):
+            register_file(path)
+    except UserError as error:
+        _read.clear()
+        raise UserError(f"{FILES_VARIABLE}: {error}") from error
+    if handed := os.environ.get(HANDOVER_VARIABLE):
+        digest, _, file = handed.partition(":")
+        _read_handover(digest, Path(file))
+
+
+def _read_handover(digest: str, file: Path) -> None:
+    """Register what `handover_file` of the process that started this one returned.
+
+    Raises
+    ------
+    UserError
+        If the file has other bytes than that process wrote, or is gone because it ended.
+    """
+    try:
+        payload = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"the sweep that made this page has ended: there is no {file}") from error
+    if hashlib.sha256(payload).hexdigest() != digest:
+        raise UserError(f"{file} is not what the sweep wrote that made this page")
+    # The digest is from the environment, which is set by whoever started this process.
+    places, pickled = pickle.loads(payload)  # noqa: S301
+    sys.path.extend(place for place in places if place not in sys.path)
+    for one in pickled:
+        pathology, notebook = pickle.loads(one)  # noqa: S301
+        _add(_Entry(pathology, notebook, inherited=True))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""Read the pathologies that a Python file defines."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from iolab.errors import UserError
+from iolab.pathology.base import Pathology
+from iolab.pathology.blame import blame
+from iolab.pathology.built_in import PATHOLOGIES
+
+__all__ = ["MODULE_PREFIX", "read_file"]
+
+# Names of the modules that are made of such files.
+MODULE_PREFIX: Final = "iolab_pathology_file_"
+
+
+def read_file(path: Path) -> list[Pathology]:
+    """Run a Python file and return the pathologies among its global names, in their order.
+
+    The file is compiled anew each time: a cached ``.pyc`` of the same second would hide an edit.
+
+    Parameters
+    ----------
+    path : Path
+        A file whose name ends with ``.py``. It stands alone: its folder is no place to import from.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read or run, or defines no pathology, or two of one name; the message names
+        the file, and the line where there is one.
+    """
+    if path.suffix != ".py":
+        raise UserError(f"{path} is no Python file: the file of a pathology ends with .py")
+    file = str(path.resolve())
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    module = ModuleType(MODULE_PREFIX + hashlib.sha256(file.encode()).hexdigest()[:16])
+    module.__file__ = file
+    # Dataclasses look up the module of their class here.
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        # The user named this file to be run.
+        exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
+        return _defined(module, path)
+    except BaseException as error:
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before
+        if isinstance(error, Exception | SystemExit):
+            raise UserError(f"{path}{blame(error, file)}") from error
+        raise
+
+
+def _defined(module: ModuleType, path: Path) -> list[Pathology]:
+    built_in = [id(pathology) for pathology in PATHOLOGIES.values()]
+    found = {
+        id(value): value
+        for value in vars(module).values()
+        if isinstance(value, Pathology) and id(value) not in built_in
+    }
+    names = [pathology.name for pathology in found.values()]
+    if not names:
+        raise UserError("it defines no Pathology")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"it defines two pathologies called {', '.join(twice)}")
+    return list(found.values())

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Run one block: for a sweep, a notebook or a test.
+
+``python -m iolab.sweeps.block PLAN ROOT`` measures one in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from iolab import __version__, foreign
+from iolab.blocks import Block
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write
+from iolab.store.raw import RawStore, block_key
+from iolab.store.tidy import block_tables
+from iolab.targets import Target
+from iolab.targets.machines import real_target
+from iolab.targets.real import RealTarget
+from iolab.targets.vm import prepare
+
+__all__ = ["BlockResult", "measure_block", "read_block", "run_block"]
+
+_CONSOLE_LINES = 20
+_CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """A measured block: its tidy rows, what the kernel said of itself, the console's last lines."""
+
+    key: str
+    cells: pd.DataFrame
+    facts: dict[str, Any]
+    run: dict[str, Any]
+    console_tail: str
+
+
+def read_block(path: Path) -> Block:
+    """Return the block in a file.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or holds no block of this format.
+    """
+    try:
+        return Block.parse(json.loads(path.read_text()))
+    except (OSError, ValueError, RecursionError, UserError) as error:
+        raise UserError(f"{path} holds no block: {error}") from error
+
+
+def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]) -> str:
+    # A block of a virtual machine names none: its machine is made.
+    target: Target = (
+        prepare(
+            block.kernel,
+            block.clock,
+            cpus=block.machine.cpus,
+            memory_mib=block.machine.memory_mib,
+        )
+        if block.target is None
+        else real_target(block.target)
+    )
+    identity = target.identity()
+    key = block_key(block, identity)
+    if store.has(key):
+        return key
+
+    def on_line(line: str) -> None:
+        if match := _CELL_LINE.match(line):
+            progress(int(match[1]), int(match[2]))
+
+    progress(0, len(block.cells))
+    # Before the clock runs, and before the agent looks at what else the machine does.
+    shown = target.system_shown() if isinstance(target, RealTarget) else None
+    began = time.monotonic()
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    with store.workspace() as work:
+        results = work / "results"
+        target.run(block.plan, results, on_line)
+        run = {
+            "started": started,
+            "wall_s": round(time.monotonic() - began, 3),
+            "iolab": __version__,
+            "python": platform.python_version(),
+            "host_kernel": platform.release(),
+        }
+        if shown is not None:
+            run["pyperf_system_show"] = foreign.text(shown)
+        store.put(key, block=block, target=identity, results=results, run=run)
+    return key
+
+
+def measure_block(
+    plan_path: Path,
+    store: RawStore,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
+    """Measure the block in a file unless the store has it, and return its key.
+
+    `progress` is called with the cells done and their number. How far the block is also stands in
+    the file ``PLAN.progress`` while it runs, for whoever waits for several.
+
+    Raises
+    ------
+    UserError
+        If the file holds no valid block.
+    CannotRunError, GuestError, IolabError
+        If the block cannot be measured; then nothing is stored.
+    """
+    block = read_block(plan_path)
+    note = plan_path.with_suffix(".progress")
+
+    def on_progress(done: int, total: int) -> None:
+        atomic_write(note, f"{done} {total}\n")
+        progress(done, total)
+
+    try:
+        return _measure(block, store, on_progress)
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def run_block(
+    plan_path: Path | str,
+    store_root: Path | str,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> BlockResult:
+    """Measure the block in a file unless the store has it, and return its results.
+
+    Parameters and errors are those of `measure_block`; `store_root` is the folder of the store.
+    """
+    store = RawStore(Path(store_root))
+    key = measure_block(Path(plan_path), store, progress)
+    cells, _, _ = block_tables(store, [key])
+    console = store.folder(key) / "console.txt"
+    tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
+    said = "\n".join(foreign.line(line) for line in tail)
+    return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)
+
+
+def main(argv: list[str]) -> int:
+    """Measure the block that the arguments name; an error is one line of JSON on stdout."""
+    plan, root = argv
+    try:
+        measure_block(Path(plan), RawStore(Path(root)))
+    except IolabError as error:
+        print(json.dumps({"error": str(error)}))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Execute notebooks through papermill; each page is complete or absent.
+
+``python -m iolab.sweeps.page NOTEBOOK OUTPUT PARAMETERS.json html|notebook`` makes one in a process
+of its own, so that several can be made at once and none outlives the sweep that wanted it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+from nbclient.exceptions import DeadKernelError
+from nbformat.reader import NotJSONError
+from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
+
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write, scratch_dir
+from iolab.names import one_of
+from iolab.sweeps.handover import handed_over
+from iolab.sweeps.html import html_page
+
+__all__ = ["make_page"]
+
+
+def make_page(
+    notebook: Path, output: Path, parameters: Mapping[str, Any], *, html: bool = True
+) -> Path:
+    """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
+
+    Not `html`: the notebook alone, for what it draws and writes.
+
+    Raises
+    ------
+    UserError
+        If the notebook is missing or a parameter is unknown.
+    IolabError
+        If a cell failed; the message is its error. The notebook, as far as it came, is then
+        ``OUTPUT.failed.ipynb``.
+    """
+    if not notebook.is_file():
+        raise UserError(f"there is no notebook {notebook}")
+    # papermill only warns of a parameter that the notebook does not have (nteract/papermill#667).
+    try:
+        known = papermill.inspect_notebook(str(notebook))
+    except (ValueError, NotJSONError) as error:
+        raise UserError(f"{notebook} is no notebook: {error}") from error
+    for name in parameters:
+        one_of(f"parameter of {notebook.name}", name, known)
+    failed = output.with_suffix(".failed.ipynb")
+    failed.unlink(missing_ok=True)
+    # A socket's path may have 107 characters at most: not below the output.
+    with (
+        scratch_dir(output.parent) as work,
+        handed_over(output.parent),
+        tempfile.TemporaryDirectory(prefix="iolab-") as sockets,
+    ):
+        made = work / output.name
+        try:
+            papermill.execute_notebook(
+                str(notebook),
+                str(made),
+                # Plain JSON only: papermill cannot write Path or NumPy values (papermill#586).
+                parameters=json.loads(json.dumps(dict(parameters))),
+                kernel_name="python3",
+                cwd=str(notebook.parent),
+                progress_bar=False,
+                # Sockets of this user instead of ports: nobody else can listen, and two pages that
+                # start at once cannot be given the same port (papermill#511).
+                config=Config(AsyncKernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
+            )
+        except PapermillExecutionError as error:
+            if made.exists():
+                made.rename(failed)
+            raise IolabError(
+                f"{notebook.name} failed: {error.evalue.strip() or error.ename} (see {failed})"
+            ) from error
+        except DeadKernelError as error:
+            if made.exists():
+                made.rename(failed)
+            raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
+        if html:
+            executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
+            atomic_write(output.with_suffix(".html"), html_page(executed))
+        made.rename(output)
+    return output
+
+
+def main(argv: list[str]) -> int:
+    """Make the page that the arguments name; an error is one line of JSON on stdout."""
+    notebook, output, parameters, kind = argv
+    warnings.simplefilter("ignore")
+    try:
+        given = json.loads(Path(parameters).read_text())
+        make_page(Path(notebook), Path(output), given, html=kind == "html")
+    except IolabError as error:
+        print(json.dumps({"error": str(error)}))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""What a user asks a sweep for: pathologies, profile, kernels, levels and target, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from iolab.errors import UserError
+from iolab.names import one_of
+from iolab.pathology import named_pathologies, pathologies
+from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.settings import override
+from iolab.paths import runs_dir
+from iolab.store.dataset import column_types
+from iolab.targets.place import Place
+from iolab.targets.vm import check_clock
+from iolab.vm.kernels import check_name
+
+__all__ = [
+    "MOST_BOOTS",
+    "Request",
+    "check_request",
+    "chosen_pathologies",
+    "requested_profile",
+    "sweep_label",
+]
+
+# More than any interval needs; a typing error would fill the disk.
+MOST_BOOTS = 1000
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Parameters
+    ----------
+    profile : str
+        Name of a profile: "smoke", "quick", "full", or one of a pathology's own.
+    pathologies : sequence of str
+        Names, or files that define some; empty: all known ones that have the profile and every
+        factor that is set.
+    kernels : sequence of str
+        Empty: those of the profile.
+    settings, recorded : sequence of str
+        ``FACTOR=LEVEL[,LEVEL...]``: levels instead of the profile's, and levels to trace.
+    boots : int, optional
+        Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
+    clock : {"virtual", "host"}
+        The clock of the measured machine.
+    jobs : int
+        Virtual machines side by side, at least 1.
+    root : Path
+        Folder of the results.
+    target : str
+        "vm", "local" or ``ssh://user@host[:port]``.
+    place : Place
+        What a real machine is measured on.
+    """
+
+    profile: str
+    pathologies: Sequence[str] = ()
+    kernels: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    recorded: Sequence[str] = ()
+    boots: int | None = None
+    clock: str = "virtual"
+    jobs: int = 1
+    root: Path = field(default_factory=runs_dir)
+    target: str = "vm"
+    place: Place = field(default_factory=Place)
+
+
+def check_request(request: Request) -> None:
+    """Check that a request's options exist and go together, without asking another machine.
+
+    Raises
+    ------
+    UserError
+        If they do not; the message names the option.
+    """
+    if request.jobs < 1:
+        raise UserError(f"--jobs must be at least 1, not {request.jobs}")
+    if request.boots is not None and not 1 <= request.boots <= MOST_BOOTS:
+        raise UserError(f"--boots must be 1-{MOST_BOOTS}, not {request.boots}")
+    check_clock(request.clock)
+    if request.target == "vm":
+        if request.place.label:
+            raise UserError("--directory, --destroy and --make are for real machines (--target)")
+        for kernel in request.kernels:
+            check_name(kernel)
+        return
+    if request.kernels:
+        raise UserError("--kernel is for virtual machines: a real one runs the kernel it runs")
+    if request.clock != "host":
+        raise UserError("a real machine has no virtual clock: leave --clock away")
+    if request.jobs != 1:
+        raise UserError("a real machine measures one block at a time: leave --jobs away")
+
+
+def chosen_pathologies(request: Request) -> list[Pathology]:
+    """Return the pathologies that are asked for: by name or file, else all that have the factors.
+
+    Raises
+    ------
+    UserError
+        If a name, the profile or a factor is unknown, or a file cannot be used.
+    """
+    if request.pathologies:
+        chosen = named_pathologies(request.pathologies)
+    else:
+        known = pathologies().values()
+        named = [s.partition("=")[0] for s in (*request.settings, *request.recorded)]
+        for name in named:
+            one_of("factor", name, {f for p in known for f in p.factors})
+        one_of("profile", request.profile, {f for p in known for f in p.profiles})
+        chosen = [
+            p
+            for p in known
+            if request.profile in p.profiles and all(name in p.factors for name in named)
+        ]
+        if not chosen:
+            raise UserError(
+                f"no pathology has the profile {request.profile} and all of these factors: "
+                f"{', '.join(named)}"
+            )
+    for pathology in chosen:
+        one_of("profile", request.profile, pathology.profiles)
+        # Before anything is measured: its cells must fit into a table.
+        column_types(pathology.name)
+    return chosen
+
+
+def requested_profile(request: Request, pathology: Pathology) -> Profile:
+    """Return a pathology's profile with the levels and the boots that the request sets.
+
+    Raises
+    ------
+    UserError
+        If the pathology lacks a factor, or a level is out of range.
+    """
+    profile = pathology.profiles[request.profile]
+    if request.boots is not None:
+        profile = replace(profile, boots=request.boots)
+    return override(pathology, profile, request.settings, request.recorded)
+
+
+def sweep_label(request: Request) -> str:
+    """Return the name of a sweep's folders: other levels, boots, kernels or targets are another."""
+    label = request.profile
+    for prefix, settings in (("", request.settings), ("record-", request.recorded)):
+        label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
+    if request.boots is not None:
+        label += f"-boots{request.boots}"
+    if request.kernels:
+        label += "-" + "+".join(request.kernels)
+    if request.target != "vm":
+        where = re.sub(r"[^A-Za-z0-9.]+", "-", request.target.removeprefix("ssh://"))
+        return "-".join(word for word in (label, where, request.place.label) if word)
+    return label if request.clock == "virtual" else f"{label}-{request.clock}"

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: MIT
+"""Run a sweep: measure the blocks that the store lacks, then make tables, pages and figures."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iolab.agent.proc import available_memory
+from iolab.files import atomic_write, canonical_json, locked
+from iolab.pathology import notebook_path
+from iolab.paths import NOTEBOOKS
+from iolab.stats.families import measured_family
+from iolab.stats.verdicts import verdict_summary, verdict_table
+from iolab.store.raw import RawStore
+from iolab.store.tidy import write_tables
+from iolab.sweeps.page import make_page
+from iolab.sweeps.planning import PathologyPlan, plan_sweep
+from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
+from iolab.sweeps.request import Request, check_request, sweep_label
+
+__all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
+
+_VM_BYTES = 2 << 30
+
+
+@dataclass
+class Outcome:
+    """What a sweep of one pathology came to: its plan, and what was measured of it.
+
+    Parameters
+    ----------
+    plan : PathologyPlan
+        Its blocks, kernels and folder.
+    measured, kept : int
+        Blocks that this sweep measured, and blocks that were in the store before.
+    failed : dict of str to str
+        Each page that failed, and why.
+    cells, invalid : int
+        Cells in the tables, and how many of them a gate made invalid.
+    page : Path or None
+        The pathology's page.
+    verdicts : list of dict
+        Rows of `iolab.stats.verdicts.verdict_summary`.
+    """
+
+    plan: PathologyPlan
+    measured: int = 0
+    kept: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    cells: int = 0
+    invalid: int = 0
+    page: Path | None = None
+    verdicts: list[dict[Any, Any]] = field(default_factory=list)
+
+
+def default_jobs() -> int:
+    """Return how many virtual machines run side by side here: by cores and by free memory."""
+    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
+
+
+def run_sweep(
+    request: Request,
+    log: Callable[[str], None] = lambda line: None,
+    on_progress: OnProgress = lambda progress: None,
+) -> list[Outcome]:
+    """Measure what a request asks for and write it up.
+
+    Blocks in the store are kept; the others are measured side by side, each as a page.
+
+    Parameters
+    ----------
+    request : Request
+        What to measure.
+    log : callable
+        Called with a line for each step.
+    on_progress : callable
+        Called with the `Progress` of the measuring, twice a second.
+
+    Returns
+    -------
+    list of Outcome
+        One for each pathology.
+
+    Raises
+    ------
+    UserError
+        If a profile, pathology, kernel or factor is unknown, a level is out of range, or a disk or
+        folder is refused.
+    CannotRunError
+        If no kernel of the request can run here.
+    """
+    check_request(request)
+    outcomes = [Outcome(plan) for plan in plan_sweep(request, log)]
+    store = RawStore(request.root)
+    waiting = f"another sweep is at work in {request.root}: waiting for its end"
+    with locked(request.root / ".sweep.lock", lambda: log(waiting)):
+        _measure(request, store, outcomes, log=log, on_progress=on_progress)
+        log("making the pages and figures")
+        _write_up(request, store, outcomes)
+    _publish(request.root, outcomes)
+    return outcomes
+
+
+def _measure(
+    request: Request,
+    store: RawStore,
+    outcomes: Sequence[Outcome],
+    *,
+    log: Callable[[str], None],
+    on_progress: OnProgress,
+) -> None:
+    """Measure the blocks of all pathologies that the store lacks, side by side."""
+    missing = [[key for key in o.plan.blocks if not store.has(key)] for o in outcomes]
+    for outcome, keys in zip(outcomes, missing, strict=True):
+        outcome.kept = len(outcome.plan.blocks) - len(keys)
+    if kept := sum(outcome.kept for outcome in outcomes):
+        blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
+        log(f"{kept} of {blocks} blocks are in the store already")
+    jobs = [
+        [_block_job(outcome.plan, key, request.root) for key in keys]
+        for outcome, keys in zip(outcomes, missing, strict=True)
+    ]
+
+    def on_end(job: Job, error: str) -> None:
+        log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
+
+    errors = run_jobs(
+        [job for of_one in jobs for job in of_one],
+        jobs=request.jobs,
+        memory_bytes=available_memory(),
+        on_progress=on_progress,
+        on_end=on_end,
+    )
+    for outcome, keys, of_one in zip(outcomes, missing, jobs, strict=True):
+        outcome.failed = _failures(of_one, errors)
+        outcome.measured = sum(store.has(key) for key in keys)
+
+
+def _failures(jobs: Iterable[NotebookJob], errors: dict[str, str]) -> dict[str, str]:
+    return {job.name: errors[job.name] for job in jobs if job.name in errors}
+
+
+def _block_job(plan: PathologyPlan, key: str, root: Path) -> NotebookJob:
+    """Write a block to a file and return the job of the page that measures it."""
+    block = plan.blocks[key]
+    name = block.plan.block
+    file = root / "plans" / f"{key}.json"
+    atomic_write(file, canonical_json(block.document()))
+    return NotebookJob(
+        name=name,
+        notebook=NOTEBOOKS / "block.ipynb",
+        output=plan.folder / "pages" / f"{name}.ipynb",
+        parameters={"plan": str(file), "results": str(root)},
+        cells=len(block.cells),
+        progress=file.with_suffix(".progress"),
+        memory_bytes=block.machine.memory_mib << 20,
+    )
+
+
+def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) -> None:
+    """Make the tables and the page of each pathology of which something was measured."""
+    jobs: dict[str, NotebookJob] = {}
+    for outcome in outcomes:
+        plan = outcome.plan
+        keys = [key for key in plan.blocks if store.has(key)]
+        if not keys:
+            continue
+        data = write_tables(store, keys, plan.unavailable, plan.folder)
+        outcome.cells = len(data.cells)
+        outcome.invalid = int((~data.cells["valid"]).sum())
+        outcome.verdicts = verdict_summary(verdict_table(data)).to_dict("records")
+        jobs[plan.pathology.name] = NotebookJob(
+            name=plan.pathology.name,
+            notebook=notebook_path(plan.pathology),
+            output=plan.folder / f"{plan.pathology.name}.ipynb",
+            parameters={
+                "data": str(plan.folder),
+                "figures_folder": str(plan.folder / "figures"),
+                "results_file": str(plan.folder / "results.json"),
+                "family": measured_family(plan.pathology, data.cells),
+            },
+        )
+    errors = run_jobs(jobs.values(), jobs=request.jobs)
+    for outcome in outcomes:
+        job = jobs.get(outcome.plan.pathology.name)
+        if job is None:
+            continue
+        outcome.failed |= _failures([job], errors)
+        if job.name not in errors:
+            outcome.page = job.output.with_suffix(".html")
+
+
+def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
+    """Join the pathologies' results into one file for the write-up."""
+    joined = {}
+    for outcome in outcomes:
+        path = outcome.plan.folder / "results.json"
+        if path.exists():
+            joined[outcome.plan.pathology.name] = json.loads(path.read_text())
+    if joined:
+        atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
+
+
+def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
+    """Make the page that shows every verdict and leads to the other pages.
+
+    Returns
+    -------
+    Path or None
+        The HTML page; None where nothing was measured.
+
+    Raises
+    ------
+    IolabError
+        If the page cannot be made.
+    """
+    written = [outcome for outcome in outcomes if outcome.cells]
+    if not written:
+        return None
+    parameters = {
+        "folders": [str(outcome.plan.folder) for outcome in written],
+        "links": {
+            outcome.plan.pathology.name: str(outcome.page.relative_to(request.root))
+            for outcome in outcomes
+            if outcome.page
+        },
+    }
+    output = request.root / f"{sweep_label(request)}.ipynb"
+    return make_page(NOTEBOOKS / "00_start_here.ipynb", output, parameters).with_suffix(".html")

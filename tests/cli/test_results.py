@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""``iolab verdicts`` and ``iolab trace``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+from iolab.pathology import get_pathology
+from iolab.paths import REFERENCE
+from tests.support import reports, synthetic
+from tests.support.command import iolab
+
+
+def test_a_trace_says_what_is_in_it(tmp_path: Path) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--perfetto", tmp_path / "p", "--parquet", tmp_path / "tables")
+    assert told.code == 0
+    assert "mono clock" in told.out
+    assert (tmp_path / "p").stat().st_size > 1000
+    assert (tmp_path / "tables" / "sched_switch.parquet").exists()
+    (tmp_path / "cut").write_bytes(source.read_bytes()[:5000])
+    told = iolab("trace", tmp_path / "cut")
+    assert (told.code, told.out) == (2, "")
+    assert "cut" in told.one_line()
+
+
+def test_verdicts_are_told_for_each_kernel_and_for_each_claim(tmp_path: Path) -> None:
+    folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
+    told = iolab("verdicts", folder)
+    assert told.code == 0, told.error
+    rows = [line.split() for line in told.out.splitlines()]
+    assert [row[:2] for row in rows[1:]] == [["dio_kworker", k] for k in ("6.1", "6.12", "6.8")]
+    told = iolab("verdicts", "--claims", folder)
+    claims = get_pathology("dio_kworker").claims
+    assert len(told.out.splitlines()) == 1 + 3 * len(claims)
+    for claim in claims:
+        assert claim.name in told.out
+    assert "its archive cannot be reached" in told.out
+
+
+def test_verdicts_of_what_is_no_result_are_one_sentence(tmp_path: Path) -> None:
+    told = iolab("verdicts", tmp_path)
+    assert told.code == 2
+    assert "neither is nor holds a folder of results" in told.one_line()
+
+
+def test_verdicts_in_a_pipe_are_a_line_each_whatever_the_width(tmp_path: Path) -> None:
+    folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
+    wide = iolab("verdicts", folder, "--claims").out
+    assert iolab("verdicts", folder, "--claims", COLUMNS="40").out == wide
+    assert max(map(len, wide.splitlines())) > 80
+    assert not any(line.endswith(" ") for line in wide.splitlines())
+
+
+def test_verdicts_as_json_are_rows_with_numbers(tmp_path: Path) -> None:
+    data = reports.report("fsnotify_contention", kernels=["6.1"])
+    folder = synthetic.write(data, tmp_path / "data")
+    told = iolab("verdicts", folder, "--json")
+    rows = json.loads(told.out)
+    assert (told.code, told.error) == (0, "")
+    assert [row["kernel"] for row in rows] == ["6.1", "6.8"]
+    assert "secondary_claims" in rows[0]
+    told = iolab("verdicts", folder, "--claims", "--json")
+    rows = json.loads(told.out)
+    assert len(rows) == 2 * len(get_pathology("fsnotify_contention").claims)
+    assert any(isinstance(row["estimate"], float) for row in rows if row["kernel"] == "6.1")
+    # What could not run has no estimate: null, and no NaN.
+    assert {row["estimate"] for row in rows if row["kernel"] == "6.8"} == {None}
+    assert "NaN" not in told.out
+
+
+def test_a_trace_as_json_has_its_span_and_events(tmp_path: Path) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--json", "--perfetto", tmp_path / "p")
+    document = json.loads(told.out)
+    assert (told.code, told.error) == (0, "")
+    assert document["events"]["sched_switch"] == 16154
+    assert 0 < document["begin_ns"] < document["end_ns"]
+    assert (document["clock"], document["file"]) == ("mono", str(source))
+    assert (document["perfetto"], document["parquet"]) == (str(tmp_path / "p"), None)
+
+
+def _times(path: Path) -> list[int]:
+    """Return the times of the scheduler's events in a file for Perfetto."""
+    trace = protos.Trace()
+    trace.ParseFromString(path.read_bytes())
+    return sorted(e.timestamp for p in trace.packet for e in p.ftrace_events.event)
+
+
+def test_a_window_of_a_trace_for_perfetto(tmp_path: Path) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--perfetto", tmp_path / "whole", "--json")
+    first = json.loads(told.out)["begin_ns"]
+    window = ("--from", "0.05", "--to", "0.15")
+    told = iolab("trace", source, "--perfetto", tmp_path / "part", *window)
+    assert (told.code, told.error) == (0, "")
+    inside = [
+        time
+        for time in _times(tmp_path / "whole")
+        if first + 50_000_000 <= time <= first + 150_000_000
+    ]
+    assert 0 < len(inside) < len(_times(tmp_path / "whole"))
+    assert _times(tmp_path / "part") == inside
+    # Open ends.
+    told = iolab("trace", source, "--perfetto", tmp_path / "all", "--from", "0")
+    assert (tmp_path / "all").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("window", "sentence"),
+    [
+        (("--from", "0.2", "--to", "0.1"), "--from 0.2 --to 0.1 is no window of"),
+        (("--from", "1000"), "is no window of"),
+        (("--to", "-1"), "is no window of"),
+        (("--from", "nan"), "is no window of"),
+    ],
+)
+def test_a_window_that_is_none_is_one_sentence(
+    window: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    source = REFERENCE / "traces" / "small_v7_mono.dat"
+    told = iolab("trace", source, "--perfetto", tmp_path / "p", *window)
+    assert (told.code, told.out) == (2, "")
+    assert sentence in told.one_line()
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_window_needs_a_file() -> None:
+    told = iolab("trace", REFERENCE / "traces" / "small_v7_mono.dat", "--to", "1")
+    assert (told.code, told.one_line()) == (
+        2,
+        "--from and --to are the window of --perfetto: name its file",
+    )

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Signals end a command as Ctrl-C does: one sentence, an exit code of its own, nothing left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from iolab.cli.signals import ending_signals
+from iolab.errors import CannotRunError
+from iolab.targets.vm import prepare
+from tests.support.command import ARGV
+from tests.support.processes import child_environment, processes_naming
+
+_SENTENCE = "iolab: interrupted; what was measured is kept, and the next sweep goes on"
+_SWEEP = ("sweep", "--pathology", "dio_kworker", "--profile", "smoke", "--kernel", "6.1")
+
+
+@pytest.mark.vm
+def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
+    try:
+        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+    except CannotRunError as error:
+        pytest.skip(str(error))
+    sweep = subprocess.Popen(
+        [*ARGV, *_SWEEP, "--jobs", "1", "--root", str(tmp_path)],
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # How long it takes until a machine runs does not matter, but the sweep must go on.
+        while not processes_naming("qemu-system", str(tmp_path)):
+            assert sweep.poll() is None
+            time.sleep(0.1)
+        sweep.terminate()
+        out, words = sweep.communicate()
+    finally:
+        sweep.kill()
+    # Not a moment later: with the command, all that it started has ended.
+    assert processes_naming(str(tmp_path)) == []
+    assert (sweep.returncode, out) == (143, "")
+    assert words.splitlines()[-1] == _SENTENCE
+    assert "Traceback" not in words
+    assert not list(tmp_path.rglob("cells.parquet"))
+
+
+def _program(before: str, inside: str) -> str:
+    return (
+        "import os, signal, sys\n"
+        "from iolab.cli.signals import ending_signals\n"
+        f"{before}\n"
+        "try:\n"
+        "    with ending_signals() as ending:\n"
+        f"        {inside}\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(ending.exit_code)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "code"),
+    [
+        ("", "os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("", "os.kill(os.getpid(), signal.SIGHUP)", 129),
+        ("", "os.kill(os.getpid(), signal.SIGINT)", 130),
+        # As nohup(1) does.
+        ("signal.signal(signal.SIGHUP, signal.SIG_IGN)", "os.kill(os.getpid(), signal.SIGHUP)", 0),
+    ],
+)
+def test_the_exit_code_is_of_the_signal(before: str, inside: str, code: int) -> None:
+    argv = [sys.executable, "-c", _program(before, inside)]
+    assert subprocess.run(argv, env=child_environment(), check=False).returncode == code
+
+
+def test_a_second_signal_does_not_end_the_clean_up() -> None:
+    inside = (
+        "\n        try:\n            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        finally:\n"
+        "            os.kill(os.getpid(), signal.SIGHUP)\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "            print('cleaned up')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", _program("", inside)],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (143, "cleaned up\n")
+
+
+def test_handlers_are_put_back() -> None:
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    with ending_signals():
+        assert [signal.getsignal(number) for number in numbers] != before
+    assert [signal.getsignal(number) for number in numbers] == before

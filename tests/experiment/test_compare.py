@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Comparisons in real virtual machines."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import papermill
+import pytest
+
+import iolab
+from iolab.errors import UserError
+from iolab.paths import NOTEBOOKS
+from tests.support.processes import alive, child_environment, wait_until
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize(
+    ("different", "says"),
+    [
+        ({"wieght": 1000}, "did you mean weight"),
+        ({"weight": 20000}, "weight must be 1-10000"),
+        ({"kernel": "6.11111"}, "unknown kernel"),
+        ({"kernel": 6.3}, "no known kernel"),
+        ({"boots": 0}, "boots must be at least 1"),
+        ({"target": "local", "kernel": "6.1"}, "a real one runs the kernel it runs"),
+        ({"target": "somewhere"}, "somewhere"),
+        ({"clock": "sidereal"}, "unknown clock"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_boots(
+    different: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=says):
+        iolab.compare("dio_kworker", root=tmp_path, **different)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.vm
+def test_a_pair_is_measured_once_and_then_taken_from_the_store(root: Path) -> None:
+    first = iolab.compare(
+        "dio_kworker", kernel="6.1", weight=1000, boots=1, root=root, progress=False
+    )
+    assert (first.measured, first.kept, first.failed) == (1, 0, {})
+    assert len(first.cells) == 4
+    assert first.cells["valid"].all()
+    # The report's own number is 0.579; virtual time gives 0.72 (see the pathology's module).
+    assert first.ratio["ratio"].between(0.6, 0.85).all()
+    assert first.aa["ratio"].between(0.95, 1.05).all()
+    assert set(first.verdict()["verdict"]) == {"inconclusive"}
+    again = iolab.compare("dio_kworker", kernel=6.1, weight="1000", boots=1, root=root)
+    assert (again.measured, again.kept) == (0, 1)
+    assert again.cells.equals(first.cells)
+
+
+@pytest.mark.vm
+def test_papermill_measures_the_condition_that_it_is_given(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.ipynb"
+    given = ["-p", "kernel", "6.1", "-p", "weight", "400", "-p", "iodepth", "64"]
+    given += ["-p", "boots", "1", "-p", "record", "False", "-p", "results", str(root)]
+    argv = [sys.executable, "-m", "papermill", str(NOTEBOOKS / "experiment.ipynb"), str(out)]
+    done = subprocess.run(
+        [*argv, *given, "--cwd", str(tmp_path)],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    text = out.read_text()
+    assert "1 boot, virtual time" in text
+    assert text.count('"image/png"') == 2
+
+
+def test_papermill_refuses_a_parameter_that_is_misspelt(tmp_path: Path) -> None:
+    with pytest.raises(papermill.PapermillExecutionError, match="did you mean iodepth"):
+        papermill.execute_notebook(
+            str(NOTEBOOKS / "experiment.ipynb"),
+            str(tmp_path / "out.ipynb"),
+            parameters={"iodeph": 64, "results": str(tmp_path)},
+            kernel_name="python3",
+            progress_bar=False,
+        )
+
+
+@pytest.mark.vm
+def test_an_interrupted_comparison_is_one_sentence_and_leaves_nothing_running(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import iolab, sys\n"
+        "try:\n"
+        "    iolab.compare('dio_kworker', kernel='6.1', boots=1, root=sys.argv[1])\n"
+        "except iolab.errors.IolabError as error:\n"
+        "    print(error)\n"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE, text=True) as one:
+        wait_until(lambda: list(tmp_path.glob("plans/*.progress")) != [])
+        machines = _children(one.pid)
+        assert machines
+        one.send_signal(signal.SIGINT)
+        said, _ = one.communicate(timeout=60)
+    assert said == "interrupted: 0 of 1 blocks are measured and kept; run it again to go on\n"
+    wait_until(lambda: not any(alive(pid) for pid in machines))
+
+
+def _children(pid: int) -> list[int]:
+    """Return the process ids of all descendants of a process."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
+    parents = {int(a): int(b) for a, b in (line.split() for line in listing.splitlines())}
+    found: list[int] = []
+    for child, parent in parents.items():
+        above = parent
+        while above not in {0, pid}:
+            above = parents.get(above, 0)
+        if above == pid:
+            found.append(child)
+    return found

@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: MIT
+"""The timeline that zooms: what it holds, what it says, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser, Frame, Page, sync_playwright
+
+from iolab.errors import UserError
+from iolab.figures.interactive import Timeline, script_hashes, timeline
+from iolab.figures.lanes import embedded_span, first_view, scene, shares, work_names
+from iolab.paths import REFERENCE
+from iolab.shown import SCRIPTS
+from iolab.sweeps.html import html_page
+from iolab.trace import MissingEventError, Trace, read
+from tests.support.browser import listener
+from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
+from tests.support.story import PREEMPTED, Line, story, switch, waking, work, write
+
+FIO, WORKER, IDLE = (10, "fio"), (20, "kworker/0:1"), (0, "swapper/0")
+LANES = {"fio": "fio", "kworker": "kworker/.*"}
+KALLSYMS = b"0000000000000f00 t iomap_dio_complete_work\n0000000000001f00 t last\n"
+
+
+def turns(count: int, start: int = 1000, every: int = 100_000) -> list[Line]:
+    """Return turns of 100 µs: the worker runs 40, wakes fio at 10, is put off by it for 60."""
+    lines: list[Line] = []
+    for t in range(start, start + every * count, every):
+        lines.append(switch(t, 0, FIO, 1, WORKER))
+        lines.append(work(t + 2_000, 0, 20, "start", 0xA))
+        lines.append(waking(t + 10_000, 0, 20, FIO))
+        lines.append(work(t + 12_000, 0, 20, "end", 0xA))
+        lines.append(switch(t + 40_000, 0, WORKER, PREEMPTED, FIO))
+    return lines
+
+
+def turning(path: Path, count: int = 9) -> Trace:
+    queued = work(500, 0, 10, "queue", 0xA)
+    return read(write(path / "turns.dat", [queued, *turns(count)], kallsyms=KALLSYMS))
+
+
+def models(shown: Timeline) -> list[dict[str, Any]]:
+    """Return every model of a timeline as its page holds it."""
+    text = re.search(r'<script type="application/json" id="models">(.*?)</script>', shown.inside)
+    assert text is not None
+    found: list[dict[str, Any]] = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if "name" in value and "id" in value:
+                found.append(value)
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(json.loads(text[1]))
+    return found
+
+
+def test_bars_say_what_happened_and_why(tmp_path: Path) -> None:
+    shown = scene(turning(tmp_path), LANES)
+    bars = shown.bars[shown.bars["start_ns"].between(101_000, 200_000)]
+    said = {
+        (row["comm"], row["state"]): (
+            row["start_ns"] - 101_000,
+            row["end_ns"] - 101_000,
+            row["cause"],
+            row["wait_ns"],
+        )
+        for row in bars.to_dict("records")
+    }
+    by_worker, by_fio = "woken by kworker/0:1 (20)", "preempted by fio (10)"
+    assert said[("kworker/0:1", "running")] == (0, 40_000, by_fio, 60_000)
+    assert said[("kworker/0:1", "preempted")] == (40_000, 100_000, by_fio, 60_000)
+    assert said[("fio", "runnable")] == (10_000, 40_000, by_worker, 30_000)
+    assert said[("fio", "running")] == (40_000, 100_000, by_worker, 30_000)
+    assert said[("fio", "sleeping")][:3] == (0, 10_000, "")
+    wakes = shown.wakes
+    assert set(zip(wakes["lane"], wakes["by_lane"], strict=True)) == {(0, 1)}
+    assert wakes["woken_ns"].tolist() == [11_000 + 100_000 * turn for turn in range(9)]
+
+
+def test_work_has_the_name_of_its_kernel_function(tmp_path: Path) -> None:
+    shown = scene(turning(tmp_path), LANES)
+    bars = shown.bars.assign(work=work_names(shown.trace, shown.bars))
+    at = bars.set_index(["comm", "state"])["work"]
+    assert set(at["kworker/0:1", "running"]) == {"iomap_dio_complete_work"}
+    # It was preempted between two items, and fio executes none.
+    assert set(at["kworker/0:1", "preempted"]) == {""}
+    assert set(at["fio"]) == {""}
+
+
+def test_an_interrupt_wakes_from_no_lane(tmp_path: Path) -> None:
+    hardirq = 0x08
+    lines = [
+        switch(0, 0, FIO, 1, IDLE),
+        waking(1000, 0, 0, FIO, flags=hardirq),
+        switch(3000, 0, IDLE, 0, FIO),
+        switch(9000, 0, FIO, 1, IDLE),
+    ]
+    shown = scene(story(tmp_path, lines), {"fio": "fio"})
+    (wake,) = shown.wakes.to_dict("records")
+    assert wake["cause"] == "woken by an interrupt of swapper/0 (0)"
+    assert (wake["by_lane"], wake["wait_ns"]) == (-1, 2000)
+
+
+def test_the_first_view_is_where_most_is_preempted(tmp_path: Path) -> None:
+    few, many = turns(20, every=1_000_000), turns(12, start=20_200_000)
+    shown = scene(story(tmp_path, few + many + turns(20, 22_001_000, 1_000_000)), LANES)
+    assert first_view(shown, 1_000_000) == (20_190_000, 21_190_000)
+    # Without a preemption it is the longest wait.
+    lines = [
+        line
+        for t in range(0, 50_000_000, 1_000_000)
+        for line in (
+            switch(t, 0, FIO, 1, IDLE),
+            waking(t + 100_000, 0, 0, FIO),
+            switch(t + (900_000 if t == 30_000_000 else 110_000), 0, IDLE, 0, FIO),
+        )
+    ]
+    shown = scene(story(tmp_path, lines), {"fio": "fio"})
+    assert first_view(shown, 1_000_000) == (30_050_000, 31_050_000)
+    assert first_view(shown, 10**12) == shown.trace.span
+
+
+def test_what_is_not_embedded_has_its_share(tmp_path: Path) -> None:
+    shown = scene(turning(tmp_path, 100), LANES)
+    first, last = shown.trace.span
+    view = (5_001_000, 6_001_000)
+    assert embedded_span(shown, view, 10**6) == (first, last)
+    begin, end = embedded_span(shown, view, 120)
+    bars, wakes = shown.bars, shown.wakes
+    touching = (bars["end_ns"] > begin) & (bars["start_ns"] < end)
+    count = touching.sum() + wakes["woken_ns"].between(begin, end - 1).sum()
+    assert 100 < count <= 120
+    assert begin < view[0] < view[1] < end
+    # A view of more than a page can carry is embedded in its middle.
+    inner = embedded_span(shown, view, 30)
+    assert view[0] < inner[0] < inner[1] < view[1]
+    outside = shares(shown, (begin, end), 100)
+    assert ((outside["end_ns"] <= begin) | (outside["start_ns"] >= end)).all()
+    whole = outside[(outside["start_ns"] > 500_000) & (outside["end_ns"] < 9_000_000)]
+    mean = whole.groupby("lane")[["running", "waiting"]].mean()
+    # fio runs 60 of 100 µs and waits 30 for it; the worker is the other way round.
+    assert list(mean.loc[0]) == pytest.approx([0.6, 0.3], abs=0.02)
+    assert list(mean.loc[1]) == pytest.approx([0.4, 0.6], abs=0.02)
+
+
+def test_the_caption_says_which_part_is_embedded(tmp_path: Path) -> None:
+    small = timeline(turning(tmp_path), LANES)
+    assert "each interval of its 0.8 ms is here" in small.caption
+    data, metadata = small._repr_mimebundle_()
+    assert data["text/plain"] == f"<Timeline {small.title}: {small.caption}>"
+    assert metadata == {SCRIPTS: script_hashes(data["text/html"])}
+    trace = read(REFERENCE / "dio_kworker" / "traces" / "cfb08fc9a84fad52-c021.dat")
+    large = timeline({"inside": trace}, LANES, title="dio")
+    assert re.search(r"inside: each interval from -?\d+\.\d\d to \d+\.\d\d ms is", large.caption)
+    assert "in each of 600 parts of the whole 290.2 ms" in large.caption
+    page = large.save(tmp_path / "page.html")
+    assert page.stat().st_size < 4e6
+
+
+def test_default_lanes_are_cpus_and_the_busiest_tasks(tmp_path: Path) -> None:
+    shown = scene(turning(tmp_path), None)
+    assert shown.names == ("CPU 0", "fio 10", "kworker/0:1 20")
+    of_cpu = shown.bars[shown.bars["lane"] == 0]
+    assert set(of_cpu["state"]) == {"running"}
+    assert of_cpu.groupby("comm", observed=True)["group"].unique().explode().to_dict() == {
+        "fio": 0,
+        "kworker/0:1": 1,
+    }
+    assert set(shown.wakes["lane"]) == {1}
+    assert set(shown.wakes["by_lane"]) == {2}
+
+
+def test_several_traces_have_one_time_axis(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    shown = timeline({"a": turning(tmp_path / "a"), "b": turning(tmp_path, 30)}, LANES)
+    figures = [model for model in models(shown) if model["name"] == "Figure"]
+    assert len(figures) == 2
+    ranges = [figure["attributes"]["x_range"] for figure in figures]
+    assert ranges[1] == {"id": ranges[0]["id"]}
+    window = {"a": (101_000, 201_000), "b": (301_000, 401_000)}
+    shown = timeline({"a": turning(tmp_path / "a"), "b": turning(tmp_path, 30)}, window=window)
+    assert shown.links.count("perfetto-trace") == 2
+
+
+def test_a_wrong_window_or_lane_is_one_sentence(tmp_path: Path) -> None:
+    trace = turning(tmp_path)
+    with pytest.raises(UserError, match="no task called 'jbd2' runs in"):
+        timeline(trace, {"jbd2": "jbd2"})
+    with pytest.raises(UserError, match="no regular expression"):
+        timeline(trace, {"fio": "fio("})
+    with pytest.raises(UserError, match="its length must be positive"):
+        timeline(trace, LANES, window=0)
+    with pytest.raises(UserError, match=r"is outside of .*, which lasts from"):
+        timeline(trace, LANES, window=(10**9, 2 * 10**9))
+    with pytest.raises(UserError, match="no begin and end for the trace 'b'"):
+        timeline({"b": trace}, LANES, window={"a": (0, 1)})
+    with pytest.raises(UserError, match="without a trace"):
+        timeline({}, LANES)
+    switches = [switch(0, 0, FIO, 1, IDLE), switch(9, 0, IDLE, 0, FIO)]
+    with pytest.raises(MissingEventError, match="sched_waking"):
+        timeline(read(write(tmp_path / "s.dat", switches), ["sched_switch"]), LANES)
+
+
+def test_hashes_are_those_of_the_scripts_that_run() -> None:
+    # printf %s SCRIPT | openssl dgst -sha256 -binary | base64
+    known = "sha256-eRAw6BYsYk63JNcrZQYlXkNN3paGg2R8wL+YDfO/8Bg="
+    script = 'let a = "1 < 2"'
+    data = f'<script type="application/json">{script}</script>'
+    assert script_hashes(f"<p>{data}<script src=a.js></script><SCRIPT>{script}</SCRIPT>") == [known]
+    inside = f"<script>{script}</script>".replace('"', "&quot;").replace("<", "&lt;")
+    assert script_hashes(f'<iframe srcdoc="{inside}"></iframe><script>{script}</script>') == [known]
+    assert script_hashes(f"<script type=module>{script}\r\n</script>") == script_hashes(
+        f"<script type='text/javascript'>{script}\n</script>"
+    )
+
+
+class _Elements(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_a_hostile_name_is_a_name(kind: str, tmp_path: Path) -> None:
+    text = PAYLOADS[kind].encode("utf-8", "replace").decode()
+    comm = (10, text.encode()[:15].decode(errors="ignore"))
+    lines = [
+        line
+        for t in range(0, 900_000, 100_000)
+        for line in (
+            switch(t, 0, comm, 1, IDLE),
+            waking(t + 10_000, 0, 0, comm),
+            switch(t + 20_000, 0, IDLE, 0, comm),
+        )
+    ]
+    plain = timeline(turning(tmp_path), LANES, title="plain")
+    trace = story(tmp_path, lines)
+    shown = timeline({text: trace}, {text: ".*"}, title=text)
+    page = shown.save(tmp_path / "page.html").read_text()
+    assert [tag for tag in _Elements(page).tags if tag != "a"] == [
+        tag for tag in _Elements(plain.save(tmp_path / "p.html").read_text()).tags if tag != "a"
+    ]
+    assert script_hashes(page) == script_hashes(plain.inside)
+    assert not controls(page.replace("\r", ""))
+    outside = re.sub(
+        r"<iframe.*</iframe>", "", shown._repr_mimebundle_()[0]["text/html"], flags=re.S
+    )
+    assert Attacked(outside).found == []
+    # Every text on the canvas is one that Bokeh does not search for formulas.
+    for model in models(shown):
+        if model["name"] == "Title":
+            assert model["attributes"]["text"]["name"] == "PlainText"
+        if overrides := model.get("attributes", {}).get("major_label_overrides"):
+            assert all(label["name"] == "PlainText" for _, label in overrides["entries"])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no browser here: apt-get install chromium")
+    with sync_playwright() as playwright:
+        # Names of hosts lead nowhere; a test may listen on loopback.
+        argv = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        opened = playwright.chromium.launch(executable_path=chromium, args=argv)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Give a page of a browser; nothing but files may be requested, no error may be logged."""
+    context = browser.new_context(viewport={"width": 1000, "height": 800})
+    opened = context.new_page()
+    wrong: list[str] = []
+    local = ("file:", "data:", "about:", "blob:")
+    opened.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda r: wrong.append(r.url) if not r.url.startswith(local) else None)
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def x_range(frame: Page | Frame) -> tuple[float, float]:
+    """Return begin and end of the time axis in µs."""
+    start, end = frame.evaluate(
+        "() => { const { x_range } = Bokeh.documents[0].roots()[0].children[0][0];"
+        " return [x_range.start, x_range.end] }"
+    )
+    return float(start), float(end)
+
+
+def drawn(frame: Page | Frame) -> None:
+    """Wait until everything is drawn."""
+    frame.wait_for_function("() => window.Bokeh?.documents[0]?.is_idle === true")
+
+
+def move(page: Page, at_us: float, height: float, panel: int = 0) -> None:
+    """Move the pointer to a time and a height of a panel; lanes are 0, 1, … from the bottom."""
+    x, y = page.evaluate(
+        "([at, height, panel]) => {"
+        " const figure = Bokeh.documents[0].roots()[0].children[panel][0];"
+        " const view = Bokeh.index.find_one(figure);"
+        " const { left, top } = view.el.getBoundingClientRect(), { bbox } = view.frame;"
+        " const share = ({ start, end }, value) => (value - start) / (end - start);"
+        " return [left + bbox.x + share(figure.x_range, at) * bbox.width,"
+        " top + bbox.y + (1 - share(figure.y_range, height)) * bbox.height] }",
+        [at_us, height, panel],
+    )
+    page.mouse.move(x - 2, y)
+    page.mouse.move(x, y, steps=2)
+
+
+def said(page: Page, at_us: float, height: float, panel: int = 0) -> dict[str, str]:
+    """Return what the pointer says of a place, by label."""
+    move(page, at_us, height, panel)
+    row = page.locator(".bk-tooltip-row-label").first
+    row.wait_for()
+    text = page.locator(".bk-tooltip-content").first.inner_text()
+    return {
+        label.strip(): value.strip()
+        for label, _, value in (line.partition(":") for line in text.splitlines())
+    }
+
+
+def test_the_pointer_says_who_and_why(page: Page, tmp_path: Path) -> None:
+    shown = timeline(turning(tmp_path), LANES, window=(101_000, 301_000))
+    page.goto(shown.save(tmp_path / "page.html").as_uri())
+    drawn(page)
+    assert x_range(page) == (0, 200)
+    # The worker runs for 40 µs, fio for 60.
+    assert said(page, 25, 0) == {
+        "task": "kworker/0:1",
+        "pid": "20",
+        "state": "runs",
+        "start": "0.000 µs",
+        "length": "40.000 µs",
+        "cause": "preempted by fio (10)",
+        "waited": "60.000 µs",
+        "CPU": "0",
+        "kernel work": "iomap_dio_complete_work",
+    }
+    fio = said(page, 70, 1)
+    assert (fio["task"], fio["state"], fio["waited"]) == ("fio", "runs", "30.000 µs")
+    assert fio["cause"] == "woken by kworker/0:1 (20)"
+    waits = said(page, 25, 1.1)
+    assert (waits["state"], waits["start"]) == ("waits for a CPU", "10.000 µs")
+    assert said(page, 5, 1)["state"] == "sleeps"
+    wake = said(page, 110, 0.67)
+    assert wake["wake-up of"] == "fio"
+    assert wake["then waits"] == "30.000 µs"
+
+
+def test_the_wheel_zooms_and_reset_returns(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    traces = {"a": turning(tmp_path / "a", 50), "b": turning(tmp_path, 50)}
+    page.goto(timeline(traces, LANES).save(tmp_path / "page.html").as_uri())
+    drawn(page)
+    first = x_range(page)
+    assert list(first) == [0, 1000]
+    move(page, 500, 0.5, panel=1)
+    page.mouse.wheel(0, -120)
+    page.wait_for_function(
+        "() => { const [[one], [two]] = Bokeh.documents[0].roots()[0].children;"
+        " return one.x_range.end < 1000 && two.x_range.end == one.x_range.end }"
+    )
+    near = x_range(page)
+    assert first[0] < near[0] < 500 < near[1] < first[1]
+    for _ in range(40):
+        page.mouse.wheel(0, 240)
+    # Zooming out ends at the whole trace, of which 0.5 ms lie before the first view's middle.
+    page.wait_for_function(
+        "() => { const { x_range } = Bokeh.documents[0].roots()[0].children[0][0];"
+        " return x_range.end - x_range.start > 4800 }"
+    )
+    far = x_range(page)
+    spans = [trace.span for trace in traces.values()]
+    assert far[1] - far[0] <= (spans[0][1] - spans[0][0]) / 1e3 + 1
+    page.locator(".bk-tool-icon-reset").first.click()
+    page.wait_for_function("() => Bokeh.documents[0].roots()[0].children[0][0].x_range.end == 1000")
+    assert x_range(page) == first
+
+
+@pytest.mark.filterwarnings("ignore")  # nbconvert warns of things that are not ours
+def test_the_page_of_a_notebook_shows_it(page: Page, tmp_path: Path) -> None:
+    data, metadata = timeline(turning(tmp_path), LANES)._repr_mimebundle_()
+    v4: Any = nbformat.v4
+    output = v4.new_output("display_data", data=data, metadata=metadata)
+    notebook = v4.new_notebook(cells=[v4.new_code_cell("timeline", outputs=[output])])
+    made = tmp_path / "made.html"
+    made.write_text(html_page(notebook), encoding="utf-8")
+    page.goto(made.as_uri())
+    (frame,) = page.main_frame.child_frames
+    drawn(frame)
+    assert x_range(frame)[0] == 0
+    # It is apart from the page: what it holds cannot read or change anything there.
+    assert frame.evaluate("() => { try { return !!parent.document } catch { return false } }") is (
+        False
+    )
+
+
+def test_without_its_scripts_it_says_so(browser: Browser, tmp_path: Path) -> None:
+    shown = timeline(turning(tmp_path), LANES)._repr_mimebundle_()[0]["text/html"]
+    made = tmp_path / "made.html"
+    rule = "default-src 'none'; style-src 'unsafe-inline'"
+    made.write_text(f'<meta http-equiv="Content-Security-Policy" content="{rule}">{shown}')
+    opened = browser.new_page()
+    opened.goto(made.as_uri())
+    words = opened.main_frame.child_frames[0].locator("#timeline").inner_text()
+    assert words == "This timeline needs its scripts, and they may not run here."
+    opened.close()
+
+
+def test_a_browser_shows_hostile_names_as_names(browser: Browser, tmp_path: Path) -> None:
+    with listener() as heard:
+        text = TEXT.replace(ADDRESS, heard.address).encode("utf-8", "replace").decode()
+        # A formula, markup and a column's name to Bokeh, in the 15 characters of a comm.
+        hostile = (10, "$$<b>@pid</b>$$")
+        lines = [
+            line
+            for t in range(0, 900_000, 100_000)
+            for line in (
+                switch(t, 0, hostile, 1, IDLE),
+                waking(t + 10_000, 0, 0, hostile),
+                switch(t + 20_000, 0, IDLE, 0, hostile),
+            )
+        ]
+        trace = story(tmp_path, lines)
+        for lanes in ({text: ".*"}, None):
+            shown = timeline({text: trace, hostile[1]: trace}, lanes, title=text)
+            opened = browser.new_page()
+            opened.goto(shown.save(tmp_path / "page.html").as_uri())
+            drawn(opened)
+            assert said(opened, 60, 0)["task"] == hostile[1]
+            assert opened.locator("h1").count() == 1
+            assert MARK in opened.locator("h1").inner_text()
+            opened.close()
+        assert heard.heard == []
+
+
+def test_a_window_without_an_event_or_with_too_many_has_a_page(tmp_path: Path) -> None:
+    trace = turning(tmp_path)
+    shown = timeline(trace, LANES, window=(115_000, 116_000))
+    assert shown.links == "turns.dat (nothing happens in it)"
+    whole = read(REFERENCE / "dio_kworker" / "traces" / "cfb08fc9a84fad52-c021.dat")
+    shown = timeline(whole, LANES, window=whole.span)
+    assert len(shown.links) + len(shown.inside) < 6e6

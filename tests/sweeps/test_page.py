@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from iolab.errors import IolabError, UserError
+from iolab.sweeps.page import make_page
+from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
+from tests.support.processes import alive, child_environment, wait_until
+
+# papermill and the notebook's kernel warn of things that are not ours.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def _notebook(path: Path, *cells: str) -> Path:
+    """Write a notebook with the parameter ``word``."""
+    parameters = nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
+        "word = 'nothing'", metadata={"tags": ["parameters"]}
+    )
+    code = [nbformat.v4.new_code_cell(cell) for cell in cells]  # type: ignore[no-untyped-call]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    made = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
+        cells=[parameters, *code], metadata=kernel
+    )
+    nbformat.write(made, path)  # type: ignore[no-untyped-call]
+    return path
+
+
+def _left(folder: Path) -> set[str]:
+    return {p.name for p in folder.iterdir()}
+
+
+def test_a_page_is_made_with_its_parameters(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    source = _notebook(tmp_path / "n.ipynb", "print('the word is', word)", "{'a': 1}['a']")
+    before = source.read_bytes()
+    made = make_page(source, tmp_path / "out" / "page.ipynb", {"word": "v6.10"})
+    assert made == tmp_path / "out" / "page.ipynb"
+    assert _left(tmp_path / "out") == {"page.ipynb", "page.html"}
+    page = (tmp_path / "out" / "page.html").read_text()
+    assert "the word is v6.10" in page
+    assert "print(" not in page
+    assert source.read_bytes() == before
+
+
+def test_an_unknown_parameter_is_a_users_mistake(tmp_path: Path) -> None:
+    source = _notebook(tmp_path / "n.ipynb", "print(word)")
+    with pytest.raises(UserError, match=r"unknown parameter of n.ipynb 'wrod'; did you mean word"):
+        make_page(source, tmp_path / "page.ipynb", {"wrod": "x"})
+    assert _left(tmp_path) == {"n.ipynb"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"), [(None, "there is no notebook"), ("{", "is no notebook")]
+)
+def test_what_is_no_notebook_is_a_users_mistake(
+    tmp_path: Path, text: str | None, sentence: str
+) -> None:
+    if text is not None:
+        (tmp_path / "n.ipynb").write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        make_page(tmp_path / "n.ipynb", tmp_path / "page.ipynb", {})
+
+
+def test_a_cell_that_fails_is_named_and_what_was_made_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    output = tmp_path / "out" / "page.ipynb"
+    source = _notebook(tmp_path / "n.ipynb", "print('so far')", "raise ValueError('no ' + word)")
+    with pytest.raises(IolabError, match=r"n.ipynb failed: no luck \(see .*failed.ipynb\)"):
+        make_page(source, output, {"word": "luck"})
+    assert _left(tmp_path / "out") == {"page.failed.ipynb"}
+    assert "so far" in (tmp_path / "out" / "page.failed.ipynb").read_text()
+    # The next attempt takes the failed one away.
+    _notebook(tmp_path / "n.ipynb", "1")
+    make_page(source, output, {})
+    assert _left(tmp_path / "out") == {"page.ipynb", "page.html"}
+
+
+def test_a_notebook_whose_kernel_dies_is_one_sentence(tmp_path: Path) -> None:
+    source = _notebook(tmp_path / "n.ipynb", "import os", "os._exit(3)")
+    with pytest.raises(IolabError, match=r"n.ipynb failed: its kernel died"):
+        make_page(source, tmp_path / "page.ipynb", {})
+    assert "page.ipynb" not in _left(tmp_path)
+
+
+def _page(folder: Path, name: str, *cells: str, **parameters: Any) -> NotebookJob:
+    source = _notebook(folder / f"{name}.source.ipynb", *cells)
+    progress = folder / f"{name}.progress"
+    progress.write_text("1 2\n")
+    return NotebookJob(name, source, folder / "out" / f"{name}.ipynb", parameters, 2, progress)
+
+
+def test_pages_are_made_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
+    pages = [
+        _page(tmp_path, "good", "print(word)", word="one"),
+        _page(tmp_path, "bad", "raise ValueError('broke\\nhere')"),
+        _page(tmp_path, "wrong", "1", wrod="x"),
+    ]
+    told: list[Progress] = []
+    ended: list[tuple[str, str]] = []
+    errors = run_jobs(
+        pages,
+        jobs=2,
+        on_progress=lambda state: told.append(Progress(**vars(state))),
+        on_end=lambda page, error: ended.append((page.name, error)),
+    )
+    assert errors.keys() == {"bad", "wrong"}
+    assert errors["bad"].startswith("bad.source.ipynb failed: broke\nhere (see ")
+    assert errors["wrong"].startswith("unknown parameter of wrong.source.ipynb 'wrod'")
+    assert dict(ended) == {**errors, "good": ""}
+    assert _left(tmp_path / "out") == {"good.ipynb", "good.html", "bad.failed.ipynb"}
+    assert [state.jobs_done for state in told] == sorted(state.jobs_done for state in told)
+    assert (told[-1].jobs_done, told[-1].cells_done, told[-1].seconds_left) == (3, 6, 0.0)
+    assert all(state.cells_done <= state.cells == 6 for state in told)
+    assert run_jobs([], jobs=1) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_whoever_wanted_the_pages(tmp_path: Path, number: int) -> None:
+    started = tmp_path / "started"
+    code = (
+        "import os; from pathlib import Path; from iolab.process import start\n"
+        f"child = start(['sleep', '1000'])\n"
+        f"Path({str(started)!r} + '.new').write_text(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"Path({str(started)!r} + '.new').rename({str(started)!r})\n"
+        "child.wait()"
+    )
+    page = _page(tmp_path, "slow", code)
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from iolab.sweeps.pool import NotebookJob, run_jobs\n"
+        "run_jobs([NotebookJob('slow', Path(sys.argv[1]), Path(sys.argv[2]), {})], jobs=1)\n"
+    )
+    argv = [sys.executable, "-c", program, str(page.notebook), str(page.output)]
+    with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.DEVNULL) as sweep:
+        wait_until(started.exists)
+        kernel, child = map(int, started.read_text().split())
+        assert alive(kernel)
+        sweep.send_signal(number)
+    wait_until(lambda: not alive(kernel))
+    wait_until(lambda: not alive(child))
+    assert not page.output.exists()
+
+
+def test_the_page_of_the_command_line_says_its_error_in_json(tmp_path: Path) -> None:
+    source = _notebook(tmp_path / "n.ipynb", "raise ValueError('no')")
+    (tmp_path / "p.json").write_text(json.dumps({"word": "x"}))
+    names = [str(p) for p in (source, tmp_path / "page.ipynb", tmp_path / "p.json")]
+    argv = [sys.executable, "-m", "iolab.sweeps.page", *names, "notebook"]
+    told = subprocess.run(
+        argv, env=child_environment(), capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1
+    assert json.loads(told.stdout.splitlines()[-1])["error"].startswith("n.ipynb failed: no")
+
+
+def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
+    sizes = {"p0": 3, "p1": 3, "p2": 9}
+    pages = [
+        replace(_page(tmp_path, name, "import time; time.sleep(1.5)"), memory_bytes=size)
+        for name, size in sizes.items()
+    ]
+    at_work: list[set[str]] = []
+
+    def look(progress: Progress) -> None:
+        found = (tmp_path / "out").glob("*.parameters.json")
+        at_work.append({path.name.partition(".")[0] for path in found})
+
+    assert run_jobs(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
+    assert {"p0", "p1"} in at_work
+    assert max(sum(sizes[name] for name in names) for names in at_work) == 9
+    assert all(names == {"p2"} for names in at_work if "p2" in names)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""The main job itself, as a user runs it: killed, continued, and compared by hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import CannotRunError
+from iolab.store.dataset import load
+from iolab.targets.vm import prepare
+from tests.support.processes import processes_naming
+
+_SWEEP = ("sweep", "--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
+_FOLDER = Path("dio_kworker/smoke-weight10000-6.1")
+
+
+def iolab(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from iolab.cli import main; main()", *arguments]
+
+
+def machines_of(root: Path) -> list[str]:
+    """Return the command lines of the virtual machines that work below `root`."""
+    return processes_naming("qemu-system", str(root))
+
+
+def digest(root: Path) -> str:
+    lines = subprocess.run(
+        iolab("export", "--canonical", "--root", str(root), str(root / _FOLDER)),
+        check=True,
+        capture_output=True,
+    ).stdout
+    assert lines.count(b"\n") == 8
+    return hashlib.sha256(lines).hexdigest()
+
+
+@contextmanager
+def both_cores_busy() -> Iterator[None]:
+    burners = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(len(os.sched_getaffinity(0)))
+    ]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+@pytest.fixture(scope="module")
+def _fetched() -> None:
+    try:
+        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+    except CannotRunError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.vm
+@pytest.mark.usefixtures("_fetched")
+def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    sweep = subprocess.Popen(
+        iolab(*_SWEEP, "--jobs", "1", "--root", str(killed)), stdout=subprocess.DEVNULL
+    )
+    # One block is stored, the other is being measured: now pull the plug.
+    while not (stored := list(killed.glob("raw/[0-9a-f]*"))) or not machines_of(killed):
+        assert sweep.poll() is None
+        time.sleep(0.1)
+    assert len(stored) == 1
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    for _ in range(100):
+        if not machines_of(killed):
+            break
+        time.sleep(0.1)
+    assert machines_of(killed) == []
+    assert not (killed / _FOLDER / "cells.parquet").exists()
+
+    again = subprocess.run(
+        iolab(*_SWEEP, "--root", str(killed)), check=True, capture_output=True, text=True
+    )
+    assert "1 of 2 blocks are in the store already" in again.stderr
+    data = load(killed / _FOLDER)
+    assert len(data.cells) == 8
+    assert data.cells["valid"].all()
+    assert (killed / _FOLDER / "dio_kworker.html").exists()
+    results = json.loads((killed / "results.json").read_text())
+    assert results["dio_kworker"]["cells"]["valid"] == 8
+
+    with both_cores_busy():
+        subprocess.run(iolab(*_SWEEP, "--root", str(whole)), check=True, capture_output=True)
+    assert digest(killed) == digest(whole)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""The public face: what `import iolab` offers, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import iolab
+from tests.support.processes import child_environment
+
+PUBLIC = [name for name in iolab.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    assert name in dir(iolab)
+    assert getattr(iolab, name).__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'comprae'"):
+        _ = iolab.comprae  # type: ignore[attr-defined]
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    # The import of a submodule sets an attribute of the package.
+    assert not {module.name for module in pkgutil.iter_modules(iolab.__path__)} & set(PUBLIC)
+
+
+def test_a_type_checker_sees_the_same_names() -> None:
+    stub = ast.parse((Path(iolab.__file__).parent / "__init__.pyi").read_text())
+    seen = {
+        alias.asname: f"{node.module}.{alias.name}"
+        for node in ast.walk(stub)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(str(name) for name in seen) == sorted(PUBLIC)
+    for name, place in seen.items():
+        module, _, inner = place.rpartition(".")
+        assert getattr(importlib.import_module(module), inner) is getattr(iolab, str(name))
+
+
+def test_the_import_loads_nothing() -> None:
+    code = "import sys, iolab; print({name.partition('.')[0] for name in sys.modules})"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = ast.literal_eval(told.stdout) - sys.stdlib_module_names
+    assert not loaded & {"click", "matplotlib", "numba", "numpy", "pandas", "scipy"}
