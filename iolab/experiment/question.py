@@ -56,7 +56,7 @@ def antagonist(
     program: Sequence[str] | None = None,
     group: Mapping[str, int | str] | None = None,
     cpus: Sequence[int] = (),
-    start_ms: int = -500,
+    start_ms: int = 200,
     size_mib: int = 64,
     layout: str = "written",
 ) -> Antagonist:
@@ -74,7 +74,8 @@ def antagonist(
     cpus : sequence of int, optional
         Cores that it may run on; by default all.
     start_ms : int, optional
-        When it starts, in ms from the start of the measured work.
+        When it starts, in ms from the start of the measured work: by default when fio has begun,
+        since a busy core delays fio's start into the steady part.
     size_mib, layout : int, str, optional
         As for `OpenJob`.
 
@@ -114,8 +115,8 @@ def question(
     filesystem: Literal["xfs", "ext4"] | None = "xfs",
     size_mib: int = 64,
     layout: str = "written",
-    ramp_ms: int = 200,
-    runtime_ms: int = 500,
+    ramp_ms: int = 300,
+    runtime_ms: int = 600,
     cpus: int = 1,
     memory_mib: int = 1024,
     settings: Mapping[str, int] | None = None,
