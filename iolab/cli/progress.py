@@ -42,7 +42,9 @@ class SweepProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        # A bar that never started would end with an empty line.
+        if self._running:
+            self._bar.stop()
 
     def log(self, line: str) -> None:
         """Print a line, above the bar if there is one."""

@@ -34,7 +34,8 @@ def test_a_notebook_shows_a_figure_once_whatever_its_backend(session: str, tmp_p
         (output,) = cell.outputs
         assert set(output.data) == {"image/png", "text/plain"}
         size = output.metadata["image/png"]
-        assert size["width"] == 120 * 7
+        # One column of a paper: 3.33 inches.
+        assert size["width"] == round(120 * 3.33)
         image = Image.open(io.BytesIO(base64.b64decode(output.data["image/png"])))
         # Sharp on a dense screen: two dots for a pixel of the page, but for rounding.
         assert image.size == pytest.approx((2 * size["width"], 2 * size["height"]), abs=1)
