@@ -33,6 +33,9 @@ def test_a_notebook_shows_a_figure_once_whatever_its_backend(session: str, tmp_p
     for cell in page.cells[2:]:
         (output,) = cell.outputs
         assert set(output.data) == {"image/png", "text/plain"}
+        if session:
+            # IPython's own printer for figures wins: one picture, at its resolution.
+            continue
         size = output.metadata["image/png"]
         # One column of a paper: 3.33 inches.
         assert size["width"] == round(120 * 3.33)
