@@ -83,7 +83,7 @@ def page() -> Iterator[Page]:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("00_start_here", "Measure it yourself"), ("experiment", "treated / control")],
+    [("00_start_here", "Measure it yourself"), ("experiment", "switches_per_io")],
 )
 def test_a_notebook_runs_to_its_end(lab: str, page: Page, name: str, says: str) -> None:
     page.goto(f"{lab}/lab/tree/notebooks/{name}.ipynb?reset")
