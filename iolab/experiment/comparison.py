@@ -15,7 +15,7 @@ from iolab import report
 from iolab.errors import UserError
 from iolab.pathology.base import Pathology
 from iolab.shown import text_table
-from iolab.stats.conditions import levels_of, pathology_of
+from iolab.stats.conditions import levels_of, main_value, pathology_of
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab.trace.trace import Trace
@@ -45,8 +45,6 @@ class Comparison:
         What was measured: its factors, its control, its claims.
     data : Dataset
         The tables, with a row for each cell.
-    value : str
-        Column that the ratio is of.
     measured, kept : int
         Blocks that were measured now, and blocks that the store had.
     failed : mapping of str to str
@@ -62,10 +60,14 @@ class Comparison:
 
     pathology: Pathology
     data: Dataset
-    value: str = "iops"
     measured: int = 0
     kept: int = 0
     failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def value(self) -> str:
+        """Column that the ratio is of: IOPS, or what a program did per second."""
+        return main_value(self.cells)
 
     @property
     def cells(self) -> pd.DataFrame:
@@ -87,12 +89,17 @@ class Comparison:
         """Ratio of the control to itself, which should be 1: as `iolab.report.aa_check`."""
         return report.aa_check(self.cells)
 
-    def levels(self, value: str = "switches_per_io") -> pd.DataFrame:
+    def levels(self, value: str | None = None) -> pd.DataFrame:
         """Return the mean of a value in each condition, the control first.
 
-        As `iolab.report.level_table`: a column of the cells or a measure of the pathology.
+        Parameters
+        ----------
+        value : str, optional
+            A column of the cells or a measure of the pathology, as for `iolab.report.level_table`;
+            by default the context switches per I/O, or of a program per second.
         """
-        return report.level_table(self.data, value)
+        usual = "switches_per_io" if self.value == "iops" else "switches_per_s"
+        return report.level_table(self.data, value or usual)
 
     def verdict(self) -> pd.DataFrame:
         """Return the claims about the conditions that were measured, each with its verdict.

@@ -20,7 +20,7 @@ from iolab.report.tables import (
     overview,
     traced_measures,
 )
-from iolab.stats.conditions import comparable_cells
+from iolab.stats.conditions import comparable_cells, main_value
 from iolab.stats.drift import order_table
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table, recording_cost
@@ -74,7 +74,7 @@ def summary(
     context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
     ratios = {
         value: ratio_table(cells, value, family=family, confidence=confidence)
-        for value in _RATIOS
+        for value in dict.fromkeys((main_value(cells), *_RATIOS))
         if cells[value].notna().all()
     }
     counted = data.mechanism.loc[data.mechanism["cell"].isin(cells["cell"]), "measure"].unique()
@@ -93,12 +93,17 @@ def summary(
             },
             "verdicts": verdict_table(data, confidence=confidence),
             "ratios": ratios,
-            "means": {value: mean_table(cells, value, confidence=confidence) for value in _MEANS},
+            "means": {
+                value: mean_table(cells, value, confidence=confidence)
+                for value in _MEANS
+                # A program does no I/O that is counted; a core's idle time may be unknown.
+                if main_value(cells) == "iops" or cells[value].notna().all()
+            },
             "measures": {
                 name: mean_table(c, name, confidence=confidence) for name, c in own.items()
             },
             "aa": aa_check(cells, confidence=confidence),
-            "order": order_table(cells, confidence=confidence),
+            "order": order_table(cells, main_value(cells), confidence=confidence),
             "kernel_effects": kernel_effects(cells, confidence=confidence),
             "mechanism": traced_measures(data),
             "recording": recording_cost(data.cells, confidence=confidence),

@@ -15,6 +15,7 @@ from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
     kernels_of,
+    main_value,
     pathology_of,
     shared_columns,
 )
@@ -203,7 +204,8 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
     UserError
         As `iolab.stats.tables.ratio_table`.
     """
-    table = ratio_table(comparable_cells(cells), confidence=confidence)
+    kept = comparable_cells(cells)
+    table = ratio_table(kept, main_value(kept), confidence=confidence)
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
     holds = ((low <= 1) & (high >= 1)).astype("boolean")
@@ -318,8 +320,9 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     """
     kept = comparable_cells(cells)
     first, *others = kernels_of(kept)
+    value = main_value(kept)
     tables = [
-        kernel_ratio(kept, base=first, other=other, effect=True, confidence=confidence)
+        kernel_ratio(kept, value, base=first, other=other, effect=True, confidence=confidence)
         for other in others
     ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

@@ -26,6 +26,7 @@ __all__ = [
     "kernel_order",
     "kernels_of",
     "levels_of",
+    "main_value",
     "pair_columns",
     "pathology_of",
     "refuse_mixture",
@@ -344,3 +345,28 @@ def levels_of(cells: pd.DataFrame) -> list[Any]:
         if isinstance(factor, CategoricalFactor)
         else sorted(measured)
     )
+
+
+def main_value(cells: pd.DataFrame) -> str:
+    """Return the column that says how much the work did: the larger, the better.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+
+    Returns
+    -------
+    str
+        ``iops``; of a program ``program_value``, the number that it prints, or ``runs_per_s``.
+
+    Examples
+    --------
+    >>> main_value(cells)
+    'iops'
+    """
+    kept = cells[cells["valid"]]
+    for name in ("iops", "program_value"):
+        if kept.empty or kept[name].notna().all():
+            return name
+    return "runs_per_s"
