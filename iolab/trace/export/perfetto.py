@@ -49,7 +49,7 @@ Slice = tuple[int, int, str]
 Window = tuple[int, int]
 
 
-def write_perfetto(trace: Trace, path: Path, *, between: Window | None = None) -> int:
+def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = None) -> int:
     """Write a trace as a protobuf file for ui.perfetto.dev.
 
     The file has sched_switch, sched_waking, sched_wakeup and sched_wakeup_new as kernel events;
@@ -63,7 +63,7 @@ def write_perfetto(trace: Trace, path: Path, *, between: Window | None = None) -
     trace : Trace
         Needs sched_switch, a wake-up, block_rq_issue and block_rq_complete, or
         workqueue_execute_start and workqueue_execute_end.
-    path : Path
+    path : Path or str
         The file.
     between : (int, int), optional
         Begin and end in ns of what is exported: the scheduler's events in it, and the I/Os and work
@@ -82,7 +82,7 @@ def write_perfetto(trace: Trace, path: Path, *, between: Window | None = None) -
         If the file cannot be written.
     """
     packets = _packets(trace, between)
-    atomic_write(path, b"".join(packets))
+    atomic_write(Path(path), b"".join(packets))
     return len(packets)
 
 
