@@ -114,8 +114,15 @@ def paper(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site into docs/_build/html, without a network."""
-    install(session, "docs")
+    """Build the documentation site into docs/_build/html: nox -s docs [-- samples].
+
+    With ``samples``, run the samples of all pages that boot virtual machines first.
+    """
+    if session.posargs not in ([], ["samples"]):
+        session.error(f"docs takes the word samples, or nothing: {' '.join(session.posargs)}")
+    install(session, "docs", "dev")
+    if session.posargs:
+        session.run("pytest", "-m", "samples", "tests/test_docs_samples.py")
     # -W: a link to nowhere and a docstring that cannot be read end the build.
     strict = ("python", "-m", "sphinx", "-W", "--keep-going", "-q", "-d", "docs/_build/doctrees")
     session.run(*strict, "docs", "docs/_build/html")

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,14 @@ def _fetched() -> None:
         pytest.skip(str(error))
 
 
+def _marked(page: Path) -> Any:
+    # A newcomer's first page is part of every run; the others take a quarter of an hour together.
+    marks = () if page.stem == "tutorial" else (pytest.mark.samples,)
+    return pytest.param(page, marks=marks, id=name_of(page))
+
+
 @pytest.mark.vm
 @pytest.mark.usefixtures("_fetched")
-@pytest.mark.parametrize("page", BOOTING, ids=name_of)
+@pytest.mark.parametrize("page", [_marked(page) for page in BOOTING])
 def test_the_samples_that_boot_a_machine_work(page: Path, tmp_path: Path) -> None:
     run_samples(page, tmp_path, "--machine")
