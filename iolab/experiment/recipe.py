@@ -25,7 +25,8 @@ __all__ = ["Recipe"]
 # Kernel modules by kind of device and file system.
 _MODULES = {
     "null_blk": ("null_blk",),
-    "scsi_debug": ("sd_mod", "scsi_debug"),
+    # The agent loads scsi_debug for each cell: its parameters are the disk.
+    "scsi_debug": ("sd_mod",),
     "loop": ("loop",),
     "zram": ("zram",),
     "xfs": ("crc32c", "xfs"),
