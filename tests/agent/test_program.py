@@ -82,7 +82,7 @@ def test_a_program_runs_to_its_end_where_and_as_it_should(run: _Run, tmp_path: P
     assert found["output"] == f"{tmp_path / 'program'} {{{_CPU}}} C\n"
     assert (found["whole"], found["output_full"]) == (True, False)
     assert found["seconds"] == pytest.approx((found["ended_ns"] - found["began_ns"]) / 1e9)
-    assert 0 < found["ran_ns"] <= found["seconds"] * 1e9 * 1.5
+    assert found["ran_ns"] > 0
     assert "value" not in found
 
 

@@ -68,7 +68,12 @@ def _program(before: str, inside: str) -> str:
     ("before", "inside", "code"),
     [
         ("", "os.kill(os.getpid(), signal.SIGTERM)", 143),
-        ("", "os.kill(os.getpid(), signal.SIGHUP)", 129),
+        # Whoever runs the tests may ignore it.
+        (
+            "signal.signal(signal.SIGHUP, signal.SIG_DFL)",
+            "os.kill(os.getpid(), signal.SIGHUP)",
+            129,
+        ),
         ("", "os.kill(os.getpid(), signal.SIGINT)", 130),
         # As nohup(1) does.
         ("signal.signal(signal.SIGHUP, signal.SIG_IGN)", "os.kill(os.getpid(), signal.SIGHUP)", 0),

@@ -123,7 +123,8 @@ def test_the_outcome_as_json_is_alone_on_standard_output(root: Path) -> None:
     assert told.code == 0, told.error
     (outcome,) = document["pathologies"]
     assert (outcome["blocks"], outcome["blocks_measured"], outcome["blocks_kept"]) == (1, 1, 0)
-    assert (outcome["cells"], outcome["cells_invalid"], outcome["failed"]) == (4, 0, {})
+    # A pair, its A/A pair, and the pair once more with a trace.
+    assert (outcome["cells"], outcome["cells_invalid"], outcome["failed"]) == (6, 0, {})
     assert Path(outcome["page"]).exists()
     assert Path(document["start_page"]).exists()
     assert [row["kernel"] for row in outcome["verdicts"]] == ["6.1"]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block
+from iolab.agent import block, observer
 from iolab.agent.claim import Claim
 from iolab.agent.observe import sample
 from iolab.agent.plan import Cell, Plan
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         )
         return found
 
-    block._run_cell, vars(block)["sample"] = watched_cell, watched_sample
+    block._run_cell, vars(observer)["sample"] = watched_cell, watched_sample
     out = Path(argv[3])
     block.run_block(load_plan(Path(argv[2])), out)
     (out / "seen.json").write_text(json.dumps(seen))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from iolab.shown import SCRIPTS
 from iolab.sweeps.html import html_page
@@ -53,17 +53,22 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 class Opened:
-    """A page in the browser; ``said`` is what its console said, ``asked`` what it loaded."""
+    """A page in the browser: ``said`` are its errors and warnings, ``asked`` is what it loaded."""
 
     def __init__(self, page: Page, path: Path) -> None:
         self.page = page
         self.said: list[str] = []
         self.asked: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
+        page.on("console", self._hear)
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
         page.goto(path.as_uri())
         self.asked = [url for url in self.asked if not url.startswith(("data:", path.as_uri()))]
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        # Bokeh says which level its log has.
+        if message.type in {"error", "warning"}:
+            self.said.append(message.text)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
