@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import iolab.sweeps.sweep  # noqa: F401 - before a test gives up root, who alone may read Python here
 from iolab.agent.plan import Plan
 from iolab.blocks import encode_plan
 from iolab.errors import IolabError
