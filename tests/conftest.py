@@ -5,16 +5,26 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from iolab.cli import main
+from iolab.pathology import registry
 
 # A shell starts what runs in its background with this ignored, and children would inherit that:
 # those of tests that interrupt them would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget() -> Iterator[None]:
+    """Forget at a module's end the pathologies that its tests registered."""
+    before = dict(registry._registered)
+    yield
+    registry._registered.clear()
+    registry._registered.update(before)
 
 
 @pytest.fixture
