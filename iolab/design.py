@@ -189,6 +189,6 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
     """
     return [
         _block(pathology, profile, kernel=kernel, clock=clock, boot=boot, conditions=conditions)
-        for boot in range(profile.boots)
+        for boot in range(profile.first_boot, profile.first_boot + profile.boots)
         for conditions in _conditions(pathology, profile, boot).values()
     ]
