@@ -41,7 +41,7 @@ _LEVEL = "NO_FEATURE|NAME=VALUE"
 )
 @json_option
 def why(as_json: bool, **options: Any) -> None:
-    """Find the switches of a kernel that remove a pathology, or restore it.
+    """Find the switch of a kernel that is the cause.
 
     The kernel is booted and asked for its switches: features of the scheduler, preemption models,
     settings, timers, CPUs. Each is tried alone in two boots; those that matter are confirmed in
