@@ -76,21 +76,53 @@ def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
     return found, ""
 
 
-def _changes(data: Dataset, claim: Claim, kernel: str, level: str) -> tuple[Floats, str]:
-    """Return what an intervention changes in each boot, in the unit of `boot_values`.
+class _Measured:
+    """What was measured of a claim on a kernel, without and with interventions, boot by boot."""
 
-    A boot that measured the baseline as well is compared with itself, else with the boot of the
-    same number, which has the same jobs and seeds.
-    """
-    base, why = _values(data, under(claim, NO_INTERVENTION), kernel)
-    treated, reason = _values(data, under(claim, level), kernel)
-    if base.empty or treated.empty:
-        return np.empty(0), reason or why
-    boots = data.cells.drop_duplicates("block").set_index("block")["boot"]
-    numbers = boots.reindex(treated.index)
-    by_boot = numbers.map(base.groupby(boots.reindex(base.index)).mean())
-    changes = (treated - base.reindex(treated.index).fillna(by_boot)).dropna()
-    return changes.to_numpy(np.float64), "" if len(changes) else "no boot has its baseline"
+    def __init__(self, data: Dataset, claim: Claim, kernel: str) -> None:
+        self.data, self.claim, self.kernel = data, claim, kernel
+        self.boots = data.cells.drop_duplicates("block").set_index("block")["boot"]
+        self.base, self.why = _values(data, under(claim, NO_INTERVENTION), kernel)
+        self.baseline = float(self.base.mean()) if len(self.base) else math.nan
+
+    def changes(self, level: str) -> tuple[Floats, str]:
+        """Return what an intervention changes in each boot, in the unit of `boot_values`.
+
+        A boot that measured the baseline as well is compared with itself, else with the boot of
+        the same number, which has the same jobs and seeds.
+        """
+        treated, reason = _values(self.data, under(self.claim, level), self.kernel)
+        if self.base.empty or treated.empty:
+            return np.empty(0), reason or self.why
+        of_number = self.base.groupby(self.boots.reindex(self.base.index)).mean()
+        by_number = self.boots.reindex(treated.index).map(of_number)
+        found = (treated - self.base.reindex(treated.index).fillna(by_number)).dropna()
+        return found.to_numpy(np.float64), "" if len(found) else "no boot has its baseline"
+
+    def row(
+        self, level: str, stage: str, confidence: float, changes: Floats, reason: str
+    ) -> dict[str, Any]:
+        """Return the row of an intervention, its effect left open."""
+        row: dict[str, Any] = {
+            "claim": self.claim.name,
+            "intervention": level,
+            "stage": stage,
+            "effect": "cannot run here",
+            "baseline": _in_unit(self.claim, self.baseline),
+            "baseline_verdict": "",
+            "verdict": "",
+            "n": int(changes.size),
+            "reason": reason,
+            **dict.fromkeys(("estimate", "low", "high", "share"), math.nan),
+        }
+        if not changes.size:
+            return row
+        mean, low, high = t_interval(changes, confidence)
+        for name, change in (("estimate", mean), ("low", low), ("high", high)):
+            row[name] = _in_unit(self.claim, self.baseline + change)
+        if way := _limit(self.claim) - self.baseline:
+            row["share"] = mean / way
+        return row
 
 
 def screening(
@@ -120,13 +152,13 @@ def screening(
     """
     rows = []
     for claim in claims:
-        base, _ = _values(data, under(claim, NO_INTERVENTION), kernel)
-        if base.empty:
+        measured = _Measured(data, claim, kernel)
+        if measured.base.empty:
             continue
         for level in levels:
-            row = _row(data, claim, kernel, level, stage="screened", confidence=CONFIDENCE)
+            row = measured.row(level, "screened", CONFIDENCE, *measured.changes(level))
             if row["n"]:
-                row["effect"] = _word(claim, float(base.mean()), float(row["share"]))
+                row["effect"] = _word(claim, measured.baseline, float(row["share"]))
             rows.append(row)
     return pd.DataFrame(rows, columns=list(ATTRIBUTION_COLUMNS))
 
@@ -146,35 +178,6 @@ def _direction(claim: Claim, baseline: float, share: float) -> str:
 def _is_there(claim: Claim, baseline: float) -> bool:
     limit = _limit(claim)
     return baseline > limit if claim.above is not None else baseline < limit
-
-
-def _row(
-    data: Dataset, claim: Claim, kernel: str, level: str, *, stage: str, confidence: float
-) -> dict[str, Any]:
-    base, _ = _values(data, under(claim, NO_INTERVENTION), kernel)
-    changes, reason = _changes(data, claim, kernel, level)
-    baseline = float(base.mean()) if len(base) else math.nan
-    way = _limit(claim) - baseline
-    row: dict[str, Any] = {
-        "claim": claim.name,
-        "intervention": level,
-        "stage": stage,
-        "effect": "cannot run here",
-        "baseline": _in_unit(claim, baseline),
-        "baseline_verdict": "",
-        "verdict": "",
-        "n": int(changes.size),
-        "reason": reason,
-        **dict.fromkeys(("estimate", "low", "high", "share"), math.nan),
-    }
-    if not changes.size:
-        return row
-    mean, low, high = t_interval(changes, confidence)
-    for name, change in (("estimate", mean), ("low", low), ("high", high)):
-        row[name] = _in_unit(claim, baseline + change)
-    if way:
-        row["share"] = mean / way
-    return row
 
 
 def candidates(screened: pd.DataFrame, most: int) -> list[str]:
@@ -235,12 +238,13 @@ def attribution(
     corrected = 1 - (1 - confidence) / family
     rows = []
     for claim in claims:
+        measured = _Measured(data, claim, kernel)
         before = judge(data, under(claim, NO_INTERVENTION), kernel, confidence=corrected)
         for level in levels:
-            row = _row(data, claim, kernel, level, stage="confirmed", confidence=corrected)
+            changes, reason = measured.changes(level)
+            row = measured.row(level, "confirmed", corrected, changes, reason)
             if row["n"]:
                 after = judge(data, under(claim, level), kernel, confidence=corrected)
-                changes, _ = _changes(data, claim, kernel, level)
                 effect, reason = _effect(claim, before, after, row, changes)
                 row |= {
                     "baseline_verdict": before.verdict,
