@@ -100,17 +100,21 @@ def test_a_terminated_run_puts_all_back_and_a_killed_one_is_put_back(
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    # Laying 512 MiB out takes a while, and has begun when the folder is there.
-    run = ship(tmp_path / "run", {**cells(work)[0], "job": job(size_mib=512)})
+    # It works for longer than anything here takes on a busy machine: until it is ended.
+    lasting = job(size_mib=512, runtime_ms=300_000)
+    run = ship(tmp_path / "run", {**cells(work)[0], "job": lasting})
     agent(run, "begin", run)
     wait_until(lambda: any(work.iterdir()) or state_of(run) != "alive")
     pid = int(Path("/run/iolab/journal.lock").read_text())
     assert f"{run}/agent.pyz" in Path(f"/proc/{pid}/cmdline").read_text()
-    busy = agent(run, "restore")
-    assert busy.returncode == 1
-    assert f"at work on this machine already (process {pid}, for " in busy.stderr
-    assert f"agent.pyz begin {run}); wait for its end, or stop it with: kill {pid}" in busy.stderr
-    os.kill(pid, number)
+    try:
+        busy = agent(run, "restore")
+        assert busy.returncode == 1
+        assert f"at work on this machine already (process {pid}, for " in busy.stderr
+        asked = f"agent.pyz begin {run}); wait for its end, or stop it with: kill {pid}"
+        assert asked in busy.stderr
+    finally:
+        os.kill(pid, number)
     wait_until(lambda: state_of(run) != "alive")
     if number == signal.SIGKILL:
         assert state_of(run) == "gone"
