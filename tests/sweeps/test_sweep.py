@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,20 +39,6 @@ def digest(root: Path) -> str:
     ).stdout
     assert lines.count(b"\n") == 8
     return hashlib.sha256(lines).hexdigest()
-
-
-@contextmanager
-def both_cores_busy() -> Iterator[None]:
-    burners = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(len(os.sched_getaffinity(0)))
-    ]
-    try:
-        yield
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +81,6 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None
     results = json.loads((killed / "results.json").read_text())
     assert results["dio_kworker"]["cells"]["valid"] == 8
 
-    with both_cores_busy():
-        subprocess.run(iolab(*_SWEEP, "--root", str(whole)), check=True, capture_output=True)
+    # Two machines at once; beside other work, too, the bytes are the same: targets/test_vm.py.
+    subprocess.run(iolab(*_SWEEP, "--root", str(whole)), check=True, capture_output=True)
     assert digest(killed) == digest(whole)
