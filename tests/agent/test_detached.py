@@ -17,7 +17,7 @@ from iolab.agent.detached import state_of
 from iolab.targets.shipping import agent_archive
 from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
 
@@ -39,7 +39,7 @@ def ship(folder: Path, *what: dict[str, Any], **different: Any) -> Path:
 
 def agent(run: Path, *words: object) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-S", str(run / "agent.pyz"), *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 def ended(run: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from iolab.agent.program import (
 from iolab.agent.workplace import Workplace
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import CommandError, kill_group, start
-from tests.support.processes import alive, child_environment, wait_until
+from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
 _CPU = min(os.sched_getaffinity(0))
 # Starts a program with a child in its session and one in a session of its own, and waits.
@@ -72,7 +72,7 @@ def run(tmp_path: Path) -> Iterator[_Run]:
 
 
 def _to_its_end(running: RunningProgram) -> dict[str, Any]:
-    assert pause(time.monotonic() + 60, [running.output], running.end)
+    assert pause(time.monotonic() + PATIENCE_S, [running.output], running.end)
     return running.result()
 
 
@@ -99,7 +99,7 @@ def test_a_cell_without_a_device_has_none_to_name(run: _Run) -> None:
 
 def test_a_fixed_time_ends_with_sigterm(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine, Python's own end takes a while.
-    monkeypatch.setattr(program_module, "_END_S", 60.0)
+    monkeypatch.setattr(program_module, "_END_S", PATIENCE_S)
     says_bye = "signal.signal(15, lambda *_: sys.exit(os.write(1, b'bye') - 3))"
     waits = f"import os, signal, sys\n{says_bye}\nos.write(1, b'ready ')\nsignal.pause()"
     running = run(sys.executable, "-c", waits, runtime_ms=1)
@@ -193,7 +193,7 @@ def test_what_left_its_session_is_killed_by_the_journal(tmp_path: Path) -> None:
     pid = tmp_path / "program" / "pid"
     wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"))
     left = int(pid.read_text())
-    assert pause(time.monotonic() + 60, [running.output], running.end)
+    assert pause(time.monotonic() + PATIENCE_S, [running.output], running.end)
     assert running.result()["exit"] == 0
     assert alive(left)
     journal.close()
@@ -223,7 +223,7 @@ def test_an_agent_that_is_ended_leaves_what_its_journal_kills(tmp_path: Path, nu
         assert agent.stdout.readline() == b"running\n"
         wait_until(lambda: len(_marked(name)) == 3)
         agent.send_signal(number)
-        agent.wait(60)
+        agent.wait(PATIENCE_S)
         agent.stdout.close()
         assert restore(tmp_path / "journal") == []
         wait_until(lambda: not _marked(name))

@@ -16,7 +16,7 @@ import pytest
 from iolab.errors import CannotRunError
 from iolab.store.dataset import load
 from iolab.targets.vm import prepare
-from tests.support.processes import processes_naming
+from tests.support.processes import processes_naming, wait_until
 
 _SWEEP = ("sweep", "--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
 _FOLDER = Path("dio_kworker/smoke-weight10000-6.1")
@@ -63,11 +63,7 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None
     assert len(stored) == 1
     sweep.send_signal(signal.SIGKILL)
     sweep.wait()
-    for _ in range(100):
-        if not machines_of(killed):
-            break
-        time.sleep(0.1)
-    assert machines_of(killed) == []
+    wait_until(lambda: not machines_of(killed))
     assert not (killed / _FOLDER / "cells.parquet").exists()
 
     again = subprocess.run(

@@ -23,7 +23,7 @@ from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from iolab.targets.shipping import agent_digest
 from tests.support.plans import job, null_blk_cell, plan, plan_on_files
-from tests.support.processes import alive, child_environment, wait_until
+from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
 
@@ -154,7 +154,7 @@ def test_a_killed_run_is_said_put_back_and_run_anew(
     with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.PIPE) as begun:
         wait_until(lambda: any(work.iterdir()))
         os.kill(int(Path("/run/iolab/journal.lock").read_text()), signal.SIGKILL)
-        _, said = begun.communicate(timeout=60)
+        _, said = begun.communicate(timeout=PATIENCE_S)
     assert b"IolabError: the run was killed, or this machine was rebooted" in said
     assert not (tmp_path / "results").exists()
     (left,) = work.iterdir()
