@@ -111,8 +111,9 @@ def test_a_terminated_run_puts_all_back_and_a_killed_one_is_put_back(
         busy = agent(run, "restore")
         assert busy.returncode == 1
         assert f"at work on this machine already (process {pid}, for " in busy.stderr
-        asked = f"agent.pyz begin {run}); wait for its end, or stop it with: kill {pid}"
-        assert asked in busy.stderr
+        # The rest of a long command line is cut.
+        assert f": {sys.executable} -S {run}" in busy.stderr
+        assert f"; wait for its end, or stop it with: kill {pid}" in busy.stderr
     finally:
         os.kill(pid, number)
     wait_until(lambda: state_of(run) != "alive")
