@@ -75,10 +75,13 @@ def verify(
         raise UserError(f"--blocks must be at least 1, not {blocks}")
     if seed is None:
         seed = secrets.randbelow(_SEEDS)
-    sources = read_sources(folders or (REFERENCE,), note)
-    choice = choose_blocks(
-        sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run, log=note
-    )
+    try:
+        sources = read_sources(folders or (REFERENCE,), note)
+        choice = choose_blocks(
+            sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run, log=note
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted: nothing was measured yet") from None
     if dry_run:
         _show_choice(choice, seed, as_json=as_json)
     else:

@@ -17,7 +17,9 @@ from iolab.names import one_of
 from iolab.store.dataset import Dataset, load, result_folders
 from iolab.store.hashes import HASHES, BlockHashes, has_hashes, read_hashes
 from iolab.targets.vm import own_identity, prepare
+from iolab.vm.image import ensure_image
 from iolab.vm.kernels import known_kernels
+from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
     "Choice",
@@ -172,9 +174,20 @@ class _Machines:
     )
 
     def identity(self, block: Block) -> Mapping[str, Any]:
-        """Return the identity of a block's target; without fetching, what is known of it."""
+        """Return the identity of a block's target; without fetching, what is known of it.
+
+        Raises
+        ------
+        _LeftOutError
+            If its kernel cannot be had here.
+        CannotRunError
+            If no virtual machine can be made here.
+        """
         if not self.fetch:
             return own_identity()
+        if not self.known:
+            # What every kernel needs comes first: if it cannot be had, nothing can be measured.
+            ensure_image(ensure_toolbox(self.log), self.log)
         shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
         if shape not in self.known:
             self.known[shape] = self._prepared(*shape)
@@ -229,7 +242,7 @@ def choose_blocks(
     UserError
         If there is no block on one of the kernels.
     CannotRunError
-        If no kernel of any block can be had here.
+        If no kernel of any block can be had here, or no virtual machine can be made.
     NothingComparedError
         If no block can give the same bytes; the message says which part of the target differs.
     """
