@@ -59,7 +59,7 @@ def verify(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Measure random blocks of stored results again, and compare bytes.
+    """Measure random blocks again and compare bytes.
 
     FOLDERS hold the tables of sweeps in virtual time; without any, the reference data are verified.
     A block is one boot. The SHA-256 of everything that the agent records of each of its cells, its

@@ -15,8 +15,6 @@ __all__ = ["LATENCIES", "block_values", "different_values"]
 LATENCIES: Final = "latency histogram"
 # Sums of floats may differ in the last digits between two releases of NumPy.
 _TOLERANCE: Final = 1e-9
-# The same block has another name where its kernel comes from another place.
-_NAMES: Final = ("cell", "block", "twin")
 
 
 def block_values(
@@ -34,22 +32,27 @@ def block_values(
     Returns
     -------
     dict of str to dict
-        The columns of ``cells`` but for the names of cells and blocks, the measures of the
-        mechanism, and the histogram as a tuple of pairs.
+        The columns of ``cells``, names without the block's, the measures of the mechanism, and
+        the histogram as a tuple of pairs.
     """
-    rows = cells[cells["block"] == block]
-    found = {
-        str(row["cell"]).rpartition("-")[2]: {
-            str(name): value for name, value in row.items() if name not in _NAMES
-        }
-        for row in rows.to_dict("records")
-    }
+    rows = cells[cells["cell"].str.startswith(f"{block}-")]
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows.to_dict("records"):
+        values = {str(name): value for name, value in row.items()}
+        # The same block has another name where its kernel comes from another place.
+        name = _without(block, str(values.pop("cell")))
+        shared = {column: _without(block, str(values[column])) for column in ("block", "twin")}
+        found[name] = {**values, **shared}
     for entry in mechanism[mechanism["cell"].isin(rows["cell"])].to_dict("records"):
-        found[entry["cell"].rpartition("-")[2]][entry["measure"]] = entry["value"]
+        found[_without(block, entry["cell"])][entry["measure"]] = entry["value"]
     for cell, bins in latency[latency["cell"].isin(rows["cell"])].groupby("cell", sort=False):
         pairs = tuple(zip(bins["bin_ns"], bins["count"], strict=True))
-        found[str(cell).rpartition("-")[2]][LATENCIES] = pairs
+        found[_without(block, str(cell))][LATENCIES] = pairs
     return found
+
+
+def _without(block: str, name: str) -> str:
+    return name.removeprefix(block).removeprefix("-")
 
 
 def different_values(
