@@ -23,6 +23,7 @@ from iolab.pathology.factors import Factor, IntegerFactor
 from iolab.pathology.interventions import InterventionFactor
 from iolab.report import results
 from iolab.store import dataset
+from iolab.store.hashes import HASHES_FORMAT
 from iolab.vm.catalogue import CATALOGUE
 
 _JSON_WORDS = {
@@ -176,6 +177,7 @@ def formats() -> str:
     rows = (
         (f"`{BLOCK_FORMAT}`", "`block.json` in the store"),
         (f"`{plan.FORMAT}`", "the agent's plan, in a block"),
+        (f"`{HASHES_FORMAT}`", "`hashes.jsonl.gz` in a folder of results"),
         (f"`{results.FORMAT}`", "`results.json`"),
     )
     return _table(("format", "of"), rows)

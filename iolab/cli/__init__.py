@@ -19,12 +19,14 @@ from iolab.cli.machines import doctor, kernels, restore
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
+from iolab.cli.verifying import verify
 from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
 
 __all__ = ["main"]
 
-_COMMANDS = (doctor, export, kernels, lab, plan, restore, sweep, trace, verdicts, why)
+_COMMANDS = (doctor, export, kernels, lab, plan, restore, sweep, trace, verdicts, verify, why)
+_INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 
 # click's own name for a program called iolab; README and docs/command-line.md give it.
 _COMPLETION = "_IOLAB_COMPLETE"
@@ -65,9 +67,8 @@ def _code(ending: Ending) -> int:
         return error.exit_code
     except click.UsageError as error:
         return _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return _fail(
-            "interrupted; what was measured is kept, and the next sweep goes on", ending.exit_code
-        )
+    except (KeyboardInterrupt, click.Abort) as error:
+        # click makes an Abort of an interrupt; a command may have given that its own sentence.
+        return _fail(str(error.__cause__ or error) or _INTERRUPTED, ending.exit_code)
     except OSError as error:
         return _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -34,6 +33,7 @@ from iolab.store.dataset import (
     column_types,
 )
 from iolab.store.findings import machine_gates
+from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.raw import RawStore
 
 __all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
@@ -139,7 +139,8 @@ def write_tables(
     """Write the tables of some blocks into `folder`, each whole or not at all, and return them.
 
     `unavailable` maps a kernel that cannot run here to the reason. The traces of recorded cells are
-    linked into the folder.
+    linked into the folder, and hashes of everything are written beside the tables, for
+    `iolab verify`.
 
     Raises
     ------
@@ -158,6 +159,8 @@ def write_tables(
     missing = data.unavailable.to_dict("records")
     atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
+    # The last: it seals the tables.
+    write_hashes(store, keys, folder)
     return replace(data, traces=traces)
 
 
@@ -182,6 +185,5 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
                 name: None if isinstance(value, float) and math.isnan(value) else value
                 for name, value in (*row.items(), *mechanism.items())
             }
-            recorded = canonical_json(document["result"]).encode()
-            plain["recorded_sha256"] = hashlib.sha256(recorded).hexdigest()
+            plain["recorded_sha256"] = recorded_digest(document["result"])
             yield canonical_json(plain)

@@ -22,7 +22,13 @@ from iolab.sweeps.request import (
 from iolab.vm.catalogue import CATALOGUE
 from iolab.vm.kernels import cached_kernel
 
-__all__ = ["DurationEstimate", "KernelPreview", "PathologyPreview", "preview_sweep"]
+__all__ = [
+    "DurationEstimate",
+    "KernelPreview",
+    "PathologyPreview",
+    "assumed_cell",
+    "preview_sweep",
+]
 
 # Blocks of the smoke profile took 6 to 23 s a cell on two busy cores of 2026.
 _CELL_S = 5.0
@@ -207,12 +213,22 @@ def _estimate(
     if measured := sum(d.cells for d in equal):
         per_cell = sum(d.wall_s for d in equal) / measured
         basis = f"measured: {len(equal)} such blocks in {request.root}"
-    elif profile.runtime_ms:
-        per_cell = _CELL_S + _CELL_S_PER_JOB_S * profile.runtime_ms / 1e3
-        basis = f"assumed: {_CELL_S:.0f} s and {_CELL_S_PER_JOB_S:.0f} s for each second of a job"
     else:
-        per_cell = _WRITES_S
-        basis = f"assumed: {per_cell:.0f} s for the writes of a cell"
+        per_cell, basis = assumed_cell(profile.runtime_ms)
     blocks = sum(kernel.blocks for kernel in kernels)
     seconds = per_cell * sum(kernel.cells for kernel in kernels)
     return DurationEstimate(seconds / max(1, min(request.jobs, blocks)), per_cell, basis)
+
+
+def assumed_cell(runtime_ms: int) -> tuple[float, str]:
+    """Return the seconds that a cell may take, and in words what is assumed.
+
+    Parameters
+    ----------
+    runtime_ms : int
+        Time of its job; 0 where a cell is a number of writes.
+    """
+    if not runtime_ms:
+        return _WRITES_S, f"assumed: {_WRITES_S:.0f} s for the writes of a cell"
+    basis = f"assumed: {_CELL_S:.0f} s and {_CELL_S_PER_JOB_S:.0f} s for each second of a job"
+    return _CELL_S + _CELL_S_PER_JOB_S * runtime_ms / 1e3, basis

@@ -25,7 +25,7 @@ from iolab.vm.programs import program_entries
 from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
-__all__ = ["VmTarget", "check_clock", "kvm_boots", "prepare"]
+__all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
 
 
 _GUEST_INIT = Path(__file__).resolve().parent.parent / "vm" / "guest_init.py"
@@ -40,6 +40,11 @@ _PROBE_INIT = b"""#!/bin/busybox sh
 _PROBE_S = 30.0
 # A scheduler that idles three times for each write, 8 ms each.
 _WRITE_S = 0.025
+
+
+def own_identity() -> dict[str, str]:
+    """Return the parts of every virtual machine's identity that are iolab's own, not fetched."""
+    return {"guest_init": digest_file(_GUEST_INIT), "agent": agent_digest()}
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,8 @@ class VmTarget:
             "kernel": self.kernel.identity,
             "kernel_source": self.kernel.source,
             "image": self.image.digest,
-            "guest_init": digest_file(_GUEST_INIT),
             "qemu": self.toolbox.identity(),
-            "agent": agent_digest(),
+            **own_identity(),
         }
 
     def run(

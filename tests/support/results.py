@@ -20,12 +20,12 @@ __all__ = ["TARGET", "block", "copied", "result", "write_results"]
 TARGET = {"target": "vm", "qemu": "QEMU 10.0.0 sha256:0", "agent": "0" * 64}
 
 
-def block(boot: int = 0) -> Block:
+def block(boot: int = 0, kernel: str = "6.1") -> Block:
     """Return a block of four cells: a treated pair and an A/A pair."""
     pathology = get_pathology("dio_kworker")
     profile = override(pathology, pathology.profiles["smoke"], ["weight=1000"])
     profile = replace(profile, recorded={})
-    return blocks_of(pathology, profile, kernel="6.1", clock="virtual")[boot]
+    return blocks_of(pathology, profile, kernel=kernel, clock="virtual")[boot]
 
 
 def _task(comm: str, *, job: bool, ran_ns: int, voluntary: int, forced: int) -> dict[str, Any]:

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: MIT
+"""The command that measures blocks of stored results again and compares bytes: verify."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.choices import defined_in
+from iolab.cli.completion import complete_kernel
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.terminal import echo, note, print_table
+from iolab.errors import IolabError, UserError
+from iolab.paths import REFERENCE
+
+if TYPE_CHECKING:
+    from iolab.sweeps.choosing import Choice, ChosenBlock
+    from iolab.sweeps.verifying import CheckedBlock, CheckedCell
+
+__all__ = ["verify"]
+
+_FOLDER = click.Path(path_type=Path)
+# Of a block that differs, more cells and values than this only fill the terminal.
+_MOST_CELLS = 8
+_MOST_VALUES = 3
+_SEEDS = 1 << 32
+
+
+@click.command()
+@click.argument("folders", type=_FOLDER, nargs=-1)
+@click.option("--blocks", type=int, default=2, show_default=True, help="How many blocks.")
+@click.option("--seed", type=int, help="Draw the blocks that this seed draws; else at random.")
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    shell_complete=complete_kernel,
+    help="Only blocks on it (repeatable).",
+)
+@click.option(
+    "--anyway",
+    is_flag=True,
+    help="Measure although another agent, image, QEMU or kernel did, and compare the values.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show which blocks are drawn.")
+@json_option
+@defined_in
+def verify(
+    folders: tuple[Path, ...],
+    *,
+    blocks: int,
+    seed: int | None,
+    kernels: tuple[str, ...],
+    anyway: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Measure random blocks again and compare bytes.
+
+    FOLDERS hold the tables of sweeps in virtual time; without any, the reference data are verified.
+    A block is one boot. The SHA-256 of everything that the agent records of each of its cells, its
+    traces, and its rows of the tables must come out again. Nothing of it is kept.
+
+    Exit code 0: all is the same; 1: something differs; 2: the data are damaged; 3: no kernel can be
+    had; 4: nothing can be compared, because another agent, image, QEMU or kernel measured the data,
+    or because they carry no hashes.
+    """
+    from iolab.sweeps.choosing import choose_blocks, read_sources
+
+    if blocks < 1:
+        raise UserError(f"--blocks must be at least 1, not {blocks}")
+    if seed is None:
+        seed = secrets.randbelow(_SEEDS)
+    try:
+        sources = read_sources(folders or (REFERENCE,), note)
+        choice = choose_blocks(
+            sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run, log=note
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted: nothing was measured yet") from None
+    if dry_run:
+        _show_choice(choice, seed, as_json=as_json)
+    else:
+        _verify(choice, seed, as_json=as_json)
+
+
+def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
+    from iolab.sweeps.sweep import default_jobs
+    from iolab.sweeps.verifying import assumed_seconds
+
+    seconds = assumed_seconds(choice.chosen, default_jobs())
+    if as_json:
+        drawn = [_drawn(one) for one in choice.chosen]
+        document = {"blocks": drawn, "left_out": choice.left_out, "seed": seed, "seconds": seconds}
+        print_json(document)
+        return
+    print_table([_row(one) for one in choice.chosen], ("pathology", "kernel"))
+    for sentence in choice.left_out:
+        echo(f"left out: {sentence}")
+    echo(f"about {max(1, round(seconds / 60))} min, with --seed {seed}")
+
+
+def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
+    from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.sweep import default_jobs
+    from iolab.sweeps.verifying import verify_blocks
+
+    done: list[CheckedBlock] = []
+    interrupted = False
+    with SweepProgress() as progress:
+
+        def on_block(checked: CheckedBlock) -> None:
+            done.append(checked)
+            progress.log(f"{checked.chosen.words}: {_result(checked)}")
+
+        try:
+            verify_blocks(
+                choice.chosen,
+                jobs=default_jobs(),
+                on_progress=progress.update,
+                on_block=on_block,
+            )
+        except KeyboardInterrupt:
+            interrupted = True
+    # As they were drawn, whichever ended first.
+    done.sort(key=lambda checked: choice.chosen.index(checked.chosen))
+    if as_json:
+        print_json(_document(done, choice, seed))
+    else:
+        _show(done, choice, seed)
+    if interrupted:
+        wanted = len(choice.chosen)
+        raise KeyboardInterrupt(
+            f"interrupted: {len(done)} of {wanted} blocks are verified, nothing is kept"
+        )
+    _judge(done)
+
+
+def _judge(done: Sequence[CheckedBlock]) -> None:
+    """Raise what the command ends with, unless every block came out again.
+
+    Raises
+    ------
+    NothingComparedError
+        If no block could be compared by its bytes.
+    IolabError
+        If a block differs, or could not be measured.
+    """
+    from iolab.sweeps.choosing import NothingComparedError
+
+    compared = [checked for checked in done if checked.compared]
+    if differing := sum(not checked.same for checked in compared):
+        raise IolabError(f"{differing} of {len(compared)} blocks differ from what is stored")
+    if failed := sum(bool(checked.error) for checked in done):
+        raise IolabError(f"{failed} of {len(done)} blocks could not be measured")
+    if not compared:
+        raise NothingComparedError(
+            "no bytes were compared: the blocks were measured on something else"
+        )
+
+
+def _row(one: ChosenBlock) -> dict[str, str]:
+    return {
+        "pathology": one.hashes.pathology,
+        "kernel": one.hashes.kernel,
+        "boot": str(one.hashes.boot),
+        "cells": str(len(one.hashes.cells)),
+        "folder": str(one.folder),
+    }
+
+
+def _show(done: Sequence[CheckedBlock], choice: Choice, seed: int) -> None:
+    rows = []
+    for checked in done:
+        seconds = "" if checked.error else f"{checked.seconds:.0f}"
+        row = _row(checked.chosen)
+        folder = row.pop("folder")
+        rows.append({**row, "seconds": seconds, "result": _result(checked), "folder": folder})
+    print_table(rows, ("pathology", "kernel"))
+    for checked in done:
+        for line in _lines(checked):
+            echo(line)
+    for sentence in choice.left_out:
+        echo(f"left out: {sentence}")
+    same = sum(checked.same for checked in done)
+    echo(f"{same} of {len(choice.chosen)} blocks: the same bytes (--seed {seed} draws them again)")
+
+
+def _result(checked: CheckedBlock) -> str:
+    """Return what came of a block, in a few words."""
+    if checked.error:
+        return f"failed: {checked.error}"
+    if checked.same:
+        return "same bytes"
+    if checked.compared:
+        differing = sum(not cell.same for cell in checked.cells)
+        return f"{differing} of {len(checked.cells)} cells differ"
+    ratios = [cell.ratio for cell in checked.cells if cell.ratio == cell.ratio]
+    span = f"{min(ratios):.4f}-{max(ratios):.4f}" if ratios else "unknown"
+    return f"{checked.value} now / then {span}, with another {', '.join(checked.chosen.differs)}"
+
+
+def _lines(checked: CheckedBlock) -> Iterator[str]:
+    """Yield a line for each cell that differs; of a block that was not compared, for each cell."""
+    named = checked.chosen.words
+    if not checked.compared:
+        for cell in checked.cells:
+            values = f"{cell.value[0]:.6g}, now {cell.value[1]:.6g}"
+            yield f"{named} {cell.id} {cell.role}: {checked.value} {values}, ratio {cell.ratio:.4f}"
+        return
+    differing = [cell for cell in checked.cells if not cell.same]
+    for cell in differing[:_MOST_CELLS]:
+        yield f"{named} {cell.id} {cell.role}: {_difference(cell)}"
+    if len(differing) > _MOST_CELLS:
+        yield f"{named}: and {len(differing) - _MOST_CELLS} more cells"
+
+
+def _difference(cell: CheckedCell) -> str:
+    """Say in which way a cell is not what is stored."""
+    parts = ["the same bytes were recorded" if cell.same_bytes else "other bytes were recorded"]
+    if cell.same_trace is False:
+        parts.append("its trace is another")
+    shown = [
+        f"{name} {_short(stored)}, now {_short(measured)}"
+        for name, (stored, measured) in cell.different.items()
+        if not isinstance(stored if stored is not None else measured, tuple)
+    ]
+    shown += [name for name in cell.different if not any(s.startswith(f"{name} ") for s in shown)]
+    if not shown:
+        parts.append("the tables are the same")
+    if len(shown) > _MOST_VALUES:
+        shown = [*shown[:_MOST_VALUES], f"{len(shown) - _MOST_VALUES} more values"]
+    return "; ".join([*parts, *shown])
+
+
+def _short(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _drawn(one: ChosenBlock) -> dict[str, Any]:
+    return {
+        "folder": one.folder,
+        "pathology": one.hashes.pathology,
+        "kernel": one.hashes.kernel,
+        "boot": one.hashes.boot,
+        "block": one.hashes.name,
+        "cells": len(one.hashes.cells),
+        "differs": {
+            part: {"stored": stored, "here": here} for part, (stored, here) in one.differs.items()
+        },
+    }
+
+
+def _document(done: Sequence[CheckedBlock], choice: Choice, seed: int) -> dict[str, Any]:
+    blocks = [
+        {
+            **_drawn(checked.chosen),
+            "same": checked.same,
+            "compared": checked.compared,
+            "error": checked.error or None,
+            "seconds": checked.seconds,
+            "value": checked.value,
+            "cells": [_cell(cell) for cell in checked.cells],
+        }
+        for checked in done
+    ]
+    return {
+        "seed": seed,
+        "blocks_same": sum(checked.same for checked in done),
+        "blocks": blocks,
+        "left_out": choice.left_out,
+    }
+
+
+def _cell(cell: CheckedCell) -> dict[str, Any]:
+    return {
+        "id": cell.id,
+        "role": cell.role,
+        "same_bytes": cell.same_bytes,
+        "same_trace": cell.same_trace,
+        "stored": cell.value[0],
+        "measured": cell.value[1],
+        "ratio": cell.ratio,
+        "different": {
+            name: {"stored": stored, "measured": measured}
+            for name, (stored, measured) in cell.different.items()
+        },
+    }

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""Hashes of a folder of results: what was measured, on what, and the SHA-256 of every cell.
+
+They lie beside the tables, so that anybody can measure a block again and compare bytes without the
+store that the tables were made from (`iolab.sweeps.verifying`). The first line of the file seals
+the tables and the other lines; each of those is a block.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from iolab import foreign
+from iolab.blocks import BLOCK_FORMAT, Block
+from iolab.errors import UserError
+from iolab.files import atomic_write, canonical_json, digest_file, digest_of
+from iolab.store.dataset import Dataset
+from iolab.store.raw import RawStore
+
+__all__ = [
+    "HASHES",
+    "HASHES_FORMAT",
+    "BlockHashes",
+    "CellHashes",
+    "cell_hashes",
+    "has_hashes",
+    "read_hashes",
+    "recorded_digest",
+    "write_hashes",
+]
+
+HASHES: Final = "hashes.jsonl.gz"
+HASHES_FORMAT: Final = "iolab-hashes/1"
+_TABLES: Final = ("cells.parquet", "latency.parquet", "mechanism.parquet", "unavailable.json")
+# Of a file that is no bomb; a thousand blocks of fifty cells take a third.
+_MOST_BYTES: Final = 256 << 20
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class CellHashes:
+    """SHA-256 (hex) of what the agent recorded of a cell, and of its trace.dat if it was traced."""
+
+    recorded_sha256: str
+    trace_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class BlockHashes:
+    """A block that was measured, on what, and the hashes of its cells.
+
+    Parameters
+    ----------
+    key : str
+        Its key in the store: the digest of `block` and `target`.
+    iolab : str
+        Version of the iolab that measured it.
+    block : dict
+        The document of the `Block`, as `Block.parse` reads it if its format is still known.
+    target : dict
+        Everything of the target that a result depends on: kernel, image, QEMU, agent.
+    cells : dict of str to CellHashes
+        By the cells' names in the plan, in the order of measuring.
+    """
+
+    key: str
+    iolab: str
+    block: dict[str, Any]
+    target: dict[str, Any]
+    cells: dict[str, CellHashes]
+
+    @property
+    def name(self) -> str:
+        """The first part of the key: the block's name in the tables."""
+        return self.key[:16]
+
+    @property
+    def pathology(self) -> str:
+        """Name of the pathology."""
+        return str(self.block["pathology"])
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return str(self.block["kernel"])
+
+    @property
+    def boot(self) -> int:
+        """Number of the block among those of its kernel."""
+        return int(self.block["boot"])
+
+
+def recorded_digest(result: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) of everything that the agent recorded of a cell."""
+    return digest_of(dict(result))
+
+
+def cell_hashes(store: RawStore, key: str) -> dict[str, CellHashes]:
+    """Return the hashes of a block's cells by their names in the plan.
+
+    Raises
+    ------
+    IolabError
+        If the block is not in the store, or damaged.
+    """
+    found = {}
+    for document in store.cells(key):
+        name = document["cell"]["id"]
+        trace = store.trace(key, name)
+        digest = digest_file(trace) if trace.exists() else None
+        found[name] = CellHashes(recorded_digest(document["result"]), digest)
+    return found
+
+
+def write_hashes(store: RawStore, keys: Iterable[str], folder: Path) -> None:
+    """Write the hashes of some blocks of the store beside the tables that were made from them.
+
+    Raises
+    ------
+    IolabError
+        If a block is damaged, or the folder cannot be written.
+    """
+    lines = [_line(store, key) for key in keys]
+    header = {
+        "format": HASHES_FORMAT,
+        "tables": {name: digest_file(folder / name) for name in _TABLES},
+        "blocks_sha256": _digest("".join(lines)),
+    }
+    text = "".join([canonical_json(header) + "\n", *lines])
+    atomic_write(folder / HASHES, gzip.compress(text.encode(), mtime=0))
+
+
+def _line(store: RawStore, key: str) -> str:
+    # As they were written: the key is the digest of every character.
+    block, target, run = (
+        json.loads((store.folder(key) / f"{name}.json").read_bytes())
+        for name in ("block", "target", "run")
+    )
+    cells = {name: asdict(hashes) for name, hashes in cell_hashes(store, key).items()}
+    version = run.get("iolab", "")
+    document = {"key": key, "iolab": version, "block": block, "target": target, "cells": cells}
+    return canonical_json(document) + "\n"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def has_hashes(folder: Path) -> bool:
+    """Tell whether a folder of results carries hashes; those of older releases do not."""
+    return (folder / HASHES).exists()
+
+
+def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
+    """Return the hashes in a folder of results, after checking everything that they seal.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    data : Dataset
+        Its tables, as `iolab.store.dataset.load` reads them.
+
+    Raises
+    ------
+    UserError
+        If the file is damaged or of another format, or if a table or a trace is not the one that
+        was written with it; the message names the file.
+    """
+    path = folder / HASHES
+    header, _, rest = _text(path).partition("\n")
+    try:
+        found = foreign.document(header)
+        if not isinstance(found, dict) or "format" not in found:
+            raise UserError(f"{path}: it does not begin with a format: no hashes of iolab's")
+        if found["format"] != HASHES_FORMAT:
+            raise UserError(
+                f"{path}: its format is {found['format']!r}, this iolab reads {HASHES_FORMAT!r}"
+            )
+        tables, sealed = dict(found["tables"]), str(found["blocks_sha256"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: its first line is damaged") from error
+    if _digest(rest) != sealed:
+        raise UserError(f"{path}: its blocks were changed or cut since they were written")
+    for name in _TABLES:
+        if digest_file(folder / name) != tables.get(name):
+            raise UserError(
+                f"{folder / name}: it was changed since {HASHES} was written, or is of another "
+                "sweep"
+            )
+    blocks = [_block(line, f"{path}: line {n}") for n, line in enumerate(rest.splitlines(), 2)]
+    _check_cells(blocks, data, folder)
+    return blocks
+
+
+def _text(path: Path) -> str:
+    try:
+        with gzip.open(path) as stream:
+            data = stream.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise UserError(f"{path}: it is larger than any file of hashes")
+        return data.decode()
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise UserError(f"{path}: not a whole file of hashes ({error})") from error
+
+
+def _block(line: str, where: str) -> BlockHashes:
+    try:
+        document = json.loads(line)
+        block, target = document["block"], document["target"]
+        if document["key"] != digest_of({"block": block, "target": target}):
+            raise UserError(f"{where}: its key is not of its block and target")
+        cells = {name: CellHashes(**hashes) for name, hashes in document["cells"].items()}
+        found = BlockHashes(document["key"], str(document["iolab"]), block, target, cells)
+        names = [cell["id"] for cell in block["cells"]]
+        parts = [found.pathology, found.kernel, found.boot, block["clock"], target["target"]]
+        wanted = [str, str, int, str, str]
+        digests = [h for c in cells.values() for h in (c.recorded_sha256, c.trace_sha256) if h]
+        whole = [type(part) for part in parts] == wanted and all(map(_SHA256.fullmatch, digests))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{where}: no hashes of a block") from error
+    if not whole or set(names) != set(cells):
+        raise UserError(f"{where}: its hashes are not of the cells of its block")
+    if block.get("format") == BLOCK_FORMAT:
+        try:
+            Block.parse(block)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+    return found
+
+
+def _check_cells(blocks: Iterable[BlockHashes], data: Dataset, folder: Path) -> None:
+    """Check that the tables hold the cells of these blocks, and the traces are theirs."""
+    hashed = {f"{b.name}-{name}": hashes for b in blocks for name, hashes in b.cells.items()}
+    if unlike := sorted(set(hashed) ^ set(data.cells["cell"])):
+        raise UserError(
+            f"{folder / 'cells.parquet'} and {HASHES} are not of the same cells: {unlike[0]} is "
+            "only in one"
+        )
+    for cell, trace in data.traces.items():
+        if cell not in hashed or digest_file(trace) != hashed[cell].trace_sha256:
+            raise UserError(f"{trace}: it is not the trace that {HASHES} has of this cell")

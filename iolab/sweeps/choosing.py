@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: MIT
+"""Choose blocks of folders of results at random, of those that this machine can measure again."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from iolab import __version__, foreign
+from iolab.blocks import BLOCK_FORMAT, Block
+from iolab.errors import CannotRunError, IolabError
+from iolab.names import one_of
+from iolab.store.dataset import Dataset, load, result_folders
+from iolab.store.hashes import HASHES, BlockHashes, has_hashes, read_hashes
+from iolab.targets.vm import own_identity, prepare
+from iolab.vm.image import ensure_image
+from iolab.vm.kernels import known_kernels
+from iolab.vm.toolbox import ensure_toolbox
+
+__all__ = [
+    "Choice",
+    "ChosenBlock",
+    "NothingComparedError",
+    "Source",
+    "choose_blocks",
+    "read_sources",
+]
+
+# The parts of a target's identity, in words. Where a kernel comes from does not change its bytes.
+_PARTS: Final = {
+    "agent": "agent",
+    "guest_init": "first program of the guest",
+    "image": "guest image",
+    "qemu": "QEMU",
+    "kernel": "kernel",
+}
+_NOT_COMPARED: Final = "kernel_source"
+_SHOWN: Final = 100
+_DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+
+
+class NothingComparedError(IolabError):
+    """Nothing could be compared: the data carry no hashes, or something else measured them."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder of results that carries hashes: its tables, and its blocks."""
+
+    folder: Path
+    data: Dataset
+    blocks: list[BlockHashes]
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenBlock:
+    """A block to be measured again.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of results that it is of.
+    data : Dataset
+        The tables of that folder.
+    hashes : BlockHashes
+        The block and its hashes.
+    identity : dict
+        What it will be measured on.
+    differs : dict of str to tuple of str
+        The parts in which that is not what it was measured on, each as it was and as it is here;
+        empty if the bytes must come out again.
+    """
+
+    folder: Path
+    data: Dataset
+    hashes: BlockHashes
+    identity: Mapping[str, Any]
+    differs: Mapping[str, tuple[str, str]]
+
+    @property
+    def words(self) -> str:
+        """Its name for people."""
+        return f"{self.hashes.pathology} {self.hashes.kernel} boot {self.hashes.boot}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Blocks to be measured again, in the order in which they were drawn.
+
+    ``left_out`` has a sentence for each reason why blocks that were drawn before them are not.
+    """
+
+    chosen: list[ChosenBlock]
+    left_out: list[str]
+
+
+class _LeftOutError(Exception):
+    """A block cannot be measured again here, or not with the same bytes: the reason."""
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
+def read_sources(
+    folders: Iterable[Path], log: Callable[[str], None] = lambda line: None
+) -> list[Source]:
+    """Return the folders of results that carry hashes, after checking all that these seal.
+
+    Parameters
+    ----------
+    folders : iterable of Path
+        Folders of results, or folders that hold some.
+    log : callable
+        Called with a sentence about those that carry none.
+
+    Raises
+    ------
+    UserError
+        If a folder holds no results, or they are not those that were sealed.
+    NothingComparedError
+        If no folder carries hashes.
+    """
+    found: list[Path] = []
+    bare: list[Path] = []
+    for folder in folders:
+        held = [f for f in _held(folder) if f not in found]
+        without = [f for f in held if not has_hashes(f)]
+        found += held
+        bare += [folder] if held and without == held else without
+    with_hashes = [folder for folder in found if has_hashes(folder)]
+    if bare:
+        sentence = (
+            f"{', '.join(map(str, bare))} {'carries' if len(bare) == 1 else 'carry'} no hashes "
+            f"({HASHES}): measured before iolab wrote them, nothing can be compared"
+        )
+        if not with_hashes:
+            raise NothingComparedError(sentence)
+        log(sentence)
+    sources = []
+    for folder in with_hashes:
+        data = load(folder)
+        sources.append(Source(folder, data, read_hashes(folder, data)))
+    return sources
+
+
+def _held(folder: Path) -> list[Path]:
+    """Return the folders of results that a folder is or holds, whatever their names.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    if (folder / "cells.parquet").exists():
+        return [folder]
+    return sorted(path.parent for path in folder.glob("*/cells.parquet")) or result_folders(folder)
+
+
+@dataclass
+class _Machines:
+    """Virtual machines as this iolab makes them: each is prepared once, or the reason is kept."""
+
+    fetch: bool
+    log: Callable[[str], None]
+    known: dict[tuple[str, int, int], Mapping[str, Any] | CannotRunError] = field(
+        default_factory=dict
+    )
+
+    def identity(self, block: Block) -> Mapping[str, Any]:
+        """Return the identity of a block's target; without fetching, what is known of it.
+
+        Raises
+        ------
+        _LeftOutError
+            If its kernel cannot be had here.
+        CannotRunError
+            If no virtual machine can be made here.
+        """
+        if not self.fetch:
+            return own_identity()
+        if not self.known:
+            # What every kernel needs comes first: if it cannot be had, nothing can be measured.
+            ensure_image(ensure_toolbox(self.log), self.log)
+        shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
+        if shape not in self.known:
+            self.known[shape] = self._prepared(*shape)
+        found = self.known[shape]
+        if isinstance(found, CannotRunError):
+            raise _LeftOutError(str(found), missing=True)
+        return found
+
+    def _prepared(
+        self, kernel: str, cpus: int, memory_mib: int
+    ) -> Mapping[str, Any] | CannotRunError:
+        if kernel not in known_kernels():
+            return CannotRunError(f"kernel {kernel} is not known here (`iolab kernels add`)")
+        try:
+            made = prepare(kernel, "virtual", self.log, cpus=cpus, memory_mib=memory_mib)
+            return made.identity()
+        except CannotRunError as error:
+            return error
+
+
+def choose_blocks(
+    sources: Sequence[Source],
+    number: int,
+    seed: int,
+    *,
+    kernels: Sequence[str] = (),
+    anyway: bool = False,
+    fetch: bool = True,
+    log: Callable[[str], None] = lambda line: None,
+) -> Choice:
+    """Draw blocks at random, of those that can be measured again with the same bytes.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        Where they are drawn from; every block is as likely as any other.
+    number : int
+        How many, at least 1; all, if there are fewer.
+    seed : int
+        Seed of the draw.
+    kernels : sequence of str
+        Only blocks on these; empty: on any.
+    anyway : bool
+        Whether to take blocks that were measured on something else, too.
+    fetch : bool
+        Whether to fetch kernels; if not, only iolab's own parts of the target are compared.
+    log : callable
+        Called with a line for each slow step.
+
+    Raises
+    ------
+    UserError
+        If there is no block on one of the kernels.
+    CannotRunError
+        If no kernel of any block can be had here, or no virtual machine can be made.
+    NothingComparedError
+        If no block can give the same bytes; the message says which part of the target differs.
+    """
+    for kernel in kernels:
+        one_of("kernel", kernel, {b.kernel for source in sources for b in source.blocks})
+    drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
+    # Reproducible on purpose: whoever has the seed draws the same blocks.
+    random.Random(seed).shuffle(drawn)  # noqa: S311
+    machines = _Machines(fetch, log)
+    chosen: list[ChosenBlock] = []
+    left_out: dict[str, list[BlockHashes]] = {}
+    missing = True
+    for source, hashes in drawn:
+        if len(chosen) == number:
+            break
+        try:
+            chosen.append(_chosen(source, hashes, machines, anyway=anyway))
+        except _LeftOutError as error:
+            left_out.setdefault(str(error), []).append(hashes)
+            missing = missing and error.missing
+    sentences = [f"{_names(blocks)}: {reason}" for reason, blocks in left_out.items()]
+    if not chosen:
+        kind = CannotRunError if missing else NothingComparedError
+        raise kind("; ".join(sentences) or "the folders hold no blocks")
+    return Choice(chosen, sentences)
+
+
+def _names(blocks: Iterable[BlockHashes]) -> str:
+    """Name the pathologies and kernels of some blocks."""
+    kernels: dict[str, dict[str, None]] = {}
+    for block in blocks:
+        kernels.setdefault(block.pathology, {})[block.kernel] = None
+    return "; ".join(f"{name} on {', '.join(sorted(of))}" for name, of in sorted(kernels.items()))
+
+
+def _chosen(
+    source: Source, hashes: BlockHashes, machines: _Machines, *, anyway: bool
+) -> ChosenBlock:
+    virtual = hashes.target["target"] == "vm" and "target" not in hashes.block
+    if not virtual or hashes.block["clock"] != "virtual":
+        raise _LeftOutError("not measured in virtual time, where alone bytes come out again")
+    # Before anything is fetched: most often it is the agent.
+    differs = _differences(hashes.target, own_identity())
+    if differs and not anyway:
+        raise _LeftOutError(_other(hashes, differs))
+    if (found := hashes.block["format"]) != BLOCK_FORMAT:
+        raise _LeftOutError(f"its block's format is {found!r}, this iolab reads {BLOCK_FORMAT!r}")
+    identity = machines.identity(Block.parse(hashes.block))
+    differs = _differences(hashes.target, identity)
+    if differs and not anyway:
+        raise _LeftOutError(_other(hashes, differs))
+    return ChosenBlock(source.folder, source.data, hashes, identity, differs)
+
+
+def _differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the parts of an identity that differ, of those that are known here."""
+    parts = [*_PARTS, *(name for name in here if name not in _PARTS)]
+    pairs = {part: (stored.get(part), here[part]) for part in parts if part in here}
+    return {
+        part: (_shown(part, stored), _shown(part, here))
+        for part, (one, other) in pairs.items()
+        if one != other and part != _NOT_COMPARED
+    }
+
+
+def _shown(part: str, identity: Mapping[str, Any]) -> str:
+    words = _DIGEST.sub(r"\1", str(identity.get(part, "none")))
+    source = identity.get(_NOT_COMPARED)
+    # Part of a sentence, whoever wrote the file.
+    return foreign.line(f"{source}, {words}" if part == "kernel" and source else words, _SHOWN)
+
+
+def _other(hashes: BlockHashes, differs: Mapping[str, tuple[str, str]]) -> str:
+    """Say in which parts the target that a block was measured on is not the one here."""
+    words = [f"another {_PARTS.get(p, p)} ({a}; here {b})" for p, (a, b) in differs.items()]
+    by = f" by iolab {hashes.iolab} (this is {__version__})" * (hashes.iolab != __version__)
+    return (
+        f"measured{by} with {' and '.join(words)}, so the same bytes cannot come out; --anyway "
+        "measures, and says how far the values agree"
+    )

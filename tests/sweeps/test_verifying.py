@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""A block that was really measured, measured again: the same bytes, and what was forged."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from iolab.cli import main
+from iolab.design import blocks_of
+from iolab.errors import CannotRunError
+from iolab.files import atomic_write, cache_dir, canonical_json
+from iolab.pathology import get_pathology
+from iolab.paths import REFERENCE
+from iolab.store.hashes import has_hashes
+from iolab.store.raw import RawStore
+from iolab.store.tidy import write_tables
+from iolab.sweeps.block import measure_block
+from iolab.sweeps.choosing import choose_blocks, read_sources
+from iolab.sweeps.verifying import CheckedBlock, compare_block
+from iolab.targets.vm import own_identity, prepare
+from tests.support.command import ARGV
+from tests.support.processes import child_environment, processes_naming
+from tests.support.sealed import forged, forged_table, made_up, measured_on
+
+_KERNEL = "6.1"
+_AGENT = "0" * 64
+
+pytestmark = pytest.mark.vm
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A small block in a store, and the folder of its tables."""
+
+    root: Path
+    key: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Measure treated pairs with their A/A check, and a traced twin of one pair."""
+    try:
+        prepare(_KERNEL, "virtual", cpus=1, memory_mib=1024)
+    except CannotRunError as error:
+        pytest.skip(str(error))
+    # Its cells are a few writes: the shortest of all.
+    pathology = get_pathology("bfq_idling")
+    profile = replace(pathology.profiles["smoke"], boots=1)
+    (block,) = blocks_of(pathology, profile, kernel=_KERNEL, clock="virtual")
+    root = tmp_path_factory.mktemp("measured")
+    plan = root / "plans" / "block.json"
+    atomic_write(plan, canonical_json(block.document()))
+    key = measure_block(plan, RawStore(root))
+    write_tables(RawStore(root), [key], {}, root / "out")
+    return Measured(root, key, root / "out")
+
+
+def compared(measured: Measured, folder: Path, *, anyway: bool = False) -> CheckedBlock:
+    """Compare a folder with the block of the fixture, as if that had been measured again."""
+    (one,) = choose_blocks(read_sources([folder]), 2, seed=0, anyway=anyway).chosen
+    return compare_block(one, measured.key, RawStore(measured.root))
+
+
+def _forge_hash(document: dict[str, Any]) -> None:
+    hashes = document["cells"]["c001"]["recorded_sha256"]
+    document["cells"]["c001"]["recorded_sha256"] = hashes[::-1]
+
+
+def _forge_trace(document: dict[str, Any]) -> None:
+    cells = [cell for cell in document["cells"].values() if cell["trace_sha256"]]
+    cells[0]["trace_sha256"], cells[1]["trace_sha256"] = (
+        cells[1]["trace_sha256"],
+        cells[0]["trace_sha256"],
+    )
+
+
+def test_a_block_comes_out_again_and_a_forged_hash_does_not(
+    measured: Measured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    false = forged(measured.folder, tmp_path / "false", _forge_hash)
+    words = ["verify", str(measured.folder), str(false), "--json", "--seed", "3"]
+    monkeypatch.setattr(sys, "argv", ["iolab", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.err.splitlines()[-1]) == (
+        1,
+        "iolab: 1 of 2 blocks differ from what is stored",
+    )
+    document = json.loads(told.out)
+    assert (document["seed"], document["blocks_same"], document["left_out"]) == (3, 1, [])
+    by_folder = {block["folder"]: block for block in document["blocks"]}
+    honest, lying = by_folder[str(measured.folder)], by_folder[str(false)]
+    assert (honest["same"], lying["same"]) == (True, False)
+    assert [cell["same_trace"] for cell in honest["cells"]].count(True) == 2
+    assert [cell["id"] for cell in lying["cells"] if not cell["same_bytes"]] == ["c001"]
+    assert all(cell["different"] == {} for cell in lying["cells"])
+    assert "same bytes" in told.err
+    assert f"1 of {len(lying['cells'])} cells differ" in told.err
+    assert not list((cache_dir() / "verify").glob(f"*/{measured.key}"))
+
+
+def test_an_edited_table_and_a_swapped_trace_are_named(measured: Measured, tmp_path: Path) -> None:
+    def lie(cells: pd.DataFrame) -> None:
+        cells["iops"] *= [1.01 if cell.endswith("c002") else 1.0 for cell in cells["cell"]]
+
+    checked = compared(measured, forged_table(measured.folder, tmp_path / "table", lie))
+    (cell,) = (cell for cell in checked.cells if not cell.same)
+    assert (cell.id, cell.same_bytes, list(cell.different)) == ("c002", True, ["iops"])
+    assert math.isclose(cell.ratio, 1 / 1.01)
+    assert checked.compared
+    assert not checked.same
+
+    swapped = forged(measured.folder, tmp_path / "trace", _forge_trace)
+    for trace in (swapped / "traces").glob("*.dat"):
+        trace.unlink()
+    checked = compared(measured, swapped)
+    assert [cell.same_trace for cell in checked.cells].count(False) == 2
+    assert all(cell.same_bytes and not cell.different for cell in checked.cells)
+
+
+def test_another_agent_is_measured_only_anyway_and_its_values_are_compared(
+    measured: Measured, tmp_path: Path
+) -> None:
+    other = measured_on(measured.root, measured.key, tmp_path, agent=_AGENT, image="1" * 64)
+    checked = compared(measured, other, anyway=True)
+    assert checked.chosen.differs["agent"] == ("000000000000", own_identity()["agent"][:12])
+    assert set(checked.chosen.differs) == {"agent", "image"}
+    assert [cell.ratio for cell in checked.cells] == [1.0] * len(checked.cells)
+    assert (checked.compared, checked.same) == (False, False)
+
+
+def test_a_kernel_of_another_source_with_the_same_bytes_is_the_same(
+    measured: Measured, tmp_path: Path
+) -> None:
+    other = measured_on(measured.root, measured.key, tmp_path, kernel_source="given by the user")
+    assert compared(measured, other).same
+
+
+def test_kernels_that_cannot_be_had_are_left_out_in_a_sentence_each(
+    measured: Measured, tmp_path: Path
+) -> None:
+    made_up(tmp_path / "mine", own_identity(), "my-own")
+    made_up(tmp_path / "there", {**own_identity(), "kernel": "1" * 64}, "6.1")
+    folders = [tmp_path / "mine" / "out", tmp_path / "there" / "out", measured.folder]
+    choice = choose_blocks(read_sources(folders), 3, seed=0)
+    assert [one.folder for one in choice.chosen] == [measured.folder]
+    unknown, other = sorted(choice.left_out, key=lambda sentence: "my-own" not in sentence)
+    assert unknown.startswith("dio_kworker on my-own: kernel my-own is not known here")
+    assert "another kernel (111111111111; here linux-image-6.1" in other
+
+
+def test_ctrl_c_leaves_nothing_running(measured: Measured, tmp_path: Path) -> None:
+    cache = tmp_path / "cache" / "iolab"
+    cache.mkdir(parents=True)
+    for path in cache_dir().iterdir():
+        if path.name != "verify":
+            (cache / path.name).symlink_to(path)
+    verify = subprocess.Popen(
+        [*ARGV, "verify", str(measured.folder), "--seed", "7"],
+        env=child_environment(XDG_CACHE_HOME=str(cache.parent)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # How long it takes until a machine runs does not matter, but the command must go on.
+        while not processes_naming("qemu-system", str(cache / "verify")):
+            assert verify.poll() is None
+            time.sleep(0.1)
+        verify.send_signal(signal.SIGINT)
+        out, words = verify.communicate()
+    finally:
+        verify.kill()
+    assert processes_naming(str(cache / "verify")) == []
+    assert list((cache / "verify").iterdir()) == []
+    sentence = "iolab: interrupted: 0 of 1 blocks are verified, nothing is kept"
+    assert (verify.returncode, words.splitlines()[-1]) == (130, sentence)
+    assert out == "0 of 1 blocks: the same bytes (--seed 7 draws them again)\n"
+
+
+def test_a_block_of_the_reference_data_comes_out_again(
+    in_process: Callable[..., tuple[int, str]],
+) -> None:
+    if not any(has_hashes(folder) for folder in REFERENCE.iterdir()):
+        pytest.skip("the reference data carry no hashes: they were measured before iolab did so")
+    # Of whoever changes the agent: measure the reference data again, they are of one release.
+    hashes = [block for source in read_sources([REFERENCE]) for block in source.blocks]
+    own = own_identity()
+    assert {block.key for block in hashes if not own.items() <= block.target.items()} == set()
+    code, error = in_process("verify", "--blocks", "1", "--seed", "0")
+    if code in (3, 4):
+        pytest.skip(f"this machine's mirrors have other packages: {error}")
+    assert code == 0, error
