@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["BLOCK_AIO", "BLOCK_CFQ", "FSDEVEL_DIO", "FSNOTIFY", "SOLIDIGM", "Published"]
 
@@ -18,16 +19,29 @@ class Published:
         Author, subject and date, as far as the report itself gives them.
     subject : str
         What happens, as a phrase of a mail's subject: "direct I/O completion kworker ping-pong".
-    mechanism : str
-        What the kernel does, in its own nouns: one or two sentences.
+    happens : str
+        What happens, in the kernel's own nouns: the sentence that a mail begins with.
     links : tuple of str
         Addresses and commits that the report names; nothing else.
+    measures : tuple of str
+        Columns and measures that show the mechanism, in the order of a mail's table.
+    stack : str
+        Where it happens, as the report's own stack shows it.
+    claim : str
+        The claim that a mail is about unless another one is named; "" leaves the choice to what was
+        reproduced.
+    treated : mapping of str to str
+        Levels of the treatment in words for who does not know the pathology.
     """
 
     citation: str
     subject: str
-    mechanism: str
+    happens: str
     links: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
+    stack: str = ""
+    claim: str = ""
+    treated: Mapping[str, str] = field(default_factory=dict)
 
 
 # The mail has neither subject nor date in the copy that is at hand.
@@ -37,28 +51,48 @@ FSDEVEL_DIO = Published(
         'kernel worker thread is being cpu starved" (Linux 6.1, XFS)'
     ),
     subject="fio and its direct I/O kworker ping-pong",
-    mechanism=(
-        "Each completed direct write is queued to a kworker on the submitter's CPU. The kworker is "
-        "not in the cgroup. It completes one write and wakes fio, whose weight makes it preempt "
-        "the kworker; fio has too few completions to go on and sleeps again."
+    happens=(
+        "A task in a cgroup of high cpu.weight preempts the kworker that completes its direct "
+        "writes, one completion after the other: each wakes the task, which finds too few "
+        "completions to go on and sleeps again."
     ),
     links=("commit 71eb6b6b0ba9 (fs/aio: obey min_nr when doing wakeups)",),
+    measures=(
+        "switches_per_io",
+        "wakeups_per_io",
+        "preemptions_per_io",
+        "slept_again",
+        "stay_median_ns",
+        "path_worker_wait_ns",
+    ),
+    stack="preempt_schedule_common < __cond_resched < process_one_work < worker_thread",
 )
 BLOCK_AIO = Published(
     citation='Ming Lei, "single aio thread is migrated crazily by scheduler", Thu Nov 14 2019',
     subject="a single AIO thread is migrated",
-    mechanism=(
-        "iomap_dio_bio_end_io() queues the completion work on the CPU that submits. The kworker "
-        "and the submitter then want the same CPU, and the scheduler moves the submitter."
+    happens=(
+        "A single AIO thread is moved from CPU to CPU. Its direct writes complete in a kworker "
+        "that is queued on the CPU that submits."
     ),
+    measures=(
+        "migrations_per_s",
+        "by_wake_up_placement",
+        "by_active_balance",
+        "by_periodic_balance",
+        "by_newly_idle_balance",
+    ),
+    treated={"free": "the thread free to move"},
 )
 FSNOTIFY = Published(
     citation='Pierre, "FYI, fsnotify contention with aio and io_uring." (Linux 6.3.9)',
     subject="fsnotify takes a parent reference per read",
-    mechanism=(
-        "__fsnotify_parent() takes and drops a reference of the parent dentry for each I/O while "
-        "somebody watches the directory. Jobs on many CPUs then write one cache line."
+    happens=(
+        "__fsnotify_parent() takes and drops a reference of the parent dentry for each read while "
+        "somebody watches the directory; jobs on many CPUs then write one cache line."
     ),
+    measures=("dget_parent_per_io", "__fsnotify_parent_per_io"),
+    stack="lockref_get_not_zero < dget_parent < __fsnotify_parent < io_read",
+    treated={"directory": "an inotify watch on /dev (close_write)"},
 )
 BLOCK_CFQ = Published(
     citation=(
@@ -66,21 +100,32 @@ BLOCK_CFQ = Published(
         'controller", Fri May 17 2019'
     ),
     subject="BFQ idles between the cgroups of dd and jbd2",
-    mechanism=(
-        "A synchronous write on ext4 needs dd and jbd2 in turn. They are in different cgroups, and "
-        "after a request of one the I/O scheduler keeps the device idle for slice_idle (8 ms), "
-        "waiting for another one of it, while the other's request waits."
+    happens=(
+        "BFQ keeps the device idle for slice_idle after each request of dd or of jbd2 if these are "
+        "in different cgroups, while the other's request waits: a synchronous write on ext4 needs "
+        "both in turn."
     ),
     links=(
         "https://lkml.org/lkml/2015/11/19/359",
         "https://github.com/moby/moby/issues/21485",
     ),
+    measures=("gaps_per_100_ios", "gap_median_ms", "gap_share", "gaps_jbd2_waits", "gaps_dd_waits"),
+    treated={"bfq-throughput": "bfq, low_latency=0", "bfq": "bfq"},
 )
 SOLIDIGM = Published(
     citation='Wayne Gao, "Linux* Kernel File System Buffer IO Will Bound On Kworker" (Solidigm)',
     subject="buffered writes cost the flush kworker more on ext4 than on XFS",
-    mechanism=(
-        "One kworker at a time writes back what all writers of a file system have made dirty, so "
-        "the CPU time that a MiB costs it limits the bandwidth."
+    happens=(
+        "One kworker at a time writes back what all writers of a file system have made dirty, and "
+        "a MiB costs it much more CPU time on ext4 than on XFS."
     ),
+    measures=(
+        "worker_us_per_mib",
+        "worker_busy",
+        "device_mib_per_s",
+        "flush_workers_at_once",
+        "pages_per_folio",
+    ),
+    claim="ext4's worker pays more for a MiB",
+    treated={"ext4": "ext4"},
 )

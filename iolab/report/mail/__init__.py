@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from iolab.report.mail.reproducer import reproducer
+from iolab.report.mail.mail import finding_mail
 
-__all__ = ["reproducer"]
+__all__ = ["finding_mail"]

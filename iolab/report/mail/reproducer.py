@@ -159,8 +159,8 @@ def _cleanup(*cells: Cell) -> list[str]:
     words = ["kill $! 2>/dev/null || :"] if any(cell.watch for cell in cells) else []
     words += ["exec 9<&-"] if any(keeps_open(cell) for cell in cells) else []
     words += ["umount /mnt"] if any(cell.filesystem for cell in cells) else []
-    words += ["rmdir $cfg/nullb/nullb*; modprobe -r null_blk"] if "null_blk" in kinds else []
-    words += ["modprobe -r scsi_debug"] if "scsi_debug" in kinds else []
+    words += ["rmdir $cfg/nullb/nullb*; rmmod null_blk"] if "null_blk" in kinds else []
+    words += ["rmmod scsi_debug"] if "scsi_debug" in kinds else []
     return ["; ".join(words)] if words else []
 
 
@@ -218,7 +218,8 @@ def _workers(stat: str, seconds: float) -> tuple[list[str], list[str]]:
     return [
         "look() { ns=0; for p in $(pgrep kworker/u)",
         "    do read -r t rest </proc/$p/schedstat && ns=$((ns + t)); done",
-        f"    set -- $({stat}); mib=$(($7 / 2048)); }}",
+        f"    set -- $({stat})",
+        "    mib=$(($7 / 2048)); }",
         "look; ns0=$ns mib0=$mib",
     ], [
         "look; us=$(((ns - ns0) / 1000)) mib=$((mib - mib0))",

@@ -90,7 +90,7 @@ def shared_steps(*cells: Cell) -> list[str]:
     steps = ["; ".join(load)] if load else []
     if "null_blk" in kinds:
         steps += [
-            "cfg=/sys/kernel/config; mountpoint -q $cfg \\\n    || mount -t configfs none $cfg",
+            "cfg=/sys/kernel/config; [ -d $cfg/nullb ] || mount -t configfs none $cfg",
             "disk() { cd $cfg/nullb; mkdir $1; cd $1; shift",
             '    for a in "$@" power=1; do echo ${a#*=} >${a%=*}; done; cd /; }',
         ]
@@ -124,7 +124,7 @@ def setup_steps(cell: Cell) -> list[str]:
         steps.append("for q in /sys/block/nullb*/queue/scheduler; do echo none >$q; done")
     for device in cell.devices:
         steps += _queue(device, f"/sys/block/{disks[device.name]}/queue")
-    steps += _settings(cell.settings)
+    steps += [*_scheduler(cell), *_settings(cell.settings)]
     if cell.group is not None:
         steps += _group(cell.group)
     if cell.worker_nice:
@@ -199,6 +199,15 @@ def _files(job: FioJob) -> list[str]:
         count = -(-job.size_mib // megabytes)
         steps.append(f"dd if=/dev/zero of={path} bs={megabytes}M count={count}{direct} conv=fsync")
     return steps
+
+
+def _scheduler(cell: Cell) -> list[str]:
+    """Return what switches features of the scheduler and the preemption model."""
+    names = [name if on else f"NO_{name}" for name, on in cell.features.items()]
+    # Linux commit 8a99b6833c88 moved the file.
+    steps = [f"f={_SCHED}/features; [ -e $f ] || f={_SCHED}_features"] if names else []
+    steps += [f"echo {name} >$f" for name in names]
+    return steps + ([f"echo {cell.preemption} >{_SCHED}/preempt"] if cell.preemption else [])
 
 
 def _settings(settings: Mapping[str, int]) -> list[str]:

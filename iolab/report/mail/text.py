@@ -13,6 +13,7 @@ WIDTH: Final = 72
 # From this size on, so many digits behind the point.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2), (0.1, 3), (0.01, 4))
 _THOUSANDS: Final = 10_000
+_NOTHING: Final = 0.00005
 
 
 def paragraph(words: str) -> str:
@@ -44,9 +45,13 @@ def fold_subject(words: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, the first of which is the head, as columns two spaces apart."""
+    """Return rows, the first of which is the head, as columns; one space apart if it must be."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = ("  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) for row in rows)
+    wide = sum(widths) + 2 * (len(widths) - 1) > WIDTH
+    lines = (
+        (" " if wide else "  ").join(w.ljust(n) for w, n in zip(row, widths, strict=True))
+        for row in rows
+    )
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -69,9 +74,11 @@ def plain_number(value: float) -> str:
     Examples
     --------
     >>> [plain_number(value) for value in (66677.29, 2071.4, 143.26, 1.9927, 0.0151, 3e-6)]
-    ['66.7k', '2071', '143.3', '1.993', '0.0151', '0.0000']
+    ['66.7k', '2071', '143.3', '1.993', '0.0151', '0']
     """
     size = abs(value)
+    if size < _NOTHING:
+        return "0"
     if size >= _THOUSANDS:
         return f"{value / 1000:.1f}k"
     digits = next((d for limit, d in _DIGITS if size >= limit), 4)
