@@ -128,7 +128,10 @@ def setup_steps(cell: Cell) -> list[str]:
     if cell.group is not None:
         steps += _group(cell.group)
     if cell.worker_nice:
-        steps.append(f"renice -n {cell.worker_nice} -p $(pgrep kworker/0:)")
+        steps += [
+            "# workers that the kernel makes later have nice 0: do it again meanwhile",
+            f"renice -n {cell.worker_nice} -p $(pgrep kworker/0:)",
+        ]
     if cell.antagonist is not None:
         steps.append("# iolab runs an antagonist beside it; this script does not")
     return steps

@@ -100,13 +100,7 @@ def number_words(value: float) -> str:
 
 
 def effects_words(claim: Claim, estimates: Mapping[str, float], words: str) -> str:
-    """Return estimates by kernel as a subject says them.
-
-    Examples
-    --------
-    >>> effects_words(a_ratio, {"6.1": 0.719, "6.12": 0.819}, "IOPS")
-    '28% fewer IOPS on 6.1, 18% fewer on 6.12'
-    """
+    """Return estimates by kernel as a subject says them."""
     said: list[str] = []
     for kernel, estimate in estimates.items():
         amount = _amount(claim, estimate)
