@@ -18,6 +18,8 @@ from iolab.agent.plan_reader import load_plan
 # A test puts the scripts here, by name.
 _SCRIPTS: dict[str, str] = {}
 _TOOLS = Path("/run/tools")
+# busybox's shell has a dd of its own, without dsync.
+_PRELUDE = 'dd() { /bin/dd "$@"; };'
 # The guest has no inotify-tools. Of its arguments this knows the path: the last one.
 _INOTIFYWAIT = """#!/bin/sh
 PYTHONPATH=/iolab/agent.pyz exec /usr/bin/python3 -S -c '
@@ -54,7 +56,10 @@ def main(argv: list[str]) -> int:
         path = Path(f"/run/{name}.sh")
         path.write_text(script)
         done = subprocess.run(
-            ["/bin/sh", "-e", str(path), name], capture_output=True, text=True, check=False
+            ["/bin/sh", "-e", "-c", f"{_PRELUDE} . {path}", "sh", name],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         seen[name] = {"code": done.returncode, "out": done.stdout, "error": done.stderr}
         print(f"iolab: {name} is done", flush=True)

@@ -111,7 +111,7 @@ def test_short_copies_under_an_io_scheduler(tmp_path: Path) -> None:
     seen = _run("bfq_idling", "throughput collapses, short dd", tmp_path)
     for side in _SIDES:
         rate = seen.number(side, r"([\d.]+) writes/s")
-        assert rate == pytest.approx(seen.cells[side]["iops"], rel=0.05)
+        assert rate == pytest.approx(seen.cells[side]["iops"], rel=0.1)
     assert seen.cells["treated"]["iops"] < 0.5 * seen.cells["control"]["iops"]
 
 
@@ -132,4 +132,4 @@ def test_a_flush_worker_of_two_file_systems(tmp_path: Path) -> None:
     seen = _run("writeback_kworker", "ext4's worker pays more for a MiB", tmp_path)
     for side in _SIDES:
         cost = seen.number(side, r"(\d+) us per MiB")
-        assert cost == pytest.approx(seen.cells[side]["worker_us_per_mib"], rel=0.15)
+        assert cost == pytest.approx(seen.cells[side]["worker_us_per_mib"], rel=0.2)

@@ -29,6 +29,7 @@ __all__ = ["RAMP_MS", "RUNTIME_MS", "Sides", "reproducer"]
 RAMP_MS: Final = 1_000
 RUNTIME_MS: Final = 10_000
 _TRACING: Final = "/sys/kernel/tracing"
+_PER_100: Final = "c=$((100 * (c - c0) / (n - n0)))"
 _LAST: Final = "cat /sys/block/nullb*/stat | tail -n 1"
 # Values of which fio's own output, or dd's, is all that is needed.
 _OWN_OUTPUT: Final = ("iops", "steady_iops", "kb_per_s", "latency_")
@@ -91,9 +92,10 @@ def reproducer(
         [*setup_steps(cell), *options, *_watched(cell)]
         for cell, options in zip((treated, control), own, strict=True)
     ]
-    before, after = _counting(value, treated, control, (ramp_ms + runtime_ms) / 1000)
+    counting = _counting(value, treated, control, (ramp_ms + runtime_ms) / 1000)
     lines = [*_head(sides), *shared_steps(treated, control), *_merged(*setups)]
-    lines += [*before, work, *after, *_cleanup(treated, control)]
+    lines += _counted(counting, work, ramp_ms=ramp_ms, runtime_ms=runtime_ms)
+    lines += _cleanup(treated, control)
     return "\n".join(lines) + "\n"
 
 
@@ -151,12 +153,12 @@ def _watched(cell: Cell) -> list[str]:
     disk = disk_names(cell)[cell.devices[-1].name]
     path = {"node": f"/dev/{disk}", "directory": "/dev", "other": "/dev/zero"}[cell.watch.on]
     # Of inotify-tools.
-    return [f"inotifywait -qm -e {cell.watch.event} {path} >/dev/null & sleep 1"]
+    return [f"inotifywait -qm -e {cell.watch.event} {path} >/dev/null &", "w=$!; sleep 1"]
 
 
 def _cleanup(*cells: Cell) -> list[str]:
     kinds = {device.kind for cell in cells for device in cell.devices}
-    words = ["kill $! 2>/dev/null || :"] if any(cell.watch for cell in cells) else []
+    words = ['[ -z "$w" ] || kill $w'] if any(cell.watch for cell in cells) else []
     words += ["exec 9<&-"] if any(keeps_open(cell) for cell in cells) else []
     words += ["umount /mnt"] if any(cell.filesystem for cell in cells) else []
     words += ["rmdir $cfg/nullb/nullb*; rmmod null_blk"] if "null_blk" in kinds else []
@@ -164,64 +166,83 @@ def _cleanup(*cells: Cell) -> list[str]:
     return ["; ".join(words)] if words else []
 
 
-def _counting(value: str, cell: Cell, control: Cell, seconds: float) -> tuple[list[str], list[str]]:
-    """Return what begins and ends counting a claim's value around the work."""
+@dataclass(frozen=True)
+class _Counting:
+    """What counts a claim's value: before the work, in its steady part, and after it."""
+
+    before: Sequence[str] = ()
+    # What `look` finds is compared between two moments of the steady part.
+    look: str = ""
+    said: Sequence[str] = ()
+    after: Sequence[str] = ()
+
+
+def _counting(value: str, cell: Cell, control: Cell, seconds: float) -> _Counting:
     disks = {disk_names(side)[side.devices[-1].name] for side in (cell, control) if side.devices}
     # The last disk has the data.
     stat = f"cat /sys/block/{disks.pop()}/stat" if len(disks) == 1 else _LAST
     if value == "migrations_per_s":
-        return [
-            f"t={_TRACING}; sw=$t/events/sched/sched_migrate_task/enable",
-            "echo >$t/trace; echo 1 >$sw",
-        ], [
-            "echo 0 >$sw; n=$(grep -c comm=fio $t/trace || :)",
-            f'echo "fio was migrated $n times in {seconds:g} s"',
-        ]
-    if value.endswith("_per_io") and value.removesuffix("_per_io") in cell.count:
+        return _Counting(
+            [
+                f"t={_TRACING}; sw=$t/events/sched/sched_migrate_task/enable",
+                "echo >$t/trace; echo 1 >$sw",
+            ],
+            after=[
+                "echo 0 >$sw; n=$(grep -c comm=fio $t/trace || :)",
+                f'echo "fio was migrated $n times in {seconds:g} s"',
+            ],
+        )
+    if cell.job is not None and value.removesuffix("_per_io") in cell.count:
         return _calls(value.removesuffix("_per_io"), stat)
-    if value in ("worker_busy", "worker_us_per_mib"):
-        return _workers(stat, seconds)
-    if value == "switches_per_io" and cell.job is not None:
-        return _switches(stat)
+    if cell.job is not None and value in ("worker_busy", "worker_us_per_mib"):
+        return _workers(stat)
+    if cell.job is not None and value == "switches_per_io":
+        return _Counting(
+            look=f"set -- $(grep ctxt /proc/stat) $({stat})\n    c=$2 n=$(($3 + $7))",
+            said=["c=$((100 * (c - c0) / (n - n0)))"] + ['echo "$c context switches per 100 I/Os"'],
+        )
     if value.startswith(_OWN_OUTPUT):
-        return [], []
-    return [], [f"# {value}: iolab records it (iolab sweep, see below)"]
+        return _Counting()
+    return _Counting(after=[f"# {value}: iolab records it (iolab sweep, see below)"])
 
 
-def _switches(stat: str) -> tuple[list[str], list[str]]:
+def _calls(function: str, stat: str) -> _Counting:
+    return _Counting(
+        [
+            f"t={_TRACING}; echo 'p:repro {function}' >$t/kprobe_events",
+            "echo 0 >$t/tracing_on; echo 1 >$t/events/kprobes/repro/enable",
+        ],
+        f"set -- $(grep repro $t/kprobe_profile); c=$2\n    set -- $({stat}); n=$(($1 + $5))",
+        [_PER_100, f'echo "$c calls of {function} per 100 I/Os"'],
+        [
+            "echo 0 >$t/events/kprobes/repro/enable",
+            "echo >$t/kprobe_events; echo 1 >$t/tracing_on",
+        ],
+    )
+
+
+def _workers(stat: str) -> _Counting:
+    """Count the CPU time of unbound kworkers, in us as ``c``, and MiB as ``n``."""
+    return _Counting(
+        look="c=0; for p in $(pgrep kworker/u)\n"
+        "    do read -r t rest </proc/$p/schedstat && c=$((c + t / 1000)); done\n"
+        f"    set -- $({stat})\n    n=$(($7 / 2048))",
+        said=["c=$((c - c0)) n=$((n - n0))"] + ['echo "kworker/u*: $c us, $((c / n)) us per MiB"'],
+    )
+
+
+def _counted(counting: _Counting, work: str, *, ramp_ms: int, runtime_ms: int) -> list[str]:
+    """Return the work with what counts around it, or beside it in its steady part."""
+    if not counting.look:
+        return [*counting.before, work, *counting.after]
+    # fio takes a while to start.
+    begin_s = (ramp_ms + min(1000, runtime_ms // 4)) / 1000
     return [
-        f"look() {{ set -- $(grep ctxt /proc/stat) $({stat})",
-        "    c=$2 n=$(($3 + $7)); }",
-        "look; c0=$c n0=$n",
-    ], [
-        "look; c=$((100 * (c - c0) / (n - n0)))",
-        'echo "$c context switches per 100 I/Os"',
-    ]
-
-
-def _calls(function: str, stat: str) -> tuple[list[str], list[str]]:
-    return [
-        f"t={_TRACING}; echo 'p:repro {function}' >$t/kprobe_events",
-        "echo 0 >$t/tracing_on; echo 1 >$t/events/kprobes/repro/enable",
-        f"look() {{ set -- $(grep repro $t/kprobe_profile) \\\n"
-        f"        $({stat}); c=$2 n=$(($4 + $8)); }}",
-        "look; c0=$c n0=$n",
-    ], [
-        "look; c=$((100 * (c - c0) / (n - n0)))",
-        f'echo "$c calls of {function} per 100 I/Os"',
-        "echo 0 >$t/events/kprobes/repro/enable",
-        "echo >$t/kprobe_events; echo 1 >$t/tracing_on",
-    ]
-
-
-def _workers(stat: str, seconds: float) -> tuple[list[str], list[str]]:
-    return [
-        "look() { ns=0; for p in $(pgrep kworker/u)",
-        "    do read -r t rest </proc/$p/schedstat && ns=$((ns + t)); done",
-        f"    set -- $({stat})",
-        "    mib=$(($7 / 2048)); }",
-        "look; ns0=$ns mib0=$mib",
-    ], [
-        "look; us=$(((ns - ns0) / 1000)) mib=$((mib - mib0))",
-        f'echo "kworker/u*: $us us of {seconds:g} s, $((us / mib)) us per MiB"',
+        *counting.before,
+        f"look() {{ {counting.look}; }}",
+        f"{work} & f=$!",
+        f"sleep {begin_s:g}; look; c0=$c n0=$n",
+        f"sleep {runtime_ms / 2000:g}; look; wait $f",
+        *counting.said,
+        *counting.after,
     ]

@@ -311,7 +311,7 @@ def _copies(cell: Cell, copies: Copies) -> str:
     dsync = " oflag=dsync" if copies.dsync else ""
     return (
         f"for i in $(seq {copies.processes}); do\n"
-        f"    dd if=/dev/zero of={path} \\\n"
+        f"    LC_ALL=C dd if=/dev/zero of={path} \\\n"
         f"        bs={copies.block_size} count={copies.writes} conv=notrunc{dsync}\n"
         f"done 2>&1 | awk '/copied/ {{ s += $(NF - 3) }}\n"
         f'    END {{ print {copies.writes * copies.processes} / s, "writes/s" }}\''
