@@ -30,6 +30,7 @@ RAMP_MS: Final = 1_000
 RUNTIME_MS: Final = 10_000
 _TRACING: Final = "/sys/kernel/tracing"
 _PER_100: Final = "c=$((100 * (c - c0) / (n - n0)))"
+_WORKER: Final = "$c us, $((c / n)) us per MiB"
 _LAST: Final = "cat /sys/block/nullb*/stat | tail -n 1"
 # Values of which fio's own output, or dd's, is all that is needed.
 _OWN_OUTPUT: Final = ("iops", "steady_iops", "kb_per_s", "latency_")
@@ -199,7 +200,7 @@ def _counting(value: str, cell: Cell, control: Cell, seconds: float) -> _Countin
     if cell.job is not None and value == "switches_per_io":
         return _Counting(
             look=f"set -- $(grep ctxt /proc/stat) $({stat})\n    c=$2 n=$(($3 + $7))",
-            said=["c=$((100 * (c - c0) / (n - n0)))"] + ['echo "$c context switches per 100 I/Os"'],
+            said=[_PER_100, 'echo "$c context switches per 100 I/Os"'],
         )
     if value.startswith(_OWN_OUTPUT):
         return _Counting()
@@ -227,7 +228,7 @@ def _workers(stat: str) -> _Counting:
         look="c=0; for p in $(pgrep kworker/u)\n"
         "    do read -r t rest </proc/$p/schedstat && c=$((c + t / 1000)); done\n"
         f"    set -- $({stat})\n    n=$(($7 / 2048))",
-        said=["c=$((c - c0)) n=$((n - n0))"] + ['echo "kworker/u*: $c us, $((c / n)) us per MiB"'],
+        said=["c=$((c - c0)) n=$((n - n0))", f'echo "kworker/u*: {_WORKER}"'],
     )
 
 
