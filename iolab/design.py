@@ -14,12 +14,13 @@ from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.errors import UserError
-from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
 from iolab.pathology.interventions import (
     INTERVENTION,
     NO_INTERVENTION,
+    Intervention,
     boot_part,
     intervention,
 )
@@ -139,7 +140,7 @@ def _block(
     cells, work = _cells(pathology, profile, pairs, rng)
     changed = boot_part(conditions[0][INTERVENTION])
     whole_boot = intervention(changed or NO_INTERVENTION)
-    machine = whole_boot.machine(machine_of(pathology, levels))
+    machine = _changed(machine_of(pathology, levels), whole_boot)
     slug = "".join(filter(str.isalnum, changed))
     plan = Plan(
         block="-".join(word for word in (name, slug[:20], kernel) if word),
@@ -166,6 +167,13 @@ def _block(
     )
 
 
+def _changed(machine: Machine, whole_boot: Intervention) -> Machine:
+    """Return a virtual machine with what an intervention changes of it."""
+    highres = whole_boot.highres
+    coalesced = machine.coalesced_timers if highres is None else not highres
+    return replace(machine, cpus=whole_boot.cpus or machine.cpus, coalesced_timers=coalesced)
+
+
 def _sides(pair: _Pair, treatment: str, rng: random.Random) -> list[tuple[_Role, Condition]]:
     """Return the two cells of a pair in random order."""
     control = {**pair.condition, treatment: None}
@@ -189,6 +197,6 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
     """
     return [
         _block(pathology, profile, kernel=kernel, clock=clock, boot=boot, conditions=conditions)
-        for boot in range(profile.boots)
+        for boot in range(profile.first_boot, profile.first_boot + profile.boots)
         for conditions in _conditions(pathology, profile, boot).values()
     ]

@@ -20,11 +20,12 @@ from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
+from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
 
 __all__ = ["main"]
 
-_COMMANDS = (doctor, export, kernels, lab, mail, plan, restore, sweep, trace, verdicts)
+_COMMANDS = (doctor, export, kernels, lab, mail, plan, restore, sweep, trace, verdicts, why)
 
 # click's own name for a program called iolab; README and docs/command-line.md give it.
 _COMPLETION = "_IOLAB_COMPLETE"

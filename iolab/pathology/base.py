@@ -68,6 +68,8 @@ class Profile:
         condition belongs to `grids`, which every boot measures.
     mapped_boots : int
         Number of boots, from the first, in which they are.
+    first_boot : int
+        Number of the first boot. A boot's seeds come from its number: others are fresh ones.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class Profile:
     recorded_boots: int = 2
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
+    first_boot: int = 0
 
     def __post_init__(self) -> None:
         what = "profile"

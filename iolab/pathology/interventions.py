@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from iolab.agent.plan import Cell, Device
 from iolab.agent.tunables import SETTINGS
 from iolab.errors import UserError
 from iolab.names import one_of
-
-if TYPE_CHECKING:
-    from iolab.pathology.base import Machine
 
 __all__ = [
     "INTERVENTION",
@@ -95,11 +92,6 @@ class Intervention:
             preemption=self.preemption or cell.preemption,
             devices=[self._device(device) for device in cell.devices],
         )
-
-    def machine(self, machine: Machine) -> Machine:
-        """Return a virtual machine with what is changed of it."""
-        coalesced = machine.coalesced_timers if self.highres is None else not self.highres
-        return replace(machine, cpus=self.cpus or machine.cpus, coalesced_timers=coalesced)
 
     def _device(self, device: Device) -> Device:
         chosen = self.io_scheduler or device.scheduler
@@ -178,7 +170,7 @@ def _with_number(found: Intervention, name: str, number: int) -> Intervention:
     if name.startswith("iosched."):
         tunable = name.removeprefix("iosched.")
         return replace(found, tunables={**found.tunables, tunable: number})
-    one_of("setting", name, (*SETTINGS, *_WORDS, *_OF_A_BOOT))
+    one_of("setting", name, {*SETTINGS, *_WORDS, *_OF_A_BOOT})
     return replace(found, settings={**found.settings, name: number})
 
 
