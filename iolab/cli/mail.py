@@ -30,9 +30,9 @@ _FILE = click.Path(path_type=Path)
 @click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
 @defined_in
 def mail(folder: Path, kernels: tuple[str, ...], claim: str | None, output: Path | None) -> None:
-    """Write one finding as a plain-text mail for a kernel mailing list.
+    """Write one finding as a mail to a list.
 
-    FOLDER holds the tables of a sweep. The mail has a subject, the effect with its interval on each
+    FOLDER holds the tables of a sweep. The mail is plain text for a kernel mailing list: it has a subject, the effect with its interval on each
     kernel, preemption model and HZ, what the traces show, a reproducer as a shell script, what was
     not tested, and how to verify it. Nothing is sent.
     """
