@@ -15,6 +15,7 @@ from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, InterventionFactor
+from iolab.pathology.published import Published
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
@@ -234,6 +235,8 @@ class Pathology:
         Measures of the mechanism in a recorded trace; units in the names.
     from_counters : callable (CellResult) -> dict of str to float
         Measures of a cell's result as the agent wrote it; units in the names.
+    published : Published, optional
+        The report in the words of a mail about it.
 
     Raises
     ------
@@ -257,6 +260,7 @@ class Pathology:
     recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
+    published: Published | None = None
 
     def __post_init__(self) -> None:
         rule = "a name is lower-case letters, digits and underscores, at most 40"

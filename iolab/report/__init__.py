@@ -17,6 +17,7 @@ from iolab.report.comparison import (
     comparison_text,
 )
 from iolab.report.index import VerdictIndex, verdict_index
+from iolab.report.machine import machine_table
 from iolab.report.pages import (
     ComparisonSection,
     comparison_section,
@@ -33,7 +34,6 @@ from iolab.report.tables import (
     invalid_cells,
     kernel_effects,
     level_table,
-    machine_table,
     main_grid,
     mechanism_table,
     overview,

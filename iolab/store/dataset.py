@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.pathology.factors import IntegerFactor
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.store.kernels import KernelBuild, read_builds
 from iolab.store.program_counters import PROGRAM_COLUMNS
 
 __all__ = [
@@ -109,7 +110,7 @@ class Dataset:
     the kernels that were asked for and cannot run here, with the reason, ``mechanism`` the
     pathology's own measures, from the agent's counters and from the traces of recorded cells (in
     long form, units in their names), ``traces`` the trace.dat of a cell, for those that are kept
-    there.
+    there, ``kernels`` how each kernel was built and booted, for those of which that is known.
     """
 
     cells: pd.DataFrame
@@ -117,6 +118,7 @@ class Dataset:
     unavailable: pd.DataFrame
     mechanism: pd.DataFrame
     traces: Mapping[str, Path]
+    kernels: Mapping[str, KernelBuild] = field(default_factory=dict)
 
 
 def result_folders(folder: Path | str) -> list[Path]:
@@ -181,7 +183,8 @@ def load(folder: Path | str) -> Dataset:
         if not table["cell"].isin(cells["cell"]).all():
             raise UserError(f"{path}: holds cells that cells.parquet does not have")
     traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
-    return Dataset(cells, latency, unavailable, mechanism, traces)
+    kernels = read_builds(root / "kernels.json")
+    return Dataset(cells, latency, unavailable, mechanism, traces, kernels)
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
