@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import random
 
-from iolab.agent.plan import Cell, Device, Job, Watch
+from iolab.agent.plan import Cell, Device, Job, Recording, Watch
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
 from iolab.results import CellResult
@@ -80,6 +80,10 @@ def _from_counters(result: CellResult) -> dict[str, float]:
     return {
         f"{name}_per_io": (last["calls"][name] - first["calls"][name]) / ios for name in _COUNTED
     }
+
+
+# The calls happen inside one task. A timeline shows who else runs.
+_RECORDING = Recording(events=["sched:sched_switch", "sched:sched_waking"])
 
 
 def _claim(engine: str) -> Claim:
@@ -150,5 +154,6 @@ FSNOTIFY_CONTENTION = Pathology(
     preregistered=(),
     cell=_cell,
     machine=_machine,
+    recording=_RECORDING,
     from_counters=_from_counters,
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from iolab.errors import UserError
+from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.factors import (
@@ -251,3 +252,10 @@ def test_a_level_is_asked_for_by_its_type() -> None:
     for name in ("weight", "none"):
         with pytest.raises(TypeError, match=f"{name} has the level .*, which is no name"):
             named_level(condition, name)
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_a_recording_of_each_built_in_pathology_gives_a_timeline(name: str) -> None:
+    recording = PATHOLOGIES[name].recording
+    assert recording is not None
+    assert {"sched:sched_switch", "sched:sched_waking"} <= set(recording.events)
