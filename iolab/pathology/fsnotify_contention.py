@@ -83,7 +83,7 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 
 # The calls happen inside one task. A timeline shows who else runs.
-_RECORDING = Recording(events=["sched:sched_switch", "sched:sched_waking"])
+_RECORDING = Recording(events=["sched:sched_switch", "sched:sched_waking"], window_ms=100)
 
 
 def _claim(engine: str) -> Claim:

@@ -58,7 +58,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class NotebookJob:
-    """A page to be made: a notebook, its output and its parameters (a `Job`).
+    """A page to be made: a notebook, its output, its parameters and its links (a `Job`).
 
     Not ``html``: the notebook alone.
     """
@@ -71,6 +71,7 @@ class NotebookJob:
     progress: Path | None = None
     memory_bytes: int = 0
     html: bool = True
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -82,8 +83,9 @@ class NotebookJob:
         return self.output.with_suffix(".parameters.json")
 
     def argv(self) -> list[str | Path]:
-        """Return the program with its arguments, after writing the parameters."""
-        atomic_write(self._parameters, json.dumps(self.parameters))
+        """Return the program with its arguments, after writing the parameters and the links."""
+        given = {"parameters": self.parameters, "links": self.links}
+        atomic_write(self._parameters, json.dumps(given))
         program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"
         return [*program, self.notebook, self.output, self._parameters, kind]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Claim, Pathology, Profile
@@ -255,7 +256,13 @@ def test_a_level_is_asked_for_by_its_type() -> None:
 
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
-def test_a_recording_of_each_built_in_pathology_gives_a_timeline(name: str) -> None:
-    recording = PATHOLOGIES[name].recording
-    assert recording is not None
-    assert {"sched:sched_switch", "sched:sched_waking"} <= set(recording.events)
+def test_each_built_in_pathology_can_be_recorded_for_a_timeline(name: str) -> None:
+    pathology = PATHOLOGIES[name]
+    quick = pathology.profiles["quick"]
+    recorded = {pathology.treatment: quick.grids[0][pathology.treatment]}
+    profile = replace(quick, recorded=recorded, recorded_boots=1)
+    block = blocks_of(pathology, profile, kernel="6.1", clock="virtual")[0]
+    recordings = [cell.recording for cell in block.plan.cells if cell.recording is not None]
+    assert recordings
+    for recording in recordings:
+        assert {"sched:sched_switch", "sched:sched_waking"} <= set(recording.events)
