@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from iolab.agent.proc import available_memory
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
 from iolab.sweeps.handover import handed_over
 
-__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "run_jobs"]
+__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "default_jobs", "run_jobs"]
 
 _POLL_S = 0.5
+_VM_BYTES = 2 << 30
 
 
 class Job(Protocol):
@@ -170,6 +172,11 @@ def _fits(job: Job, running: Sequence[_Running], memory_bytes: int | None) -> bo
     if not running or memory_bytes is None:
         return True
     return job.memory_bytes + sum(r.job.memory_bytes for r in running) <= memory_bytes
+
+
+def default_jobs() -> int:
+    """Return how many virtual machines run side by side here: by cores and by free memory."""
+    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
 
 
 def run_jobs(

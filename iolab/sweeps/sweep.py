@@ -27,9 +27,7 @@ from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
 
-__all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
-
-_VM_BYTES = 2 << 30
+__all__ = ["Outcome", "run_sweep", "start_page"]
 
 
 @dataclass
@@ -63,11 +61,6 @@ class Outcome:
     page: Path | None = None
     experiments: dict[str, Path] = field(default_factory=dict)
     verdicts: list[dict[Any, Any]] = field(default_factory=list)
-
-
-def default_jobs() -> int:
-    """Return how many virtual machines run side by side here: by cores and by free memory."""
-    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
 
 
 def run_sweep(
