@@ -206,7 +206,7 @@ def claims(data: Path) -> str:
             f"{name} ({', '.join(kernels_of(group))})"
             for name, group in rows.groupby("pathology", sort=False)
         ]
-        reasons.append(f"* {', '.join(where)}: {str(reason).removeprefix('cannot run here: ')}")
+        reasons.append(f"* {', '.join(where)}: {reason}")
     if reasons:
         parts += ["## What cannot be judged here", "\n".join(reasons)]
     return "\n\n".join(parts)

@@ -265,7 +265,8 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str, chosen: pd.DataFrame)
     """Say why no boot has the claim's value: the gate of its cells, or why there are none."""
     gates = chosen.loc[~chosen["valid"], "gate"].unique()
     if len(gates):
-        return str(gates[0])
+        # The verdict says it already.
+        return str(gates[0]).removeprefix("cannot run here: ")
     if claim.value in chosen and chosen[claim.value].isna().any():
         return f"the measured machine does not count {claim.value}"
     if len(chosen) and claim.contrast != "treated" and not (chosen["role"] == "control").any():
