@@ -59,13 +59,11 @@ def test_the_page_of_one_kernel_shows_it_alone_and_leads_back(tmp_path: Path) ->
     parameters = {**job.parameters, "data": str(REFERENCE / "aio_migration")}
     made = make_page(job.notebook, job.output, parameters, links=job.links)
     page = BeautifulSoup(made.with_suffix(".html").read_text(encoding="utf-8"), "html.parser")
-    assert {link.text: link["href"] for link in page.nav.find_all("a")} == {
+    assert {link.text: link["href"] for link in page.select("nav a")} == {
         "All verdicts": "../../../quick.html",
         "aio_migration": "../aio_migration.html",
     }
-    for link in page.nav.find_all("a"):
-        assert (job.output.parent / link["href"]).resolve().parent in (tmp_path, plan.folder)
-    kernels = {row.td.text for table in page.find_all("table") for row in table.find_all("tr")[1:]}
+    kernels = {cell.text for cell in page.select("tbody tr td:first-of-type")}
     assert kernels == {"6.12"}
     measured = set(load(REFERENCE / "aio_migration").cells["kernel"])
     assert measured > {"6.12"}
