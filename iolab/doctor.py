@@ -14,7 +14,7 @@ from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
 from iolab.files import cache_dir
 from iolab.paths import runs_dir
-from iolab.sweeps.sweep import default_jobs
+from iolab.sweeps.pool import default_jobs
 from iolab.targets.vm import kvm_boots
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels

@@ -59,3 +59,16 @@ def test_the_import_loads_nothing() -> None:
     )
     loaded = ast.literal_eval(told.stdout) - sys.stdlib_module_names
     assert not loaded & {"click", "matplotlib", "numba", "numpy", "pandas", "scipy"}
+
+
+def test_what_a_comparison_imports_makes_no_pages_and_needs_no_statsmodels() -> None:
+    code = "import sys, iolab; iolab.compare; print(*sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Seconds of every notebook and of every command that judges.
+    assert not {"papermill", "nbformat", "nbconvert", "statsmodels.tsa"} & set(told.stdout.split())

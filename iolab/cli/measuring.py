@@ -50,8 +50,8 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
     Blocks in the store are kept, the others are measured. Then tables, pages and figures are made.
     Progress goes to standard error.
     """
+    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.request import Request
-    from iolab.sweeps.sweep import default_jobs
 
     virtual = options["target"] == "vm"
     most = default_jobs() if virtual else 1
@@ -82,8 +82,8 @@ def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
     here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
     It is short for `iolab sweep --dry-run`.
     """
+    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.request import Request
-    from iolab.sweeps.sweep import default_jobs
 
     request = Request(**selection_options(options), pathologies=pathologies, jobs=default_jobs())
     _show_plan(request, as_json=as_json)

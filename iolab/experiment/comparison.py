@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -13,9 +13,11 @@ import pandas as pd
 
 from iolab import report
 from iolab.errors import UserError
+from iolab.experiment.parameters import kernel_names
+from iolab.names import one_of
 from iolab.pathology.base import Pathology
 from iolab.shown import text_table
-from iolab.stats.conditions import levels_of, main_value, pathology_of
+from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab.trace.trace import Trace
@@ -204,12 +206,37 @@ class Comparison:
         return words + (f"; {invalid} cells are invalid" if invalid else "")
 
 
-def comparison_of(data: Dataset) -> Comparison:
+def comparison_of(data: Dataset, kernel: object = None) -> Comparison:
     """Return the comparison that a folder of results holds.
+
+    Parameters
+    ----------
+    data : Dataset
+        What was measured.
+    kernel : str or sequence of str, optional
+        Only what was measured on these kernels.
 
     Raises
     ------
     UserError
-        If it holds no cell, or its pathology is unknown.
+        If it holds no cell, or nothing of a kernel, or its pathology is unknown.
     """
-    return Comparison(pathology_of(data.cells), data)
+    pathology = pathology_of(data.cells)
+    if kernel is None:
+        return Comparison(pathology, data)
+    known = kernels_of(data.cells)
+    chosen = kernel_names(kernel, known)
+    for name in chosen:
+        one_of("kernel of these results", name, known)
+    cells = data.cells[data.cells["kernel"].isin(chosen)].reset_index(drop=True)
+    names = set(cells["cell"])
+    return Comparison(
+        pathology,
+        replace(
+            data,
+            cells=cells,
+            latency=data.latency[data.latency["cell"].isin(names)].reset_index(drop=True),
+            mechanism=data.mechanism[data.mechanism["cell"].isin(names)].reset_index(drop=True),
+            traces={name: path for name, path in data.traces.items() if name in names},
+        ),
+    )

@@ -11,8 +11,9 @@ import pandas as pd
 from iolab.experiment.parameters import kernel_names, listed
 from iolab.experiment.progress import Bar
 from iolab.paths import runs_dir
+from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
-from iolab.sweeps.sweep import Outcome, default_jobs, run_sweep
+from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 

@@ -26,6 +26,7 @@ place.textContent = "";
 Bokeh.embed.embed_item(JSON.parse(document.getElementById("models").textContent), place);
 """
 # The variables are Bokeh's (core/visuals): it reads the colours of text and lines from them.
+# Those of the tooltip are its own, on an element below the body.
 _STYLE: Final = """
 :root { color-scheme: light dark; --page: #fff; --ink: #222; --faint: #ddd; }
 @media (prefers-color-scheme: dark) {
@@ -37,6 +38,10 @@ _STYLE: Final = """
   --bk-axis-line-color: var(--faint); --bk-major-tick-line-color: var(--faint);
   --bk-major-label-text-color: var(--ink); --bk-axis-label-text-color: var(--ink);
   --bk-text-color: var(--ink);
+}
+.bk-Tooltip {
+  --tooltip-color: var(--page); --tooltip-text: var(--ink); --tooltip-border: var(--faint);
+  --tooltip-arrow-color: var(--page);
 }
 body { margin: 0; background: var(--page); color: var(--ink); font: 13px/1.5 sans-serif; }
 main { padding: 0 2px; }

@@ -101,7 +101,13 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 
 _RECORDING = Recording(
-    events=["sched:sched_migrate_task", "sched:sched_waking", "sched:sched_wakeup"], window_ms=600
+    events=[
+        "sched:sched_migrate_task",
+        "sched:sched_switch",
+        "sched:sched_waking",
+        "sched:sched_wakeup",
+    ],
+    window_ms=600,
 )
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import random
 
-from iolab.agent.plan import Cell, Device, Job, Watch
+from iolab.agent.plan import Cell, Device, Job, Recording, Watch
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
 from iolab.pathology.published import FSNOTIFY
@@ -81,6 +81,10 @@ def _from_counters(result: CellResult) -> dict[str, float]:
     return {
         f"{name}_per_io": (last["calls"][name] - first["calls"][name]) / ios for name in _COUNTED
     }
+
+
+# The calls happen inside one task. A timeline shows who else runs.
+_RECORDING = Recording(events=["sched:sched_switch", "sched:sched_waking"], window_ms=100)
 
 
 def _claim(engine: str) -> Claim:
@@ -151,6 +155,7 @@ FSNOTIFY_CONTENTION = Pathology(
     preregistered=(),
     cell=_cell,
     machine=_machine,
+    recording=_RECORDING,
     from_counters=_from_counters,
     published=FSNOTIFY,
 )

@@ -133,6 +133,7 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 _RECORDING = Recording(
     events=[
         "sched:sched_switch",
+        "sched:sched_waking",
         "writeback:writeback_start",
         "writeback:writeback_written",
         "block:block_rq_issue",

@@ -23,8 +23,7 @@ from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
-from iolab.sweeps.pool import NotebookJob, run_jobs
-from iolab.sweeps.sweep import default_jobs
+from iolab.sweeps.pool import NotebookJob, default_jobs, run_jobs
 
 __all__ = [
     "CLAIMS",
@@ -207,7 +206,7 @@ def claims(data: Path) -> str:
             f"{name} ({', '.join(kernels_of(group))})"
             for name, group in rows.groupby("pathology", sort=False)
         ]
-        reasons.append(f"* {', '.join(where)}: {str(reason).removeprefix('cannot run here: ')}")
+        reasons.append(f"* {', '.join(where)}: {reason}")
     if reasons:
         parts += ["## What cannot be judged here", "\n".join(reasons)]
     return "\n\n".join(parts)

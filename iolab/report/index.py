@@ -72,10 +72,13 @@ class VerdictIndex:
         Rows of `iolab.stats.verdicts.verdict_table`, of any number of reports.
     links : mapping of str to str
         The address of each report's page, relative to this one.
+    experiments : mapping of str to mapping of str to str
+        Of each report the address of each kernel's page.
     """
 
     table: pd.DataFrame
     links: Mapping[str, str] = field(default_factory=dict)
+    experiments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return terminal(verdict_summary(self.table).drop(columns="page").to_string(index=False))
@@ -114,21 +117,30 @@ class VerdictIndex:
         return f'<tr class="{" ".join(classes)}">{"".join(cells)}</tr>'
 
     def _cell(self, row: Mapping[Any, Any], column: str) -> str:
+        own = self.experiments.get(str(row["pathology"]), {})
+        if column == "kernel" and str(row["kernel"]) in own:
+            return f"<span>{_link(str(row['kernel']), own[str(row['kernel'])])}</span>"
         if column != "report":
             words = html.escape(terminal(str(row[column])))
             tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
             return f'<span class="{tone}">{words}</span>'
         name = str(row["pathology"])
         title = f"<small>{html.escape(get_pathology(name).title)}</small>"
-        words = html.escape(name)
-        if name in self.links:
-            words = f'<a href="{quote(self.links[name])}">{words}</a>'
+        words = _link(name, self.links[name]) if name in self.links else html.escape(name)
         return f"<span>{words}{title}</span>"
 
 
-def verdict_index(table: pd.DataFrame, links: Mapping[str, str] | None = None) -> VerdictIndex:
+def verdict_index(
+    table: pd.DataFrame,
+    links: Mapping[str, str] | None = None,
+    experiments: Mapping[str, Mapping[str, str]] | None = None,
+) -> VerdictIndex:
     """Return the verdicts as a table that a reader filters; parameters as of `VerdictIndex`."""
-    return VerdictIndex(table, links or {})
+    return VerdictIndex(table, links or {}, experiments or {})
+
+
+def _link(words: str, address: str) -> str:
+    return f'<a href="{quote(address)}">{html.escape(terminal(words))}</a>'
 
 
 def _filters(groups: Mapping[str, Sequence[str]], marks: Mapping[tuple[str, str], str]) -> str:

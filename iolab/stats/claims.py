@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from iolab.errors import UserError
 from iolab.pathology.base import Claim
-from iolab.stats.conditions import pathology_of, refuse_mixture, shared_columns
+from iolab.stats.conditions import CONTEXT, pathology_of, refuse_mixture, shared_columns
 from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
@@ -91,15 +91,17 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     >>> judged.verdict, round(judged.estimate, 2), judged.n
     ('not reproduced', 0.92, 6)
     """
-    reason = claim.requires or _why_unmeasured(data, claim, kernel)
-    if reason:
+    if claim.requires:
+        return _without_boots("cannot run here", claim.requires)
+    chosen = cells_of(data, claim, kernel, data.cells)
+    if reason := _why_unmeasured(data, claim, kernel, chosen):
         return _without_boots("cannot run here", reason)
     try:
-        boots = boot_values(data, claim, kernel).to_numpy(dtype=np.float64)
+        boots = _boot_values(data, claim, chosen).to_numpy(dtype=np.float64)
     except UserError as error:
         return _without_boots("inconclusive", str(error))
     if not boots.size:
-        return _without_boots("cannot run here", _why_no_boot(data, claim, kernel))
+        return _without_boots("cannot run here", _why_no_boot(data, claim, kernel, chosen))
     return _judge_boots(claim, boots, confidence)
 
 
@@ -167,10 +169,12 @@ def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> p
     {'control': 6, 'treatment': 6}
     """
     treatment = pathology_of(data.cells).treatment
-    here = cells[(cells["kernel"] == kernel) & ~cells["aa"]]
+    # One selection: each takes as long as all comparisons.
+    wanted = (cells["kernel"] == kernel) & ~cells["aa"]
     for name, level in claim.condition.items():
         if name != treatment:
-            here = here[here[name] == level]
+            wanted &= cells[name] == level
+    here = cells[wanted]
     treated = here[here[treatment] == claim.condition[treatment]]
     pairs = pd.MultiIndex.from_frame(treated[["block", "pair"]])
     return here[pd.MultiIndex.from_frame(here[["block", "pair"]]).isin(pairs)]
@@ -209,10 +213,16 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     >>> boot_values(data, claim, "6.1").round(2).tolist()
     [-0.09, -0.09, -0.09, -0.07, -0.09, -0.07]
     """
+    return _boot_values(data, claim, cells_of(data, claim, kernel, data.cells))
+
+
+def _boot_values(data: Dataset, claim: Claim, chosen: pd.DataFrame) -> pd.Series:
     value = claim.value
     known = with_measure(data, value).drop_duplicates("cell").set_index("cell")[value]
-    chosen = cells_of(data, claim, kernel, data.cells)
-    chosen = chosen[chosen["valid"]].sort_values(["block", "position"])
+    # Pairs are joined by these; the other columns would take most of the time.
+    needed = ["cell", "block", "pair", "position", "role", "recorded"]
+    needed += [*CONTEXT, *shared_columns(data.cells)]
+    chosen = chosen.loc[chosen["valid"], needed].sort_values(["block", "position"])
     chosen = chosen.assign(**{value: chosen["cell"].map(known)})
     if claim.contrast == "treated":
         chosen = chosen[chosen["role"] == "treatment"]
@@ -237,12 +247,11 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     return difference.groupby(pairs["block"]).mean()
 
 
-def _why_unmeasured(data: Dataset, claim: Claim, kernel: str) -> str:
+def _why_unmeasured(data: Dataset, claim: Claim, kernel: str, chosen: pd.DataFrame) -> str:
     """Return why a kernel or a measure is not in the data; reject data that must not be pooled."""
     absence = _absence(data, kernel)
     if absence and not (data.cells["kernel"] == kernel).any():
         return absence
-    chosen = cells_of(data, claim, kernel, data.cells)
     if len(chosen):
         refuse_mixture(chosen, ["kernel"], shared_columns(chosen))
     try:
@@ -252,12 +261,12 @@ def _why_unmeasured(data: Dataset, claim: Claim, kernel: str) -> str:
     return ""
 
 
-def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> str:
+def _why_no_boot(data: Dataset, claim: Claim, kernel: str, chosen: pd.DataFrame) -> str:
     """Say why no boot has the claim's value: the gate of its cells, or why there are none."""
-    chosen = cells_of(data, claim, kernel, data.cells)
     gates = chosen.loc[~chosen["valid"], "gate"].unique()
     if len(gates):
-        return str(gates[0])
+        # The verdict says it already.
+        return str(gates[0]).removeprefix("cannot run here: ")
     if claim.value in chosen and chosen[claim.value].isna().any():
         return f"the measured machine does not count {claim.value}"
     if len(chosen) and claim.contrast != "treated" and not (chosen["role"] == "control").any():

@@ -121,9 +121,9 @@ def _trend(x: Floats, y: Floats) -> dict[str, float]:
     if x.size >= 3 and np.ptp(x) > 0:
         slope, _, low, high = stats.theilslopes(y, x)
         if np.ptp(y) > ROUNDING:
-            # By hand, and tested against statsmodels, whose import takes a second.
-            centred = y - y.mean()
-            lag1 = centred[1:] @ centred[:-1] / (centred @ centred)
+            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in welch.py
+
+            lag1 = acf(y, nlags=1, fft=False)[1]
     return {
         "slope": float(slope),
         "low": float(low),

@@ -15,7 +15,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from iolab.stats.conditions import cell_columns, in_kernel_order, pair_columns
+from iolab.stats.conditions import cell_columns, in_kernel_order, main_value, pair_columns
 from iolab.stats.estimates import (
     CONFIDENCE,
     Estimate,
@@ -221,9 +221,10 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     -------
     DataFrame
         A row for each traced condition, none if nothing was traced: the columns of
-        `iolab.stats.conditions.cell_columns`, ``ratio`` (I/Os per second of the steady part, traced
-        over untraced) with the ends of its interval ``low`` and ``high``, ``n`` (boots), and
-        ``switches_traced`` and ``switches_untraced`` (context switches per I/O, which tracing
+        `iolab.stats.conditions.cell_columns`, ``ratio`` (I/Os per second of the steady part, of a
+        program `iolab.stats.conditions.main_value`, traced over untraced) with the ends of its
+        interval ``low`` and ``high``, ``n`` (boots), and ``switches_traced`` and
+        ``switches_untraced`` (context switches per I/O, of a program per second, which tracing
         should not change). Only pairs of valid cells count.
 
     Examples
@@ -237,10 +238,14 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     >>> recording_cost(pd.concat([cells, traced]))["ratio"].round(3).unique().tolist()
     [0.98]
     """
+    did = main_value(cells)
+    value, switches = (
+        ("steady_iops", "switches_per_io") if did == "iops" else (did, "switches_per_s")
+    )
     recorded = cells[cells["valid"] & cells["recorded"]]
-    twins = cells[cells["valid"]][["cell", "steady_iops", "switches_per_io"]]
+    twins = cells[cells["valid"]][["cell", value, switches]]
     both = recorded.merge(twins, left_on="twin", right_on="cell", suffixes=("", "_twin"))
-    both["y"] = np.log(both["steady_iops"]) - np.log(both["steady_iops_twin"])
+    both["y"] = np.log(both[value]) - np.log(both[f"{value}_twin"])
     rows = []
     state = cell_columns(cells)
     for key, group in both.groupby(state, dropna=False, observed=True):
@@ -248,8 +253,8 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
         rows.append(
             dict(zip(state, key, strict=True))
             | {name: getattr(cost, name) for name in ("ratio", "low", "high", "n")}
-            | {"switches_traced": group["switches_per_io"].mean()}
-            | {"switches_untraced": group["switches_per_io_twin"].mean()}
+            | {"switches_traced": group[switches].mean()}
+            | {"switches_untraced": group[f"{switches}_twin"].mean()}
         )
     columns = [*state, "ratio", "low", "high", "n", "switches_traced", "switches_untraced"]
     treatment = state[-1]

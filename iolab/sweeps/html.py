@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from nbformat import NotebookNode
 
@@ -34,6 +36,9 @@ form-action 'none'">
    | replace('<style type="text/css">', '<style media="(prefers-color-scheme: dark)">') }}
 <style>{{ resources.iolab_style }}</style>
 {%- endblock notebook_css -%}
+{%- block body_header -%}
+{{ super() }}{{ resources.iolab_navigation }}
+{%- endblock body_header -%}
 {%- block data_png scoped -%}
 <div class="jp-RenderedImage jp-OutputArea-output">
 <img src="data:image/png;base64,{{ output.data['image/png'] | escape_html }}" \
@@ -63,9 +68,15 @@ main .jp-RenderedImage {{ padding: 0; }}
 main img {{
   display: block; box-sizing: border-box; max-width: 100%; height: auto; padding: 6px;
   background: #fff; border-radius: 6px; }}
+main nav {{
+  display: flex; flex-wrap: wrap; gap: 0.2em 1.2em; padding: 0.3em 0 0.8em; font-size: 0.9em;
+  font-family: var(--jp-content-font-family); color: var(--jp-content-font-color1); }}
+main nav a {{ color: var(--jp-content-link-color); }}
 main iframe {{ max-width: 100%; }}
 main .{CAPTION} {{ margin: 0.3em 0 1.2em; font-size: 0.9em; opacity: 0.85; }}
-@media print {{ main {{ max-width: none; padding: 0; }} main img {{ break-inside: avoid; }} }}
+@media print {{
+  main nav {{ display: none; }} main {{ max-width: none; padding: 0; }}
+  main img {{ break-inside: avoid; }} }}
 """
 
 _HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
@@ -74,7 +85,7 @@ _MARKUP = re.compile(r"[*`]|<[^>]*>")
 _HASH = re.compile(r"sha(256|384|512)-[A-Za-z0-9+/]+={0,2}")
 
 
-def html_page(notebook: NotebookNode) -> str:
+def html_page(notebook: NotebookNode, links: Mapping[str, str] | None = None) -> str:
     """Return the page of an executed notebook.
 
     The page holds no code. It omits a cell that shows nothing, with the sentences that introduce
@@ -84,6 +95,9 @@ def html_page(notebook: NotebookNode) -> str:
     ----------
     notebook : NotebookNode
         The notebook; its outputs get their alternative texts here.
+    links : mapping of str to str, optional
+        Other pages, by the words that lead to them, above the first heading. Addresses are paths
+        relative to this page.
 
     Returns
     -------
@@ -108,9 +122,18 @@ def html_page(notebook: NotebookNode) -> str:
         "metadata": {"name": _title(notebook)},
         "iolab_scripts": f"script-src {sources}; " if sources else "",
         "iolab_style": _STYLE,
+        "iolab_navigation": _navigation(links or {}),
     }
     page, _ = made.from_notebook_node(notebook, resources=resources)
     return str(page)
+
+
+def _navigation(links: Mapping[str, str]) -> str:
+    anchors = "".join(
+        f'<a href="{quote(address)}">{html.escape(terminal(words))}</a>'
+        for words, address in links.items()
+    )
+    return f'<nav aria-label="Pages">{anchors}</nav>' if anchors else ""
 
 
 def script_hashes_of(notebook: NotebookNode) -> list[str]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Execute notebooks through papermill; each page is complete or absent.
 
-``python -m iolab.sweeps.page NOTEBOOK OUTPUT PARAMETERS.json html|notebook`` makes one in a process
-of its own, so that several can be made at once and none outlives the sweep that wanted it.
+``python -m iolab.sweeps.page NOTEBOOK OUTPUT GIVEN.json html|notebook`` makes one in a process of
+its own, so that several can be made at once and none outlives the sweep that wanted it. The file
+holds ``parameters`` and ``links``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,17 @@ __all__ = ["make_page"]
 
 
 def make_page(
-    notebook: Path, output: Path, parameters: Mapping[str, Any], *, html: bool = True
+    notebook: Path,
+    output: Path,
+    parameters: Mapping[str, Any],
+    *,
+    html: bool = True,
+    links: Mapping[str, str] | None = None,
 ) -> Path:
     """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
 
-    Not `html`: the notebook alone, for what it draws and writes.
+    Not `html`: the notebook alone, for what it draws and writes. The HTML page leads to `links`, as
+    `iolab.sweeps.html.html_page` describes.
 
     Raises
     ------
@@ -89,18 +96,24 @@ def make_page(
             raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
         if html:
             executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
-            atomic_write(output.with_suffix(".html"), html_page(executed))
+            atomic_write(output.with_suffix(".html"), html_page(executed, links))
         made.rename(output)
     return output
 
 
 def main(argv: list[str]) -> int:
     """Make the page that the arguments name; an error is one line of JSON on stdout."""
-    notebook, output, parameters, kind = argv
+    notebook, output, file, kind = argv
     warnings.simplefilter("ignore")
     try:
-        given = json.loads(Path(parameters).read_text())
-        make_page(Path(notebook), Path(output), given, html=kind == "html")
+        given = json.loads(Path(file).read_text())
+        make_page(
+            Path(notebook),
+            Path(output),
+            given["parameters"],
+            html=kind == "html",
+            links=given["links"],
+        )
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from iolab.agent.proc import available_memory
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
 from iolab.sweeps.handover import handed_over
 
-__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "run_jobs"]
+__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "default_jobs", "run_jobs"]
 
 _POLL_S = 0.5
+_VM_BYTES = 2 << 30
 
 
 class Job(Protocol):
@@ -58,7 +60,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class NotebookJob:
-    """A page to be made: a notebook, its output and its parameters (a `Job`).
+    """A page to be made: a notebook, its output, its parameters and its links (a `Job`).
 
     Not ``html``: the notebook alone.
     """
@@ -71,6 +73,7 @@ class NotebookJob:
     progress: Path | None = None
     memory_bytes: int = 0
     html: bool = True
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -82,8 +85,9 @@ class NotebookJob:
         return self.output.with_suffix(".parameters.json")
 
     def argv(self) -> list[str | Path]:
-        """Return the program with its arguments, after writing the parameters."""
-        atomic_write(self._parameters, json.dumps(self.parameters))
+        """Return the program with its arguments, after writing the parameters and the links."""
+        given = {"parameters": self.parameters, "links": self.links}
+        atomic_write(self._parameters, json.dumps(given))
         program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"
         return [*program, self.notebook, self.output, self._parameters, kind]
@@ -168,6 +172,11 @@ def _fits(job: Job, running: Sequence[_Running], memory_bytes: int | None) -> bo
     if not running or memory_bytes is None:
         return True
     return job.memory_bytes + sum(r.job.memory_bytes for r in running) <= memory_bytes
+
+
+def default_jobs() -> int:
+    """Return how many virtual machines run side by side here: by cores and by free memory."""
+    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
 
 
 def run_jobs(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,19 @@ from typing import Any
 from iolab.agent.proc import available_memory
 from iolab.files import atomic_write, canonical_json, locked
 from iolab.pathology import notebook_path
+from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
+from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
+from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
 
-__all__ = ["Outcome", "default_jobs", "run_sweep", "start_page"]
-
-_VM_BYTES = 2 << 30
+__all__ = ["Outcome", "run_sweep", "start_page"]
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Outcome:
         Cells in the tables, and how many of them a gate made invalid.
     page : Path or None
         The pathology's page.
+    experiments : dict of str to Path
+        The page of ``notebooks/experiment.ipynb`` on each kernel.
     verdicts : list of dict
         Rows of `iolab.stats.verdicts.verdict_summary`.
     """
@@ -54,12 +58,8 @@ class Outcome:
     cells: int = 0
     invalid: int = 0
     page: Path | None = None
+    experiments: dict[str, Path] = field(default_factory=dict)
     verdicts: list[dict[Any, Any]] = field(default_factory=list)
-
-
-def default_jobs() -> int:
-    """Return how many virtual machines run side by side here: by cores and by free memory."""
-    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
 
 
 def run_sweep(
@@ -121,7 +121,7 @@ def _measure(
         blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
         log(f"{kept} of {blocks} blocks are in the store already")
     jobs = [
-        [_block_job(outcome.plan, key, request.root) for key in keys]
+        [_block_job(request, outcome.plan, key) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
     ]
 
@@ -144,35 +144,50 @@ def _failures(jobs: Iterable[NotebookJob], errors: dict[str, str]) -> dict[str, 
     return {job.name: errors[job.name] for job in jobs if job.name in errors}
 
 
-def _block_job(plan: PathologyPlan, key: str, root: Path) -> NotebookJob:
+def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
     """Write a block to a file and return the job of the page that measures it."""
     block = plan.blocks[key]
     name = block.plan.block
-    file = root / "plans" / f"{key}.json"
+    file = request.root / "plans" / f"{key}.json"
     atomic_write(file, canonical_json(block.document()))
+    output = plan.folder / "pages" / f"{name}.ipynb"
     return NotebookJob(
         name=name,
         notebook=NOTEBOOKS / "block.ipynb",
-        output=plan.folder / "pages" / f"{name}.ipynb",
-        parameters={"plan": str(file), "results": str(root)},
+        output=output,
+        parameters={"plan": str(file), "results": str(request.root)},
+        links=_links(output.parent, _above(request, plan)),
         cells=len(block.cells),
         progress=file.with_suffix(".progress"),
         memory_bytes=block.machine.memory_mib << 20,
     )
 
 
+def _index(request: Request) -> Path:
+    """Return the page that shows every verdict."""
+    return request.root / f"{sweep_label(request)}.html"
+
+
+def _above(request: Request, plan: PathologyPlan) -> dict[str, Path]:
+    """Return the pages that a page of a pathology leads back to."""
+    name = plan.pathology.name
+    return {"All verdicts": _index(request), name: plan.folder / f"{name}.html"}
+
+
+def _links(folder: Path, pages: Mapping[str, Path]) -> dict[str, str]:
+    """Return the addresses of pages, relative to a folder."""
+    return {words: os.path.relpath(page, folder) for words, page in pages.items()}
+
+
 def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) -> None:
-    """Make the tables and the page of each pathology of which something was measured."""
+    """Make the tables and pages of each pathology of which something was measured."""
+    data = {outcome.plan.pathology.name: _tables(store, outcome) for outcome in outcomes}
+    _make_experiments(request, outcomes, data)
     jobs: dict[str, NotebookJob] = {}
     for outcome in outcomes:
         plan = outcome.plan
-        keys = [key for key in plan.blocks if store.has(key)]
-        if not keys:
+        if (measured := data[plan.pathology.name]) is None:
             continue
-        data = write_tables(store, keys, plan.unavailable, plan.folder)
-        outcome.cells = len(data.cells)
-        outcome.invalid = int((~data.cells["valid"]).sum())
-        outcome.verdicts = verdict_summary(verdict_table(data)).to_dict("records")
         jobs[plan.pathology.name] = NotebookJob(
             name=plan.pathology.name,
             notebook=notebook_path(plan.pathology),
@@ -181,8 +196,13 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
                 "data": str(plan.folder),
                 "figures_folder": str(plan.folder / "figures"),
                 "results_file": str(plan.folder / "results.json"),
-                "family": measured_family(plan.pathology, data.cells),
+                "family": measured_family(plan.pathology, measured.cells),
             },
+            links=_links(
+                plan.folder,
+                {"All verdicts": _index(request)}
+                | {f"Experiment on {k}": page for k, page in outcome.experiments.items()},
+            ),
         )
     errors = run_jobs(jobs.values(), jobs=request.jobs)
     for outcome in outcomes:
@@ -192,6 +212,62 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
         outcome.failed |= _failures([job], errors)
         if job.name not in errors:
             outcome.page = job.output.with_suffix(".html")
+
+
+def _tables(store: RawStore, outcome: Outcome) -> Dataset | None:
+    """Write the tables of what was measured and judge them; None where nothing was."""
+    plan = outcome.plan
+    keys = [key for key in plan.blocks if store.has(key)]
+    if not keys:
+        return None
+    data = write_tables(store, keys, plan.unavailable, plan.folder)
+    outcome.cells = len(data.cells)
+    outcome.invalid = int((~data.cells["valid"]).sum())
+    outcome.verdicts = verdict_summary(verdict_table(data)).to_dict("records")
+    return data
+
+
+def _make_experiments(
+    request: Request, outcomes: Sequence[Outcome], data: Mapping[str, Dataset | None]
+) -> None:
+    """Make the page of the experiment on each kernel of each pathology."""
+    jobs: dict[str, dict[str, NotebookJob]] = {}
+    for outcome in outcomes:
+        measured = data[outcome.plan.pathology.name]
+        kernels = [] if measured is None else _experiment_kernels(outcome.plan, measured)
+        jobs[outcome.plan.pathology.name] = {
+            kernel: _experiment_job(request, outcome.plan, kernel) for kernel in kernels
+        }
+    errors = run_jobs([job for own in jobs.values() for job in own.values()], jobs=request.jobs)
+    for outcome in outcomes:
+        own = jobs[outcome.plan.pathology.name]
+        outcome.failed |= _failures(own.values(), errors)
+        outcome.experiments = {
+            kernel: job.output.with_suffix(".html")
+            for kernel, job in own.items()
+            if job.name not in errors
+        }
+
+
+def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
+    """Return the kernels whose experiment has a page of its own."""
+    kernels = kernels_of(data.cells)
+    # Then the pathology's page is the same.
+    return [] if plan.pathology.notebook == EXPERIMENT and len(kernels) == 1 else kernels
+
+
+def _experiment_job(request: Request, plan: PathologyPlan, kernel: str) -> NotebookJob:
+    """Return the job of the page that shows one kernel's conditions."""
+    # A real machine says itself what its kernel is called.
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", kernel)
+    output = plan.folder / "experiments" / f"kernel-{name}.ipynb"
+    return NotebookJob(
+        name=f"{plan.pathology.name} on {kernel}",
+        notebook=NOTEBOOKS / EXPERIMENT,
+        output=output,
+        parameters={"data": str(plan.folder), "kernel": [kernel]},
+        links=_links(output.parent, _above(request, plan)),
+    )
 
 
 def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
@@ -230,6 +306,10 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
             for outcome in outcomes
             if outcome.page
         },
+        "experiments": {
+            outcome.plan.pathology.name: _links(request.root, outcome.experiments)
+            for outcome in outcomes
+        },
     }
-    output = request.root / f"{sweep_label(request)}.ipynb"
+    output = _index(request).with_suffix(".ipynb")
     return make_page(NOTEBOOKS / "00_start_here.ipynb", output, parameters).with_suffix(".html")

@@ -342,6 +342,19 @@ def said(page: Page, at_us: float, height: float, panel: int = 0) -> dict[str, s
     }
 
 
+def test_what_the_pointer_says_has_the_colours_of_the_page(page: Page, tmp_path: Path) -> None:
+    shown = timeline(turning(tmp_path), LANES, window=(101_000, 301_000))
+    page.emulate_media(color_scheme="dark")
+    page.goto(shown.save(tmp_path / "page.html").as_uri())
+    drawn(page)
+    said(page, 25, 0)
+    colours = (
+        "element => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]"
+    )
+    ground, ink = page.locator(".bk-Tooltip").first.evaluate(colours)
+    assert [ground, ink] == page.locator("body").evaluate(colours)
+
+
 def test_the_pointer_says_who_and_why(page: Page, tmp_path: Path) -> None:
     shown = timeline(turning(tmp_path), LANES, window=(101_000, 301_000))
     page.goto(shown.save(tmp_path / "page.html").as_uri())

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from iolab.design import blocks_of
 from iolab.errors import UserError
+from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.factors import (
@@ -251,3 +253,16 @@ def test_a_level_is_asked_for_by_its_type() -> None:
     for name in ("weight", "none"):
         with pytest.raises(TypeError, match=f"{name} has the level .*, which is no name"):
             named_level(condition, name)
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_each_built_in_pathology_can_be_recorded_for_a_timeline(name: str) -> None:
+    pathology = PATHOLOGIES[name]
+    quick = pathology.profiles["quick"]
+    recorded = {pathology.treatment: quick.grids[0][pathology.treatment]}
+    profile = replace(quick, recorded=recorded, recorded_boots=1)
+    block = blocks_of(pathology, profile, kernel="6.1", clock="virtual")[0]
+    recordings = [cell.recording for cell in block.plan.cells if cell.recording is not None]
+    assert recordings
+    for recording in recordings:
+        assert {"sched:sched_switch", "sched:sched_waking"} <= set(recording.events)

@@ -358,3 +358,20 @@ def test_a_condition_without_a_valid_cell_has_a_mean_that_is_missing() -> None:
         assert lost["missing"] == "no valid cell: background load"
         assert lost[["mean", "low", "high"]].isna().all()
         assert table.loc[table["weight"].isna(), "n"].tolist() == [3]
+
+
+@pytest.mark.parametrize("measured", ["runs_per_s", "program_value"])
+def test_the_cost_of_recording_a_program_is_of_what_it_did(measured: str) -> None:
+    cells = plain(boots=2, pairs=1)
+    nothing = dict.fromkeys(["iops", "steady_iops", "switches_per_io"], math.nan)
+    cells = cells.assign(**nothing, runs_per_s=4.0, switches_per_s=50.0)
+    cells[measured] = 4.0
+    traced = cells.assign(
+        twin=cells["cell"], cell=cells["cell"] + "-traced", recorded=True, switches_per_s=60.0
+    )
+    traced[measured] = 3.0
+    table = stats.recording_cost(pd.concat([cells, traced], ignore_index=True))
+    assert len(table)
+    assert table["ratio"].to_numpy() == pytest.approx(0.75)
+    assert set(table["switches_traced"]) == {60.0}
+    assert set(table["switches_untraced"]) == {50.0}
