@@ -43,7 +43,14 @@ PAPER = _ROOT / "paper"
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
 # How the tables of README and docs name a verdict.
-_WORDS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?", "cannot run here": "-"}
+_WORDS = {
+    "reproduced": "yes",
+    "not reproduced": "no",
+    "inconclusive": "?",
+    "not applicable": "n/a",
+    "not measured": "not measured",
+    "cannot run here": "-",
+}
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 
@@ -187,7 +194,7 @@ def _row(*cells: str) -> str:
 def _short(row: Mapping[Any, Any]) -> str:
     """Condense the verdicts of one pathology on one kernel to a few characters."""
     kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
-    words = [_WORDS.get(kind, kind.removesuffix(" reproduced")) for kind in kinds]
+    words = [_WORDS.get(kind, kind.partition(" reproduced")[0]) for kind in kinds]
     return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
 
 
@@ -200,7 +207,7 @@ def claims(data: Path) -> str:
     parts = [
         _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
     ]
-    lacking = table[table["verdict"] == "cannot run here"]
+    lacking = table[table["verdict"].isin(["not measured", "cannot run here"])]
     reasons = []
     for reason, rows in lacking.groupby("reason", sort=False):
         where = [
@@ -230,7 +237,7 @@ def _claims_table(name: str, table: pd.DataFrame) -> str:
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     word = _WORDS[row["verdict"]]
-    if row["verdict"] == "cannot run here":
+    if not row["n"]:
         return word
     return f"{word}: {verdict_text(row)}, n = {row['n']}"
 

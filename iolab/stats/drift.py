@@ -9,7 +9,8 @@ from scipy import stats
 from statsmodels.tsa.stattools import acf
 
 from iolab.stats.conditions import cell_columns, in_kernel_order, valid_cells
-from iolab.stats.estimates import CONFIDENCE, ROUNDING, Floats, t_interval
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.intervals import ROUNDING, Floats, t_interval
 from iolab.stats.pairs import log_values
 
 __all__ = ["order_effect", "order_table"]

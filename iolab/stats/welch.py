@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
-from iolab.stats.estimates import Floats, what_is_missing
+from iolab.stats.intervals import Floats, what_is_missing
 
 __all__ = ["Difference", "welch_difference"]
 

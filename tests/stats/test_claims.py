@@ -88,7 +88,7 @@ def test_there_is_no_verdict_without_a_reason(data: Dataset) -> None:
     absent = judge(data, claim(), "6.8")
     assert (absent.verdict, absent.reason) == ("cannot run here", "its archive cannot be reached")
     unmeasured = judge(data, claim(condition={**_CONDITION, "weight": 77}), "6.1")
-    assert (unmeasured.verdict, unmeasured.n) == ("cannot run here", 0)
+    assert (unmeasured.verdict, unmeasured.n) == ("not measured", 0)
     assert unmeasured.reason == "its condition was not measured"
     unknown = judge(data, claim(value="no_such_measure"), "6.1")
     assert "no cell has the measure no_such_measure" in unknown.reason
@@ -205,7 +205,7 @@ def test_controls_that_are_not_there_are_said(data: Dataset) -> None:
     treated = replace(data, cells=data.cells[data.cells["role"] == "treatment"])
     found = judge(treated, claim(), "6.1")
     assert found.reason == "no valid control beside its treated cells"
-    assert (found.verdict, found.n) == ("cannot run here", 0)
+    assert (found.verdict, found.n) == ("not measured", 0)
     twice = pd.concat([data.cells, data.cells.assign(cell=data.cells["cell"] + "'")])
     assert "more than one control" in judge(replace(data, cells=twice), claim(), "6.1").reason
 
