@@ -141,13 +141,7 @@ def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
     >>> print(f"{mean:.2f} [{low:.2f}, {high:.2f}]")
     2.00 [-0.48, 4.48]
     """
-    check_confidence(confidence)
-    if y.size == 0:
-        raise UserError("there is no boot to estimate from")
-    if not np.isfinite(y).all():
-        raise UserError(
-            f"{format_boots(int((~np.isfinite(y)).sum()))} of {y.size} have no finite value"
-        )
+    _check(y, confidence)
     mean = float(np.mean(y))
     if what_is_missing(y):
         return mean, float("nan"), float("nan")
@@ -229,9 +223,9 @@ def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[flo
     >>> "{:.2f} [{:.2f}, {:.2f}]".format(*t_interval(y, 0.95))
     '2.00 [0.15, 3.85]'
     """
-    plain = t_interval(y, confidence)
+    _check(y, confidence)
     if not by_order(y, order):
-        return plain
+        return t_interval(y, confidence)
     alone = without_order(y, order)
     mean = float(alone.mean())
     if what_is_missing(alone):
@@ -267,3 +261,13 @@ def from_zero(y: Floats, low: float, high: float) -> tuple[float, float]:
     if (y < 0).any():
         return low, high
     return (low, high) if np.isnan(low) else (max(low, 0.0), max(high, 0.0))
+
+
+def _check(y: Floats, confidence: float) -> None:
+    check_confidence(confidence)
+    if y.size == 0:
+        raise UserError("there is no boot to estimate from")
+    if not np.isfinite(y).all():
+        raise UserError(
+            f"{format_boots(int((~np.isfinite(y)).sum()))} of {y.size} have no finite value"
+        )

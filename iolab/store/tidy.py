@@ -34,6 +34,7 @@ from iolab.store.dataset import (
 )
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
+from iolab.store.twins import gate_other_regimes
 
 __all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
 
@@ -112,6 +113,7 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
     """
     blocks = {key[:16]: key for key in keys}
     cells, latency, mechanism = block_tables(store, blocks.values())
+    cells = gate_other_regimes(cells)
     traces: dict[str, Path] = {}
     for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
         block, _, name = cell.rpartition("-")

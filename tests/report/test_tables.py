@@ -101,6 +101,7 @@ def test_the_summary_is_plain_json(data: Dataset, tmp_path: Path) -> None:
     assert results["cells"]["invalid"][0]["gate"] == "the ramp was not honoured"
     assert results["unavailable"] == [{"kernel": "6.8", "reason": "its archive cannot be reached"}]
     assert {row["other"] for row in results["kernel_effects"]} == {"6.12"}
+    assert len(results["rules_sha256"]) == 64
     assert (results["clock"], results["pathology"]) == ("virtual", "dio_kworker")
 
 
