@@ -139,7 +139,7 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
         statement="one thread that could stay where it is is migrated 5000 to 10,000 times in 30 s",
         condition={"affinity": "free", "size": size, "tuning": tuning, "integrity": "none"},
         value="migrations_per_s",
-        # The pinned control cannot be migrated: the difference to it is the value itself.
+        # A pinned thread is hardly migrated: the rate itself is judged, which is never negative.
         contrast="treated",
         published=5000 / 30,
         secondary=secondary,

@@ -15,13 +15,15 @@ from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
-from iolab.pathology import get_pathology, notebook_path
+from iolab.pathology import PATHOLOGIES, get_pathology, notebook_path
+from iolab.pathology.base import Pathology
+from iolab.pathology.rules import rules_digest
 from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
-from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
+from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.pool import NotebookJob, run_jobs
 from iolab.sweeps.sweep import default_jobs
@@ -30,11 +32,14 @@ __all__ = [
     "CLAIMS",
     "PAPER",
     "README",
+    "RULES",
     "claims",
     "collect_results",
     "draw",
+    "rules",
     "update_claims",
     "update_readme",
+    "update_rules",
     "verdicts",
 ]
 
@@ -42,6 +47,7 @@ _ROOT = CHECKOUT or Path.cwd()
 PAPER = _ROOT / "paper"
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
+RULES = _ROOT / "docs" / "rules.md"
 # How the tables of README and docs name a verdict.
 _WORDS = {
     "reproduced": "yes",
@@ -264,6 +270,36 @@ def update_claims(data: Path, page: Path = CLAIMS) -> None:
     _fill(page, "claims", claims(data))
 
 
+def rules() -> str:
+    """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
+    return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
+
+
+def _rules_table(pathology: Pathology) -> str:
+    lines = [
+        f"## {pathology.name}\n\nSHA-256 of its rules: `{rules_digest(pathology)}`\n",
+        _row("claim", "rule", "published", "why this limit"),
+        "|---" * 4 + "|",
+    ]
+    for claim in pathology.claims:
+        published = "-" if claim.published is None else f"{claim.published:.4g}"
+        start = "" if claim.without is None else f" from {claim.without:.4g}"
+        why = claim.why or f"half-way{start}"
+        lines.append(_row(claim.name, rule_text(claim), published, why))
+    return "\n".join(lines)
+
+
+def update_rules(page: Path = RULES) -> None:
+    """Put `rules` between its marks in the page of all rules.
+
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
+    """
+    _fill(page, "rules", rules())
+
+
 def _fill(path: Path, name: str, made: str) -> None:
     text = path.read_text(encoding="utf-8")
     begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
@@ -286,6 +322,7 @@ def main(argv: Sequence[str]) -> int:
         if not argv:
             update_readme(REFERENCE)
             update_claims(REFERENCE)
+            update_rules()
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

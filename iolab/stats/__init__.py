@@ -56,6 +56,7 @@ from iolab.stats.threshold import Threshold, threshold
 from iolab.stats.variance import Components, components, components_of, variance_table
 from iolab.stats.verdicts import (
     VERDICTS,
+    rule_text,
     verdict_summary,
     verdict_table,
     verdict_text,
@@ -127,6 +128,7 @@ __all__ = [
     "recording_cost",
     "refuse_mixture",
     "region_table",
+    "rule_text",
     "shared_columns",
     "sign_flip",
     "sign_flip_boots",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,12 +25,6 @@ __all__ = ["FEWEST", "Judged", "boot_values", "cells_of", "judge"]
 FEWEST: Final = 3
 # How the gate begins of a cell whose kernel or machine lacks something.
 _LACKING: Final = "cannot run here"
-_IS: Final = {
-    "not reproduced": "is not reproduced",
-    "inconclusive": "is inconclusive",
-    "not measured": "was not measured",
-    "cannot run here": "cannot run here",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +101,24 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     >>> judged.verdict, round(judged.estimate, 2), judged.n
     ('not reproduced', 0.92, 6)
     """
+    found = _judge(data, claim, kernel, confidence)
+    if not claim.cures or not found.n:
+        return found
+    illness = next(c for c in pathology_of(data.cells).claims if c.name == claim.cures)
+    verdict = judge(data, illness, kernel, confidence=confidence).verdict
+    if verdict == "reproduced":
+        return found
+    if verdict == "not reproduced":
+        reason = f"nothing to cure: {claim.cures!r} is not reproduced"
+        return replace(found, verdict="not applicable", reason=reason)
+    reason = f"whether there is something to cure is open: {claim.cures!r}, {verdict}"
+    return replace(found, verdict="inconclusive", reason=reason)
+
+
+def _judge(data: Dataset, claim: Claim, kernel: str, confidence: float) -> Judged:
+    """Judge a claim by its own cells."""
     if claim.requires:
         return _without_boots("cannot run here", claim.requires)
-    if claim.cures and (nothing := _nothing_to_cure(data, claim, kernel, confidence)):
-        return nothing
     if unmeasured := _why_unmeasured(data, claim, kernel):
         return unmeasured
     try:
@@ -124,18 +132,6 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
 
 def _without_boots(verdict: str, reason: str) -> Judged:
     return Judged(math.nan, math.nan, math.nan, 0, verdict, reason)
-
-
-def _nothing_to_cure(data: Dataset, claim: Claim, kernel: str, confidence: float) -> Judged | None:
-    """Judge a cure where what it cures is not reproduced; None where there is something to cure."""
-    illness = next(c for c in pathology_of(data.cells).claims if c.name == claim.cures)
-    verdict = judge(data, illness, kernel, confidence=confidence).verdict
-    if verdict == "reproduced":
-        return None
-    named = f"{claim.cures!r} {_IS[verdict]}"
-    if verdict == "not reproduced":
-        return _without_boots("not applicable", f"nothing to cure: {named}")
-    return _without_boots(verdict, f"whether there is something to cure is open: {named}")
 
 
 def _judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:

@@ -53,7 +53,7 @@ def log_values(kept: pd.DataFrame, value: str) -> pd.Series[float]:
     """
     bad = kept.loc[kept[value] <= 0, "cell"]
     if not bad.empty:
-        raise UserError(f"{value} of cell {bad.iloc[0]} is not above 0, so it has no ratio")
+        raise UserError(f"{value} of cell {bad.iloc[0]} is not above 0, so it has no logarithm")
     return kept[value].astype(np.float64).transform(np.log)
 
 

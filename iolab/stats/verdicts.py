@@ -24,6 +24,7 @@ from iolab.store.dataset import Dataset
 
 __all__ = [
     "VERDICTS",
+    "rule_text",
     "verdict_summary",
     "verdict_table",
     "verdict_text",
@@ -91,7 +92,7 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
                     "low": judged.low,
                     "high": judged.high,
                     "n": judged.n,
-                    "rule": _rule(claim),
+                    "rule": rule_text(claim),
                     "published": math.nan if claim.published is None else claim.published,
                     "verdict": judged.verdict,
                     "reason": judged.reason,
@@ -146,8 +147,24 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
     return pd.DataFrame(rows)
 
 
-def _rule(claim: Claim) -> str:
-    """Say what must hold of the interval."""
+def rule_text(claim: Claim) -> str:
+    """Say what must hold of a claim's interval.
+
+    Parameters
+    ----------
+    claim : Claim
+        A claim.
+
+    Returns
+    -------
+    str
+        Its value, contrast and limit in words.
+
+    Examples
+    --------
+    >>> rule_text(next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost"))
+    'iops, treated / control: below 0.7609'
+    """
     side = "below" if claim.above is None else "above"
     of = {"ratio": "treated / control", "difference": "treated - control", "treated": "treated"}
     mean = ", geometric mean" if claim.scale == "log" else ""

@@ -106,6 +106,16 @@ def test_the_change_of_a_ratio_is_a_ratio_by_welch(
     assert row["change_high"] == pytest.approx(math.exp(wanted.high))
 
 
+def test_a_change_without_end_is_infinite(virtual: Dataset) -> None:
+    cells = virtual.cells[virtual.cells["boot"] < 2].copy()
+    apart = (cells["role"] == "treatment") & (cells["boot"] == 1) & ~cells["aa"]
+    cells.loc[apart, "iops"] *= 1e4
+    wild = replace(virtual, cells=cells.assign(clock="host"))
+    found = compare_clocks(wild, replace(virtual, cells=virtual.cells), confidence=0.9999)
+    changes = found.loc[found["change_of"] == "ratio", "change_high"].dropna()
+    assert np.isinf(changes).any()
+
+
 def test_the_change_of_a_difference_is_in_its_own_unit(virtual: Dataset) -> None:
     made = hardware(virtual)
     cells = made.cells.copy()
