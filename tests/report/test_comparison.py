@@ -76,7 +76,7 @@ def test_each_claim_of_the_same_kernel_is_compared_once(table: pd.DataFrame) -> 
         "two switches per I/O": "agrees",
         "core used up": "agrees",
         "two switches per I/O on a large node": "agrees",
-        # 0.72 and 0.65: another size, and both below the rule's 0.88 and 0.75.
+        # 0.72 and 0.65: another size, and both below the rule's 0.76.
         "IOPS lost": "agrees",
         "IOPS lost on a large node": "agrees",
         # 1.00 in virtual time, 0.90 here: the rule lies between them.
