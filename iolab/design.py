@@ -6,21 +6,22 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.errors import UserError
-from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.files import canonical_json
+from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
 from iolab.pathology.interventions import (
     INTERVENTION,
     NO_INTERVENTION,
-    Intervention,
     boot_part,
     intervention,
 )
@@ -82,6 +83,7 @@ def _cells(
     profile: Profile,
     pairs: Sequence[_Pair],
     rng: random.Random,
+    control_first: Callable[[_Pair], bool],
 ) -> tuple[list[PlannedCell], list[Cell]]:
     """Return what each cell of a block stands for and what the agent does for it, in order."""
     order = list(enumerate(pairs))
@@ -93,7 +95,7 @@ def _cells(
     untraced: dict[tuple[int, str], str] = {}
     twins: dict[str, tuple[int, str]] = {}
     for position, (number, pair) in enumerate(order):
-        for role, condition in _sides(pair, pathology.treatment, rng):
+        for role, condition in _sides(pair, pathology.treatment, control_first(pair)):
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
             if key not in shared:
@@ -129,18 +131,21 @@ def _block(
     clock: str,
     boot: int,
     conditions: Sequence[Condition],
+    seed: int,
 ) -> Block:
     levels = {n: conditions[0][n] for n in pathology.boot_factors}
     # The kernels share their seeds: boot 3 runs the same cells in the same order on each of them.
-    name = "-".join([pathology.name, *(str(v) for v in levels.values()), f"boot{boot}"])
-    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    words = [pathology.name, *map(str, levels.values()), f"seed{seed}" if seed else ""]
+    run = "-".join(filter(None, words))
+    name = f"{run}-boot{boot}"
+    drawn = _number(name)
     # Reproducible on purpose: this is no secret, it is the design.
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(drawn)  # noqa: S311
     pairs = _pairs(pathology, profile, conditions, boot)
-    cells, work = _cells(pathology, profile, pairs, rng)
+    cells, work = _cells(pathology, profile, pairs, rng, partial(_control_first, run, boot))
     changed = boot_part(conditions[0][INTERVENTION])
     whole_boot = intervention(changed or NO_INTERVENTION)
-    machine = _changed(machine_of(pathology, levels), whole_boot)
+    machine = machine_of(pathology, levels).under(whole_boot)
     slug = "".join(filter(str.isalnum, changed))
     plan = Plan(
         block="-".join(word for word in (name, slug[:20], kernel) if word),
@@ -160,35 +165,57 @@ def _block(
         kernel=kernel,
         clock=clock,
         boot=boot,
-        seed=seed,
+        seed=drawn,
         machine=machine,
         cells=tuple(cells),
         plan=plan,
     )
 
 
-def _changed(machine: Machine, whole_boot: Intervention) -> Machine:
-    """Return a virtual machine with what an intervention changes of it."""
-    highres = whole_boot.highres
-    coalesced = machine.coalesced_timers if highres is None else not highres
-    return replace(machine, cpus=whole_boot.cpus or machine.cpus, coalesced_timers=coalesced)
+def _number(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
 
 
-def _sides(pair: _Pair, treatment: str, rng: random.Random) -> list[tuple[_Role, Condition]]:
-    """Return the two cells of a pair in random order."""
+def _control_first(run: str, boot: int, pair: _Pair) -> bool:
+    """Draw which cell of a pair comes first in boots 0, 2, 4; the next boot has the other order.
+
+    A recorded pair has the order of its twin.
+    """
+    drawn = _number(f"{run}-{boot // 2}-{canonical_json([pair.condition, pair.aa])}") % 2
+    return drawn == boot % 2
+
+
+def _sides(pair: _Pair, treatment: str, control_first: bool) -> list[tuple[_Role, Condition]]:
+    """Return the two cells of a pair in their order."""
     control = {**pair.condition, treatment: None}
     sides: list[tuple[_Role, Condition]] = [("control", control), ("treatment", pair.condition)]
-    if rng.random() < 0.5:
-        sides.reverse()
-    return sides
+    return sides if control_first else sides[::-1]
 
 
-def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str) -> list[Block]:
+def blocks_of(
+    pathology: Pathology, profile: Profile, *, kernel: str, clock: str, seed: int = 0
+) -> list[Block]:
     """Return the blocks of a pathology on one kernel, boot by boot.
 
-    Every treated cell has its own control right before or after it, pairs and sides in random
-    order, and each control condition has one A/A pair. A recorded pair has the jobs and seeds of
-    its twin.
+    Every treated cell has its own control right before or after it, and each control condition has
+    one A/A pair. Pairs are in random order. Which cell of a pair comes first is drawn for one boot
+    and reversed in the next. A recorded pair has the jobs, seeds and order of its twin.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        The pathology.
+    profile : Profile
+        Which conditions, and how many boots.
+    kernel, clock : str
+        What the blocks are for; they change no order and no seed.
+    seed : int, optional
+        Another number draws other orders and other seeds for the jobs.
+
+    Returns
+    -------
+    list of Block
+        A block for each boot and each level of the boot factors.
 
     Raises
     ------
@@ -196,7 +223,15 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
         If the pathology's functions fail, or the agent would refuse a cell of theirs.
     """
     return [
-        _block(pathology, profile, kernel=kernel, clock=clock, boot=boot, conditions=conditions)
-        for boot in range(profile.first_boot, profile.first_boot + profile.boots)
+        _block(
+            pathology,
+            profile,
+            kernel=kernel,
+            clock=clock,
+            boot=boot,
+            conditions=conditions,
+            seed=seed,
+        )
+        for boot in range(profile.boots)
         for conditions in _conditions(pathology, profile, boot).values()
     ]

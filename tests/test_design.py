@@ -165,12 +165,57 @@ def test_boots_differ_and_kernels_share_them(pathology: Pathology, profile: str)
         assert mine.plan.block != its.plan.block
 
 
+def _control_first(block: Block, *, recorded: bool = False) -> dict[str, bool]:
+    """Return for each pair of a block, by its condition, whether its control comes first."""
+    pairs = itertools.groupby(block.cells, key=lambda c: c.pair)
+    firsts = {}
+    for _, pair in pairs:
+        cells = list(pair)
+        treated = next(c for c in cells if c.role == "treatment")
+        if treated.recorded == recorded:
+            firsts[canonical_json([treated.condition, treated.aa])] = cells[0].role == "control"
+    return firsts
+
+
+@pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
+def test_each_pair_has_both_orders_in_two_boots(pathology: Pathology, profile: str) -> None:
+    chosen = replace(pathology.profiles[profile], boots=6, mapped_boots=6, recorded_boots=6)
+    blocks = blocks_of(pathology, chosen, kernel="6.1", clock="virtual")
+    boots: dict[str, list[bool]] = {}
+    for block in blocks:
+        for pair, control_first in _control_first(block).items():
+            boots.setdefault(pair, []).append(control_first)
+        # A recorded pair has the order of its twin.
+        twins = _control_first(block, recorded=True)
+        assert twins.items() <= _control_first(block).items()
+    for orders in boots.values():
+        assert len(orders) == 6
+        assert all(one is not other for one, other in zip(orders[::2], orders[1::2], strict=True))
+
+
+def test_another_seed_draws_other_orders_and_other_jobs() -> None:
+    pathology = get_pathology("dio_kworker")
+    zero = _blocks(pathology, "quick")
+    assert _blocks(pathology, "quick", seed=0) == zero
+    one = _blocks(pathology, "quick", seed=1)
+    assert [b.boot for b in one] == [b.boot for b in zero]
+    assert _blocks(pathology, "quick", seed=1) == one
+    for mine, its in zip(zero, one, strict=True):
+        assert mine.seed != its.seed
+        assert mine.plan.block != its.plan.block
+        assert set(_control_first(mine)) == set(_control_first(its))
+        assert _control_first(mine) != _control_first(its)
+        seeds = [{c.job.seed for c in b.plan.cells if c.job is not None} for b in (mine, its)]
+        assert not seeds[0] & seeds[1]
+
+
 def test_roles_and_pairs_are_in_random_order() -> None:
     pathology = get_pathology("dio_kworker")
     profile = replace(pathology.profiles["quick"], boots=200)
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
-    first = [c.role == "control" for b in blocks for c in b.cells[::2]]
-    # 2000 coins: ten standard deviations on each side.
+    # What the even boots draw; the odd ones are their reverse.
+    first = [c.role == "control" for b in blocks[::2] for c in b.cells[::2]]
+    # 1000 coins and more: ten standard deviations on each side.
     assert abs(sum(first) - len(first) / 2) < 5 * len(first) ** 0.5
     opening = {canonical_json({**b.cells[0].condition, "weight": 0}) for b in blocks}
     assert len(opening) > 2

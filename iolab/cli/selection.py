@@ -51,6 +51,7 @@ _OPTIONS = (
         help="Trace these conditions, too (repeatable).",
     ),
     click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
+    click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs."),
     click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
 )
 
@@ -64,7 +65,7 @@ def selection(command: Callable[..., None]) -> Callable[..., None]:
 
 def selection_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Request` that these options are."""
-    names = ("profile", "kernels", "settings", "recorded", "boots")
+    names = ("profile", "kernels", "settings", "recorded", "boots", "seed")
     return {**{name: options[name] for name in names}, "root": options["root"].resolve()}
 
 

@@ -89,7 +89,7 @@ def verify(
 
 
 def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
-    from iolab.sweeps.sweep import default_jobs
+    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.verifying import assumed_seconds
 
     seconds = assumed_seconds(choice.chosen, default_jobs())
@@ -106,7 +106,7 @@ def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
 
 def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
     from iolab.cli.progress import SweepProgress
-    from iolab.sweeps.sweep import default_jobs
+    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.verifying import verify_blocks
 
     done: list[CheckedBlock] = []

@@ -49,8 +49,8 @@ def why(as_json: bool, **options: Any) -> None:
     """
     from iolab.cli.progress import SweepProgress
     from iolab.pathology import named_pathologies
+    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.request import Request
-    from iolab.sweeps.sweep import default_jobs
     from iolab.sweeps.why import WhyRequest, find_causes
     from iolab.sweeps.why_page import make_why_page
 

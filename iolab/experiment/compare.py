@@ -21,6 +21,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
 from iolab.sweeps.measuring import measure_plan
 from iolab.sweeps.planning import plan_blocks
+from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
@@ -101,7 +102,7 @@ def compare(
         profile="quick",
         kernels=_kernels(chosen, kernel) if virtual else _no_kernels(kernel),
         clock=clock or ("virtual" if virtual else "host"),
-        jobs=pool.default_jobs() if virtual else 1,
+        jobs=default_jobs() if virtual else 1,
         root=Path(root or runs_dir()).resolve(),
         target=target,
         place=place or Place(),

@@ -79,9 +79,8 @@ def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> 
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> None:
-    limit = claim.above if claim.above is not None else claim.below
     axes.grid(visible=True, axis="x")
-    axes.axvline(limit, color="0.2", linestyle="--", linewidth=0.8)  # type: ignore[arg-type]
+    axes.axvline(claim.limit, color="0.2", linestyle="--", linewidth=0.8)
     if len(rows):
         axes.axvline(rows["baseline"].iloc[0], color="0.2", linewidth=0.8)
     for row in rows[rows["intervention"].isin(order)].to_dict("records"):

@@ -20,6 +20,8 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     "reproduced": {"facecolor": "#f2b28c", "hatch": ""},
     "not reproduced": {"facecolor": "#cfe3f1", "hatch": ""},
     "inconclusive": {"facecolor": "#f5ecb5", "hatch": "...."},
+    "not applicable": {"facecolor": "white", "hatch": "xxxx"},
+    "not measured": {"facecolor": "white", "hatch": ""},
     "cannot run here": {"facecolor": "0.95", "hatch": "////"},
 }
 _SAYS: Final = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?"}

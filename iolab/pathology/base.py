@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
+from iolab.pathology.claims import Claim, refuse
 from iolab.pathology.factors import Condition, Factor, Grid
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, InterventionFactor
+from iolab.pathology.interventions import (
+    INTERVENTION,
+    NO_INTERVENTION,
+    Intervention,
+    InterventionFactor,
+)
 from iolab.pathology.published import Published
 from iolab.results import CellResult
 
@@ -36,11 +41,6 @@ REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
 EXPERIMENT: Final = "experiment.ipynb"
 # A pathology's name is a folder's name and its module's.
 PATHOLOGY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
-
-
-def _refuse(wrong: bool, what: str, why: str) -> None:
-    if wrong:
-        raise UserError(f"{what}: {why}")
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,6 @@ class Profile:
         condition belongs to `grids`, which every boot measures.
     mapped_boots : int
         Number of boots, from the first, in which they are.
-    first_boot : int
-        Number of the first boot. A boot's seeds come from its number: others are fresh ones.
 
     Raises
     ------
@@ -86,18 +84,17 @@ class Profile:
     recorded_boots: int = 2
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
-    first_boot: int = 0
 
     def __post_init__(self) -> None:
         what = "profile"
-        _refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
-        _refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
-        _refuse(not self.grids, what, "it has no grid")
+        refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
+        refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
+        refuse(not self.grids, what, "it has no grid")
         few = f"mapped_boots must be at least 1, not {self.mapped_boots}"
-        _refuse(self.mapped_boots < 1, what, few)
-        _refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
+        refuse(self.mapped_boots < 1, what, few)
+        refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
         late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
-        _refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
+        refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
 
     def grids_of(self, boot: int) -> tuple[Grid, ...]:
         """Return the grids that a boot measures, counted from 0."""
@@ -107,67 +104,6 @@ class Profile:
         """Tell whether a treated condition is recorded in a boot."""
         chosen = all(condition[name] in levels for name, levels in self.recorded.items())
         return bool(self.recorded) and chosen and boot < self.recorded_boots
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One statement of a report, with the rule that decides it, fixed before measuring.
-
-    A claim is reproduced where the whole interval lies beyond its limit on the claimed side, not
-    reproduced where the whole interval lies on the other side, inconclusive otherwise.
-
-    Parameters
-    ----------
-    name : str
-        Short name, unique within the pathology.
-    kind : {"mechanism", "magnitude"}
-        Whether the kernel does what the report describes, or by how much it hurts.
-    statement : str
-        What the report says, in one sentence.
-    condition : mapping of str to level
-        Levels of the treated cell; the control differs in the treatment alone.
-    value : str
-        A column of the cells, or a measure of the pathology; its unit is in the name.
-    contrast : {"ratio", "difference", "treated"}
-        What is judged: treated / control, treated - control, or the treated value.
-    above, below : float, optional
-        The limit, in the unit of the contrast: exactly one of them.
-    published : float, optional
-        What the report gives for the contrast.
-    requires : str
-        Why this kind of machine cannot decide it; then the verdict is "cannot run here".
-    secondary : bool
-        Negative controls, cures and by-products: judged, but no part of the pathology's verdict.
-
-    Raises
-    ------
-    UserError
-        If a part is missing or unknown, or if there is not exactly one limit.
-    """
-
-    name: str
-    kind: Literal["mechanism", "magnitude"]
-    statement: str
-    condition: Condition
-    value: str
-    contrast: Literal["ratio", "difference", "treated"]
-    above: float | None = None
-    below: float | None = None
-    published: float | None = None
-    requires: str = ""
-    secondary: bool = False
-
-    def __post_init__(self) -> None:
-        _refuse(not self.name.strip(), "a claim", "it has no name")
-        what = f"claim {self.name!r}"
-        one_of(f"kind of {what}", self.kind, ("mechanism", "magnitude"))
-        one_of(f"contrast of {what}", self.contrast, ("ratio", "difference", "treated"))
-        for part in ("statement", "condition", "value"):
-            _refuse(not getattr(self, part), what, f"it has no {part}")
-        limits = [limit for limit in (self.above, self.below) if limit is not None]
-        _refuse(not limits, what, "it has no limit: give above or below")
-        _refuse(len(limits) > 1, what, "it has two limits: give above or below, not both")
-        _refuse(not math.isfinite(limits[0]), what, f"its limit is {limits[0]}")
 
 
 @dataclass(frozen=True)
@@ -191,6 +127,12 @@ class Machine:
     modules: tuple[str, ...]
     cpu: int = 0
     coalesced_timers: bool = False
+
+    def under(self, changed: Intervention) -> Machine:
+        """Return the machine with what an intervention changes of it."""
+        highres = changed.highres
+        coalesced = self.coalesced_timers if highres is None else not highres
+        return replace(self, cpus=changed.cpus or self.cpus, coalesced_timers=coalesced)
 
 
 @dataclass(frozen=True)
@@ -264,23 +206,27 @@ class Pathology:
 
     def __post_init__(self) -> None:
         rule = "a name is lower-case letters, digits and underscores, at most 40"
-        _refuse(not PATHOLOGY_NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
+        refuse(not PATHOLOGY_NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
         what = f"pathology {self.name}"
         self._add_intervention()
         one_of(f"treatment of {what}", self.treatment, self.factors)
         for name in self.boot_factors:
             one_of(f"boot factor of {what}", name, set(self.factors) - {self.treatment})
         for name in REQUIRED_PROFILES:
-            _refuse(name not in self.profiles, what, f"it lacks the profile {name}")
+            refuse(name not in self.profiles, what, f"it lacks the profile {name}")
         for name, profile in self.profiles.items():
             self._check_profile(profile, f"{what}: profile {name}")
         names = [claim.name for claim in self.claims]
         twice = sorted({name for name in names if names.count(name) > 1})
-        _refuse(bool(twice), what, f"two claims are called {', '.join(twice)}")
+        refuse(bool(twice), what, f"two claims are called {', '.join(twice)}")
+        primary = [claim.name for claim in self.claims if not claim.secondary]
+        for claim in self.claims:
+            if claim.cures:
+                one_of(f"primary claim that {claim.name!r} of {what} cures", claim.cures, primary)
         for claim in self.claims:
             where = f"{what}: claim {claim.name!r}"
             self._check_levels({n: (v,) for n, v in claim.condition.items()}, where)
-            _refuse(
+            refuse(
                 claim.condition.get(self.treatment) is None,
                 where,
                 f"its condition has no level of the treatment {self.treatment}",
@@ -292,7 +238,7 @@ class Pathology:
     def _add_intervention(self) -> None:
         own = {INTERVENTION: InterventionFactor()}
         taken = self.factors.get(INTERVENTION, own[INTERVENTION]) != own[INTERVENTION]
-        _refuse(taken, f"pathology {self.name}", f"no factor of its own may be {INTERVENTION}")
+        refuse(taken, f"pathology {self.name}", f"no factor of its own may be {INTERVENTION}")
         none, unchanged = {INTERVENTION: (NO_INTERVENTION,)}, {INTERVENTION: NO_INTERVENTION}
         profiles = {
             name: replace(
@@ -316,16 +262,16 @@ class Pathology:
     def _check_profile(self, profile: Profile, where: str) -> None:
         for grid in (*profile.grids, *profile.mapped):
             missing = sorted(set(self.factors) - set(grid))
-            _refuse(bool(missing), where, f"a grid lacks the factors {', '.join(missing)}")
+            refuse(bool(missing), where, f"a grid lacks the factors {', '.join(missing)}")
             self._check_levels(grid, where)
         self._check_levels(profile.recorded, f"{where}: recorded")
         silent = bool(profile.recorded) and self.recording is None
-        _refuse(silent, where, "it records cells, and the pathology has no recording")
+        refuse(silent, where, "it records cells, and the pathology has no recording")
 
     def _check_levels(self, levels: Mapping[str, Sequence[object]], where: str) -> None:
         for name, values in levels.items():
             one_of(f"factor in {where}", name, self.factors)
-            _refuse(not values, where, f"the factor {name} has no level")
+            refuse(not values, where, f"the factor {name} has no level")
             for value in values:
                 try:
                     self.factors[name].check(name, value)

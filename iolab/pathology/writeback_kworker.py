@@ -29,7 +29,8 @@ The recipe and what was tuned in it, each for a reason:
   ``overwrite`` of files that are in the cache the flush worker writes back, and does nothing else.
 * **No I/O scheduler**, as is usual on NVMe.
 
-The rules come from the published numbers; the recipe had been tried on these kernels before.
+The limits are derived from the published numbers; the recipe had been tried on these kernels
+before.
 
 Here ``iops`` are the writers' 1 MiB writes, so MiB/s into the page cache. ``switches_per_io`` are
 for each I/O of the device, which the flush worker issues: of buffered writes they say how often
@@ -225,6 +226,7 @@ WRITEBACK_KWORKER = Pathology(
             ramp_ms=_RAMP_MS,
             runtime_ms=_RUNTIME_MS,
             recorded={"layout": ("growing",)},
+            recorded_boots=3,
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
@@ -250,9 +252,9 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_GROWING),
             value="flush_workers_at_once",
             contrast="treated",
-            # A whole number: anything above is a second worker.
-            below=1.5,
             published=1.0,
+            # A whole number: what contradicts one worker is two.
+            without=2.0,
         ),
         Claim(
             name="ext4's flush worker is busy",
@@ -261,8 +263,7 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_BESIDE),
             value="worker_busy",
             contrast="treated",
-            # Busy more often than not; the report has it at 100 % under 128 jobs.
-            above=0.5,
+            # At 100 % under 128 jobs.
             published=1.0,
         ),
         Claim(
@@ -272,8 +273,7 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_BESIDE),
             value="worker_busy",
             contrast="difference",
-            # Half of what was published, 100 % and 20 %.
-            above=0.4,
+            # 100 % and 20 %.
             published=0.8,
         ),
         Claim(
@@ -283,8 +283,6 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_COST),
             value="worker_us_per_mib",
             contrast="ratio",
-            # More than a third of what was published.
-            above=5.0,
             published=_PUBLISHED_COST,
         ),
         Claim(
@@ -294,8 +292,8 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_GROWING),
             value="pages_per_folio",
             contrast="ratio",
-            # Single pages against folios of four.
             below=0.25,
+            why="no number is published: single pages against folios of four pages",
         ),
         Claim(
             name="direct I/O needs no worker",
@@ -305,7 +303,7 @@ WRITEBACK_KWORKER = Pathology(
             value="worker_busy",
             contrast="treated",
             below=0.02,
-            published=0.0,
+            why="no number is published: a fiftieth of a CPU is what we call none",
             secondary=True,
         ),
         Claim(
@@ -315,8 +313,6 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_GROWING),
             value="device_mib_per_s",
             contrast="ratio",
-            # Half of the loss, on the scale of ratios.
-            below=0.61,
             published=5383 / 14600,
             requires=_CORES,
         ),
@@ -327,8 +323,10 @@ WRITEBACK_KWORKER = Pathology(
             condition=_first(_GROWING),
             value="device_mib_per_s",
             contrast="treated",
-            below=7e9 / _MIB,
             published=7e9 / _MIB,
+            # What the devices of the article take from direct writes on ext4.
+            without=14.5e9 / _MIB,
+            scale="log",
             requires=_CORES,
         ),
     ),

@@ -15,13 +15,15 @@ from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
-from iolab.pathology import get_pathology, notebook_path
+from iolab.pathology import PATHOLOGIES, get_pathology, notebook_path
+from iolab.pathology.base import Pathology
+from iolab.pathology.rules import rules_digest
 from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
-from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
+from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.pool import NotebookJob, default_jobs, run_jobs
 
@@ -29,11 +31,14 @@ __all__ = [
     "CLAIMS",
     "PAPER",
     "README",
+    "RULES",
     "claims",
     "collect_results",
     "draw",
+    "rules",
     "update_claims",
     "update_readme",
+    "update_rules",
     "verdicts",
 ]
 
@@ -41,8 +46,16 @@ _ROOT = CHECKOUT or Path.cwd()
 PAPER = _ROOT / "paper"
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
+RULES = _ROOT / "docs" / "rules.md"
 # How the tables of README and docs name a verdict.
-_WORDS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?", "cannot run here": "-"}
+_WORDS = {
+    "reproduced": "yes",
+    "not reproduced": "no",
+    "inconclusive": "?",
+    "not applicable": "n/a",
+    "not measured": "not measured",
+    "cannot run here": "-",
+}
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 
@@ -186,7 +199,7 @@ def _row(*cells: str) -> str:
 def _short(row: Mapping[Any, Any]) -> str:
     """Condense the verdicts of one pathology on one kernel to a few characters."""
     kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
-    words = [_WORDS.get(kind, kind.removesuffix(" reproduced")) for kind in kinds]
+    words = [_WORDS.get(kind, kind.partition(" reproduced")[0]) for kind in kinds]
     return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
 
 
@@ -199,7 +212,7 @@ def claims(data: Path) -> str:
     parts = [
         _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
     ]
-    lacking = table[table["verdict"] == "cannot run here"]
+    lacking = table[table["verdict"].isin(["not measured", "cannot run here"])]
     reasons = []
     for reason, rows in lacking.groupby("reason", sort=False):
         where = [
@@ -229,7 +242,7 @@ def _claims_table(name: str, table: pd.DataFrame) -> str:
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     word = _WORDS[row["verdict"]]
-    if row["verdict"] == "cannot run here":
+    if not row["n"]:
         return word
     return f"{word}: {verdict_text(row)}, n = {row['n']}"
 
@@ -256,6 +269,36 @@ def update_claims(data: Path, page: Path = CLAIMS) -> None:
     _fill(page, "claims", claims(data))
 
 
+def rules() -> str:
+    """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
+    return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
+
+
+def _rules_table(pathology: Pathology) -> str:
+    lines = [
+        f"## {pathology.name}\n\nSHA-256 of its rules: `{rules_digest(pathology)}`\n",
+        _row("claim", "rule", "published", "why this limit"),
+        "|---" * 4 + "|",
+    ]
+    for claim in pathology.claims:
+        published = "-" if claim.published is None else f"{claim.published:.4g}"
+        start = "" if claim.without is None else f" from {claim.without:.4g}"
+        why = claim.why or f"half-way{start}"
+        lines.append(_row(claim.name, rule_text(claim), published, why))
+    return "\n".join(lines)
+
+
+def update_rules(page: Path = RULES) -> None:
+    """Put `rules` between its marks in the page of all rules.
+
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
+    """
+    _fill(page, "rules", rules())
+
+
 def _fill(path: Path, name: str, made: str) -> None:
     text = path.read_text(encoding="utf-8")
     begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
@@ -278,6 +321,7 @@ def main(argv: Sequence[str]) -> int:
         if not argv:
             update_readme(REFERENCE)
             update_claims(REFERENCE)
+            update_rules()
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

@@ -17,7 +17,7 @@ from iolab.report.tables import overview
 from iolab.shown import Table, text_table
 from iolab.stats.claims import boot_values
 from iolab.stats.conditions import kernels_of, pathology_of
-from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.verdicts import verdict_table, verdict_text
 from iolab.stats.welch import welch_difference
 from iolab.store.dataset import Dataset, load
@@ -195,7 +195,7 @@ def _row(claim: Claim, here: _Side, virtual: _Side, confidence: float) -> dict[s
         **{name: a[name] for name in ("pathology", "claim", "kind", "secondary", "rule", *_SIDE)},
         **{f"virtual_{name}": b[name] for name in _SIDE},
         "same_scheduler": same,
-        "change_of": "ratio" if claim.contrast == "ratio" else "difference",
+        "change_of": "ratio" if claim.contrast == "ratio" or claim.scale == "log" else "difference",
         **dict(zip(("change", "change_low", "change_high"), change, strict=True)),
         "agreement": "cannot be compared" if reason else verdicts_agree,
         "reason": reason,
@@ -211,8 +211,8 @@ def _changed(
         for data, row in (here, virtual)
     )
     change = welch_difference(b, a, confidence)
-    if claim.contrast == "ratio":
-        return math.exp(change.mean), math.exp(change.low), math.exp(change.high)
+    if claim.contrast == "ratio" or claim.scale == "log":
+        return ratio_of(change.mean), ratio_of(change.low), ratio_of(change.high)
     return change.mean, change.low, change.high
 
 
@@ -220,8 +220,8 @@ def _incomparable(a: dict[Any, Any], b: dict[Any, Any], *, same_kernel: bool) ->
     """Say why the result `a` here and `b` in virtual time cannot be compared, or ""."""
     sides = (("here", a), ("in virtual time", b))
     for where, row in sides:
-        if row["verdict"] == "cannot run here":
-            return f"{where}: {row['reason']}"
+        if row["verdict"] in ("not applicable", "not measured", "cannot run here"):
+            return f"{where}: {str(row['reason']).removeprefix('cannot run here: ')}"
     if not same_kernel:
         other = "kernel" if a["kernel"] != b["kernel"] else "scheduler"
         return f"another {other}"

@@ -19,7 +19,7 @@ from iolab.stats.verdicts import VERDICTS, verdict_summary
 __all__ = ["VerdictIndex", "verdict_index"]
 
 _COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
-_TONES: Final = dict(zip(VERDICTS, ("yes", "no", "open", "none"), strict=True))
+_TONES: Final = dict(zip(VERDICTS, ("yes", "no", "open", "none", "none", "none"), strict=True))
 # Translucent colours lie well on light and dark. Where it is narrow, each row becomes a card.
 _STYLE: Final = """\
 .iolab-index{counter-reset:iolab-row;container-type:inline-size;font-size:14px;line-height:1.4}
@@ -38,7 +38,7 @@ border:0;font-size:inherit;table-layout:auto}
 .iolab-index tbody tr{counter-increment:iolab-row}
 .iolab-index th,.iolab-index td{text-align:left!important;vertical-align:top;\
 padding:.3em .8em .3em 0;border:0;border-bottom:1px solid #8884;white-space:normal;max-width:none}
-.iolab-index small{display:block;opacity:.8}
+.iolab-index small{display:block;opacity:.8;white-space:normal}
 .iolab-index a{text-decoration:underline}
 .iolab-index :is(.yes,.no,.open,.none,.mixed)::before{content:"";display:inline-block;\
 width:.7em;height:.7em;margin-right:.4em;border-radius:50%;background:#8888;box-sizing:border-box}
@@ -121,9 +121,11 @@ class VerdictIndex:
         if column == "kernel" and str(row["kernel"]) in own:
             return f"<span>{_link(str(row['kernel']), own[str(row['kernel'])])}</span>"
         if column != "report":
-            words = html.escape(terminal(str(row[column])))
+            # Behind a count stand the claims that were not reproduced.
+            words, _, others = html.escape(terminal(str(row[column]))).partition(" (")
             tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
-            return f'<span class="{tone}">{words}</span>'
+            listed = f"<small>{others.removesuffix(')')}</small>" if others else ""
+            return f'<span class="{tone}">{words}{listed}</span>'
         name = str(row["pathology"])
         title = f"<small>{html.escape(get_pathology(name).title)}</small>"
         words = _link(name, self.links[name]) if name in self.links else html.escape(name)

@@ -20,19 +20,21 @@ from jsonschema.exceptions import best_match
 from iolab.errors import UserError
 from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
+from iolab.pathology.rules import rules_digest
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
+from iolab.stats.estimates import CONFIDENCE, sign_flip
 from iolab.stats.families import holm_family
+from iolab.stats.intervals import what_is_missing
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/2"
+FORMAT: Final = "iolab-results/3"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -41,6 +43,7 @@ Measured = tuple[Dataset, str | None]
 def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
 
+    ``rules_sha256`` is `iolab.pathology.rules.rules_digest`.
     ``cells_sha256`` is of the canonical JSON of the rows a claim rests on: its treated cells and
     the controls of their pairs, invalid ones too, with the claim's own measure. ``p_value`` asks
     whether there is any effect, not whether the rule holds; ``p_holm`` corrects it over the
@@ -84,6 +87,7 @@ def _pathology(data: Dataset, command: str | None, confidence: float) -> dict[st
     return {
         **{name: getattr(pathology, name) for name in ("name", "title", "source", "notebook")},
         "treatment": pathology.treatment,
+        "rules_sha256": rules_digest(pathology),
         "clock": str(cells["clock"].iloc[0]),
         "target": str(cells["target"].iloc[0]),
         "kernels": plain(overview(cells)[columns]),
@@ -126,10 +130,10 @@ def _claims(data: Dataset, confidence: float) -> list[dict[str, Any]]:
                 **{name: row[name] for name in ("pathology", "claim", "kernel", "clock")},
                 "release": None if here is None else str(here["kernel_release"]),
                 "scheduler": None if here is None else str(here["scheduler"]),
-                **{name: row[name] for name in ("kind", "statement", "rule", "verdict", "reason")},
+                **{name: row[name] for name in ("kind", "secondary", "statement", "rule")},
+                **{name: row[name] for name in ("verdict", "reason")},
                 "condition": dict(claim.condition),
-                "value": claim.value,
-                "contrast": claim.contrast,
+                **{name: getattr(claim, name) for name in ("value", "contrast", "scale", "limit")},
                 "published": _finite(row["published"]),
                 "estimate": _finite(row["estimate"]),
                 # Boots that agree to the last digit have no spread to make an interval of.

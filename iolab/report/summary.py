@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.files import atomic_write
+from iolab.pathology.rules import rules_digest
 from iolab.report.tables import (
     aa_check,
     invalid_cells,
@@ -20,7 +21,7 @@ from iolab.report.tables import (
     overview,
     traced_measures,
 )
-from iolab.stats.conditions import comparable_cells, main_value
+from iolab.stats.conditions import comparable_cells, main_value, pathology_of
 from iolab.stats.drift import order_table
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table, recording_cost
@@ -60,10 +61,10 @@ def summary(
     -------
     dict
         Keys: pathology, target, clock, confidence, kernels, unavailable, published, cells,
-        verdicts, ratios (by value: rows of `ratio_table`), means (by value: rows of `mean_table`),
-        measures (the same of the pathology's own), aa, order, kernel_effects, mechanism (what the
-        traces say), recording (what tracing cost), and those of `more`. Units are in the names;
-        what is missing is None.
+        rules_sha256 (of `iolab.pathology.rules.rules_digest`), verdicts, ratios (by value: rows of
+        `ratio_table`), means (by value: rows of `mean_table`), measures (the same of the
+        pathology's own), aa, order, kernel_effects, mechanism (what the traces say), recording
+        (what tracing cost), and those of `more`. Units are in the names; what is missing is None.
 
     Raises
     ------
@@ -91,6 +92,7 @@ def summary(
                 "valid": len(cells),
                 "invalid": invalid_cells(data.cells),
             },
+            "rules_sha256": rules_digest(pathology_of(cells)),
             "verdicts": verdict_table(data, confidence=confidence),
             "ratios": ratios,
             "means": {
@@ -104,7 +106,7 @@ def summary(
             },
             "aa": aa_check(cells, confidence=confidence),
             "order": order_table(cells, main_value(cells), confidence=confidence),
-            "kernel_effects": kernel_effects(cells, confidence=confidence),
+            "kernel_effects": kernel_effects(data.cells, confidence=confidence),
             "mechanism": traced_measures(data),
             "recording": recording_cost(data.cells, confidence=confidence),
             **(more or {}),

@@ -280,8 +280,8 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     Returns
     -------
     DataFrame
-        Rows of `iolab.stats.tables.kernel_ratio` for all kernels, A/A pairs too; empty with a
-        single kernel.
+        Rows of `iolab.stats.tables.kernel_ratio` for all kernels, A/A pairs too, with the reason of
+        a kernel whose cells were all gated; empty with a single kernel.
 
     Raises
     ------
@@ -289,11 +289,13 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
         As `iolab.stats.tables.kernel_ratio`.
     """
     kept = comparable_cells(cells)
-    first, *others = kernels_of(kept)
-    value = main_value(kept)
+    first, *others = kernels_of(cells)
     tables = [
-        kernel_ratio(kept, value, base=first, other=other, effect=True, confidence=confidence)
+        kernel_ratio(
+            cells, main_value(kept), base=first, other=other, effect=True, confidence=confidence
+        )
         for other in others
+        if kept["kernel"].isin([first, other]).any()
     ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
@@ -325,11 +327,11 @@ def traced_measures(data: Dataset) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each kernel and recorded condition, none without traces: kernel, the factors that
+        A row for each kernel and validly recorded condition, none without: kernel, the factors that
         vary, the treatment (missing in the control), n (recorded cells), a column for each measure
         with its unit in the name.
     """
-    recorded = data.cells.loc[data.cells["recorded"], "cell"]
+    recorded = data.cells.loc[data.cells["recorded"] & data.cells["valid"], "cell"]
     measures = data.mechanism[data.mechanism["cell"].isin(recorded)]
     wide = measures.pivot(index="cell", columns="measure", values="value")
     wide = wide[list(measures["measure"].unique())]

@@ -25,20 +25,7 @@ from iolab.stats.conditions import (
     valid_cells,
 )
 from iolab.stats.drift import order_effect, order_table
-from iolab.stats.estimates import (
-    CONFIDENCE,
-    ROUNDING,
-    Estimate,
-    Floats,
-    Statistic,
-    check_confidence,
-    estimate,
-    format_boots,
-    ratio_of,
-    sign_flip,
-    t_interval,
-    what_is_missing,
-)
+from iolab.stats.estimates import CONFIDENCE, Estimate, Statistic, estimate, ratio_of, sign_flip
 from iolab.stats.families import (
     Membership,
     declared_claims,
@@ -47,6 +34,15 @@ from iolab.stats.families import (
     holm,
     holm_family,
     measured_family,
+)
+from iolab.stats.intervals import (
+    ROUNDING,
+    Floats,
+    check_confidence,
+    crossover_interval,
+    format_boots,
+    t_interval,
+    what_is_missing,
 )
 from iolab.stats.kernels import kernel_ratio
 from iolab.stats.knee import GROWS, Hinge, Knee, hinge, knee, knee_table
@@ -60,6 +56,7 @@ from iolab.stats.threshold import Threshold, threshold
 from iolab.stats.variance import Components, components, components_of, variance_table
 from iolab.stats.verdicts import (
     VERDICTS,
+    rule_text,
     verdict_summary,
     verdict_table,
     verdict_text,
@@ -95,6 +92,7 @@ __all__ = [
     "components",
     "components_of",
     "crossed_cells",
+    "crossover_interval",
     "declared_claims",
     "discoveries",
     "estimate",
@@ -130,6 +128,7 @@ __all__ = [
     "recording_cost",
     "refuse_mixture",
     "region_table",
+    "rule_text",
     "shared_columns",
     "sign_flip",
     "sign_flip_boots",

@@ -21,7 +21,8 @@ from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import Judged, boot_values, cells_of, judge
-from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
+from iolab.stats.estimates import CONFIDENCE, ratio_of
+from iolab.stats.intervals import Floats, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
 
 __all__ = ["ATTRIBUTION_COLUMNS", "EFFECTS", "attribution", "candidates", "screening"]
@@ -53,14 +54,18 @@ def under(claim: Claim, level: str) -> Claim:
     return replace(claim, condition={**claim.condition, INTERVENTION: level})
 
 
+def _in_logarithms(claim: Claim) -> bool:
+    """Return whether `boot_values` gives logarithms."""
+    return claim.contrast == "ratio" or claim.scale == "log"
+
+
 def _limit(claim: Claim) -> float:
     """Return a claim's limit in the unit of `boot_values`."""
-    limit = next(end for end in (claim.above, claim.below) if end is not None)
-    return math.log(limit) if claim.contrast == "ratio" else limit
+    return math.log(claim.limit) if _in_logarithms(claim) else claim.limit
 
 
 def _in_unit(claim: Claim, value: float) -> float:
-    return ratio_of(value) if claim.contrast == "ratio" else value
+    return ratio_of(value) if _in_logarithms(claim) else value
 
 
 def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
@@ -275,5 +280,5 @@ def _effect(
 
 
 def _moved(claim: Claim, before: Judged, share: float) -> str:
-    baseline = math.log(before.estimate) if claim.contrast == "ratio" else before.estimate
+    baseline = math.log(before.estimate) if _in_logarithms(claim) else before.estimate
     return _direction(claim, baseline, share)

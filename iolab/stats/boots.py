@@ -14,7 +14,8 @@ from typing import Final
 from scipy import optimize, stats
 
 from iolab.errors import UserError
-from iolab.stats.estimates import CONFIDENCE, ROUNDING, Statistic, check_confidence, format_boots
+from iolab.stats.estimates import CONFIDENCE, Statistic
+from iolab.stats.intervals import ROUNDING, check_confidence, format_boots
 from iolab.stats.power import CERTAIN, POWER, power_of, sign_flip_boots, simulated_power
 from iolab.stats.variance import Components
 

@@ -4,20 +4,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
 from iolab.errors import UserError
-from iolab.pathology.base import Claim
+from iolab.pathology.claims import Claim
 from iolab.stats.conditions import CONTEXT, pathology_of, refuse_mixture, shared_columns
-from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
+from iolab.stats.estimates import CONFIDENCE, ratio_of
+from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing, without_order
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
 
-__all__ = ["Judged", "boot_values", "cells_of", "judge"]
+__all__ = ["FEWEST", "Judged", "boot_values", "cells_of", "judge"]
+
+# Two boots say too little about their spread.
+FEWEST: Final = 3
+# How the gate begins of a cell whose kernel or machine lacks something.
+_LACKING: Final = "cannot run here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +35,11 @@ class Judged:
     ----------
     estimate : float
         The claim's contrast: a ratio without unit, or a difference or value in the unit of the
-        claim's value. NaN without a boot.
+        claim's value (a geometric mean for a claim on the scale log). NaN without a boot.
     low, high : float
-        Ends of the t interval over boots, in the same unit. Both are the estimate where all boots
-        agree to the last digit, and NaN with fewer than two boots.
+        Ends of the interval over boots, in the same unit; not below 0 for a treated value that is
+        below it in no boot. Both are the estimate where all boots agree to the last digit, and NaN
+        with fewer than two boots.
     n : int
         Number of boots.
     verdict : str
@@ -51,10 +59,12 @@ class Judged:
 def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFIDENCE) -> Judged:
     """Judge one claim on one kernel.
 
-    Boots that differ are judged by the t interval over them. Boots that agree to the last digit
-    have no spread; they are judged by their common value, if they are so many that fewer than half
-    of all boots can lie on the other side of the limit. The bound on that share is the exact one
-    for none of n (six boots at a level of 0.95); fewer boots are inconclusive.
+    Three boots or more that differ are judged by the t interval over them, by the order of their
+    pairs where that can be told apart (`iolab.stats.intervals.crossover_interval`). Boots that
+    agree to the last digit have no spread; they are judged by their common value, if they are so
+    many that fewer than half of all boots can lie on the other side of the limit. The bound on that
+    share is the exact one for none of n (six boots at a level of 0.95); fewer boots are
+    inconclusive. A cure is judged where its illness is reproduced.
 
     Parameters
     ----------
@@ -91,17 +101,32 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     >>> judged.verdict, round(judged.estimate, 2), judged.n
     ('not reproduced', 0.92, 6)
     """
+    found = _judge(data, claim, kernel, confidence)
+    if not claim.cures or not found.n:
+        return found
+    illness = next(c for c in pathology_of(data.cells).claims if c.name == claim.cures)
+    verdict = judge(data, illness, kernel, confidence=confidence).verdict
+    if verdict == "reproduced":
+        return found
+    if verdict == "not reproduced":
+        reason = f"nothing to cure: {claim.cures!r} is not reproduced"
+        return replace(found, verdict="not applicable", reason=reason)
+    reason = f"whether there is something to cure is open: {claim.cures!r}, {verdict}"
+    return replace(found, verdict="inconclusive", reason=reason)
+
+
+def _judge(data: Dataset, claim: Claim, kernel: str, confidence: float) -> Judged:
+    """Judge a claim by its own cells."""
     if claim.requires:
         return _without_boots("cannot run here", claim.requires)
-    chosen = cells_of(data, claim, kernel, data.cells)
-    if reason := _why_unmeasured(data, claim, kernel, chosen):
-        return _without_boots("cannot run here", reason)
+    if unmeasured := _why_unmeasured(data, claim, kernel):
+        return unmeasured
     try:
-        boots = _boot_values(data, claim, chosen).to_numpy(dtype=np.float64)
+        boots = _boots(data, claim, kernel)
     except UserError as error:
         return _without_boots("inconclusive", str(error))
-    if not boots.size:
-        return _without_boots("cannot run here", _why_no_boot(data, claim, kernel, chosen))
+    if boots.empty:
+        return _why_no_boot(data, claim, kernel)
     return _judge_boots(claim, boots, confidence)
 
 
@@ -109,13 +134,20 @@ def _without_boots(verdict: str, reason: str) -> Judged:
     return Judged(math.nan, math.nan, math.nan, 0, verdict, reason)
 
 
-def _judge_boots(claim: Claim, boots: Floats, confidence: float) -> Judged:
-    value, low, high = (_back(claim, end) for end in t_interval(boots, confidence))
-    if boots.size < 2:
+def _judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
+    y, order = (boots[name].to_numpy(dtype=np.float64) for name in ("y", "order"))
+    mean, low, high = crossover_interval(y, order, confidence)
+    if claim.contrast == "treated" and claim.scale == "linear":
+        low, high = from_zero(y, low, high)
+    value, low, high = (_back(claim, end) for end in (mean, low, high))
+    if y.size < 2:
         return Judged(value, low, high, 1, "inconclusive", "one boot")
-    if what_is_missing(boots):
-        return _judge_identical(claim, value, boots.size, confidence)
-    return Judged(value, low, high, boots.size, _ruled(claim, low, high))
+    if what_is_missing(without_order(y, order)):
+        return _judge_identical(claim, value, y.size, confidence)
+    if y.size < FEWEST:
+        few = f"{y.size} boots: a verdict takes {FEWEST}"
+        return Judged(value, low, high, y.size, "inconclusive", few)
+    return Judged(value, low, high, y.size, _ruled(claim, low, high))
 
 
 def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> Judged:
@@ -131,15 +163,14 @@ def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> J
 
 
 def _back(claim: Claim, value: float) -> float:
-    return ratio_of(value) if claim.contrast == "ratio" else value
+    return ratio_of(value) if claim.contrast == "ratio" or claim.scale == "log" else value
 
 
 def _ruled(claim: Claim, low: float, high: float) -> str:
     if claim.above is not None:
-        good, bad = low > claim.above, high <= claim.above
+        good, bad = low > claim.limit, high <= claim.limit
     else:
-        limit = math.inf if claim.below is None else claim.below
-        good, bad = high < limit, low >= limit
+        good, bad = high < claim.limit, low >= claim.limit
     return "reproduced" if good else "not reproduced" if bad else "inconclusive"
 
 
@@ -199,7 +230,8 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     Series of float
         Indexed by block: the mean of ln(treated/control) over the boot's pairs for a claim of a
         ratio, of treated - control for one of a difference, of the treated cells else (both in the
-        unit of the claim's value). Empty if no valid cell has the value.
+        unit of the claim's value, or logarithms of it on the scale log). Empty if no valid cell has
+        the value.
 
     Raises
     ------
@@ -213,65 +245,84 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     >>> boot_values(data, claim, "6.1").round(2).tolist()
     [-0.09, -0.09, -0.09, -0.07, -0.09, -0.07]
     """
-    return _boot_values(data, claim, cells_of(data, claim, kernel, data.cells))
+    return _boots(data, claim, kernel)["y"].rename()
 
 
-def _boot_values(data: Dataset, claim: Claim, chosen: pd.DataFrame) -> pd.Series:
+def _boots(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
+    """Return each boot's value ``y`` as `boot_values` has it, and its pairs' mean ``order``."""
+    nothing = pd.DataFrame({"y": [], "order": []}, dtype=np.float64)
+    chosen = _counted(data, claim, kernel)
+    value = claim.value
+    if chosen[value].isna().all():
+        return nothing
+    missing = chosen.loc[~np.isfinite(chosen[value]), "cell"]
+    if not missing.empty:
+        raise UserError(f"the valid cell {missing.iloc[0]} has no finite {value}")
+    if claim.contrast == "treated":
+        y = log_values(chosen, value) if claim.scale == "log" else chosen[value]
+        return y.groupby(chosen["block"]).mean().to_frame("y").assign(order=0.0)
+    pairs = join_pairs(chosen)
+    if pairs.empty:
+        return nothing
+    if claim.contrast == "ratio":
+        paired = chosen[chosen["cell"].isin([*pairs["cell"], *pairs["cell_control"]])]
+        logs = log_values(paired, value).set_axis(paired["cell"])
+        y = pairs["cell"].map(logs) - pairs["cell_control"].map(logs)
+    else:
+        y = pairs[value] - pairs[f"{value}_control"]
+    return pairs.assign(y=y).groupby("block")[["y", "order"]].mean()
+
+
+def _counted(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
+    """Return the valid cells that a claim rests on, with its value, in the order measured."""
     value = claim.value
     known = with_measure(data, value).drop_duplicates("cell").set_index("cell")[value]
     # Pairs are joined by these; the other columns would take most of the time.
     needed = ["cell", "block", "pair", "position", "role", "recorded"]
     needed += [*CONTEXT, *shared_columns(data.cells)]
+    chosen = cells_of(data, claim, kernel, data.cells)
     chosen = chosen.loc[chosen["valid"], needed].sort_values(["block", "position"])
     chosen = chosen.assign(**{value: chosen["cell"].map(known)})
     if claim.contrast == "treated":
         chosen = chosen[chosen["role"] == "treatment"]
     untraced = chosen[~chosen["recorded"]]
-    chosen = untraced if untraced[value].notna().any() else chosen[chosen["recorded"]]
-    if chosen[value].isna().all():
-        return pd.Series(dtype=np.float64)
-    missing = chosen.loc[~np.isfinite(chosen[value]), "cell"]
-    if not missing.empty:
-        raise UserError(f"the valid cell {missing.iloc[0]} has no finite {value}")
-    pairs = join_pairs(chosen)
-    if claim.contrast == "treated":
-        return chosen.groupby("block")[value].mean()
-    if pairs.empty:
-        return pd.Series(dtype=np.float64)
-    if claim.contrast == "ratio":
-        paired = chosen[chosen["cell"].isin([*pairs["cell"], *pairs["cell_control"]])]
-        logs = log_values(paired, value).set_axis(paired["cell"])
-        difference = pairs["cell"].map(logs) - pairs["cell_control"].map(logs)
-    else:
-        difference = pairs[value] - pairs[f"{value}_control"]
-    return difference.groupby(pairs["block"]).mean()
+    return untraced if untraced[value].notna().any() else chosen[chosen["recorded"]]
 
 
-def _why_unmeasured(data: Dataset, claim: Claim, kernel: str, chosen: pd.DataFrame) -> str:
-    """Return why a kernel or a measure is not in the data; reject data that must not be pooled."""
+def _why_unmeasured(data: Dataset, claim: Claim, kernel: str) -> Judged | None:
+    """Judge what is not in the data, a kernel or a measure; reject data that must not be pooled."""
     absence = _absence(data, kernel)
-    if absence and not (data.cells["kernel"] == kernel).any():
-        return absence
+    if not (data.cells["kernel"] == kernel).any():
+        if absence:
+            return _without_boots("cannot run here", absence)
+        return _without_boots("not measured", f"kernel {kernel} was not measured")
+    chosen = cells_of(data, claim, kernel, data.cells)
     if len(chosen):
         refuse_mixture(chosen, ["kernel"], shared_columns(chosen))
     try:
         with_measure(data, claim.value)
     except UserError as error:
-        return str(error)
-    return ""
+        return _without_boots("not measured", str(error))
+    return None
 
 
-def _why_no_boot(data: Dataset, claim: Claim, kernel: str, chosen: pd.DataFrame) -> str:
-    """Say why no boot has the claim's value: the gate of its cells, or why there are none."""
-    gates = chosen.loc[~chosen["valid"], "gate"].unique()
-    if len(gates):
-        # The verdict says it already.
-        return str(gates[0]).removeprefix("cannot run here: ")
+def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
+    """Judge a claim of which no boot has the value: by its cells' gates, or why there are none."""
+    chosen = cells_of(data, claim, kernel, data.cells)
+    gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
+    lacking = [gate for gate in gates if gate.startswith(_LACKING)]
+    if gates:
+        # A kernel that lacks something lacks it in every cell; another gate is of that run.
+        verdict = "cannot run here" if len(lacking) == len(gates) else "not measured"
+        return _without_boots(verdict, gates[0])
     if claim.value in chosen and chosen[claim.value].isna().any():
-        return f"the measured machine does not count {claim.value}"
+        reason = f"the measured machine does not count {claim.value}"
+        return _without_boots("cannot run here", reason)
     if len(chosen) and claim.contrast != "treated" and not (chosen["role"] == "control").any():
-        return "no valid control beside its treated cells"
-    return _absence(data, kernel) or "its condition was not measured"
+        return _without_boots("not measured", "no valid control beside its treated cells")
+    if absence := _absence(data, kernel):
+        return _without_boots("cannot run here", absence)
+    return _without_boots("not measured", "its condition was not measured")
 
 
 def _absence(data: Dataset, kernel: str) -> str:

@@ -8,7 +8,8 @@ import pandas as pd
 from scipy import stats
 
 from iolab.stats.conditions import cell_columns, in_kernel_order, valid_cells
-from iolab.stats.estimates import CONFIDENCE, ROUNDING, Floats, t_interval
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.intervals import ROUNDING, Floats, t_interval
 from iolab.stats.pairs import log_values
 
 __all__ = ["order_effect", "order_table"]

@@ -17,28 +17,26 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from iolab.errors import UserError
+from iolab.stats.intervals import (
+    ROUNDING,
+    Floats,
+    crossover_interval,
+    format_boots,
+    what_is_missing,
+    without_order,
+)
 
 __all__ = [
     "CONFIDENCE",
-    "ROUNDING",
     "Estimate",
-    "Floats",
     "Statistic",
-    "check_confidence",
     "estimate",
-    "format_boots",
     "ratio_of",
     "sign_flip",
-    "t_interval",
-    "what_is_missing",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 CONFIDENCE: Final = 0.95
-# A spread of logarithms below this is rounding, not spread.
-ROUNDING: Final = 1e-12
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
 _EXACT_BOOTS: Final = 16
 
@@ -115,27 +113,6 @@ class Estimate(Statistic):
         )
 
 
-def format_boots(n: int) -> str:
-    """Format a number of boots.
-
-    Parameters
-    ----------
-    n : int
-        Number of boots.
-
-    Returns
-    -------
-    str
-        The number with its noun.
-
-    Examples
-    --------
-    >>> format_boots(1), format_boots(6)
-    ('1 boot', '6 boots')
-    """
-    return "1 boot" if n == 1 else f"{n} boots"
-
-
 def sign_flip(differences: npt.ArrayLike) -> float:
     """Test whether differences are symmetric about zero, by flipping their signs.
 
@@ -179,7 +156,11 @@ def sign_flip(differences: npt.ArrayLike) -> float:
 
 
 def estimate(
-    differences: npt.ArrayLike, *, pairs: float = 1.0, confidence: float = CONFIDENCE
+    differences: npt.ArrayLike,
+    *,
+    order: npt.ArrayLike = 0.0,
+    pairs: float = 1.0,
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Estimate a ratio from one mean log ratio per boot.
 
@@ -187,6 +168,8 @@ def estimate(
     ----------
     differences : array_like, shape (n,)
         Mean of ln(treated/control) of each boot.
+    order : array_like, shape (n,), optional
+        Mean order of each boot's pairs, from -1 (controls first) to 1 (treated cells first).
     pairs : float, optional
         Pairs per boot, which the result repeats.
     confidence : float, optional
@@ -195,7 +178,8 @@ def estimate(
     Returns
     -------
     Estimate
-        exp(mean) with exp(t interval) and the p-value of `sign_flip`.
+        exp(mean) with the interval of `iolab.stats.intervals.crossover_interval`, and the p-value
+        of `sign_flip`, which does not use the order: a drift makes it larger, never smaller.
 
     Raises
     ------
@@ -211,7 +195,8 @@ def estimate(
     0.760 (no interval: one boot)
     """
     y = np.asarray(differences, dtype=np.float64)
-    ratio, low, high = (ratio_of(log) for log in t_interval(y, confidence))
+    orders = np.broadcast_to(np.asarray(order, dtype=np.float64), y.shape)
+    ratio, low, high = (ratio_of(log) for log in crossover_interval(y, orders, confidence))
     # Logarithms have no unit: one that is nothing but rounding is a ratio of 1.
     exact = np.where(np.abs(y) <= ROUNDING, 0.0, y)
     return Estimate(
@@ -222,7 +207,7 @@ def estimate(
         pairs=float(pairs),
         p_value=sign_flip(exact),
         confidence=confidence,
-        missing=what_is_missing(y),
+        missing=what_is_missing(without_order(y, orders)),
     )
 
 
@@ -246,99 +231,6 @@ def ratio_of(log: float) -> float:
     """
     with np.errstate(over="ignore", under="ignore"):
         return float(np.exp(log))
-
-
-def check_confidence(confidence: float) -> None:
-    """Reject a confidence level outside 0..1.
-
-    Parameters
-    ----------
-    confidence : float
-        Confidence level.
-
-    Raises
-    ------
-    UserError
-        If the level is not between 0 and 1.
-    """
-    if not 0 < confidence < 1:
-        raise UserError(f"a confidence level lies between 0 and 1, not at {confidence}")
-
-
-def what_is_missing(y: Floats) -> str:
-    """Return why the values of some boots give no interval.
-
-    Boots that agree to the last digit give none. In virtual time a value may move in steps, and
-    agreement shows only that the boots differ by less than a step.
-
-    Parameters
-    ----------
-    y : ndarray of float, shape (n,)
-        One value per boot, in any unit.
-
-    Returns
-    -------
-    str
-        The reason; empty if there is an interval.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> what_is_missing(np.array([0.1, 0.1, 0.1]))
-    'the 3 boots do not differ'
-    >>> what_is_missing(np.array([0.1, 0.2, 0.1]))
-    ''
-    """
-    if y.size < 2:
-        return "one boot"
-    if np.ptp(y) <= ROUNDING * max(1.0, float(np.abs(y).max())):
-        return f"the {y.size} boots do not differ"
-    return ""
-
-
-def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
-    """Compute a mean and its t interval.
-
-    Parameters
-    ----------
-    y : ndarray of float, shape (n,)
-        One value per boot, in any unit.
-    confidence : float
-        Confidence level of the interval, 0..1.
-
-    Returns
-    -------
-    mean, low, high : float
-        In the unit of the values. The ends are NaN where `what_is_missing` gives a reason.
-
-    Raises
-    ------
-    UserError
-        If there is no value, a value is not finite, or the level lies outside 0..1.
-
-    References
-    ----------
-    Student, "The probable error of a mean", *Biometrika* 6, 1908.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mean, low, high = t_interval(np.array([1.0, 2.0, 3.0]), 0.95)
-    >>> print(f"{mean:.2f} [{low:.2f}, {high:.2f}]")
-    2.00 [-0.48, 4.48]
-    """
-    check_confidence(confidence)
-    if y.size == 0:
-        raise UserError("there is no boot to estimate from")
-    if not np.isfinite(y).all():
-        raise UserError(
-            f"{format_boots(int((~np.isfinite(y)).sum()))} of {y.size} have no finite value"
-        )
-    mean = float(np.mean(y))
-    if what_is_missing(y):
-        return mean, float("nan"), float("nan")
-    half = float(stats.t.ppf((1 + confidence) / 2, y.size - 1) * stats.sem(y))
-    return mean, mean - half, mean + half
 
 
 def _in_units_of_the_largest(y: Floats) -> Floats:

@@ -19,7 +19,7 @@ from scipy import stats
 
 from iolab.errors import UserError
 from iolab.pathology.base import Pathology
-from iolab.stats.estimates import Floats
+from iolab.stats.intervals import Floats
 
 __all__ = [
     "Membership",

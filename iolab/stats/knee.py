@@ -20,10 +20,9 @@ from scipy import optimize
 
 from iolab.errors import UserError
 from iolab.stats.conditions import cell_columns, in_kernel_order
-from iolab.stats.estimates import (
-    CONFIDENCE,
+from iolab.stats.estimates import CONFIDENCE, Statistic
+from iolab.stats.intervals import (
     Floats,
-    Statistic,
     check_confidence,
     format_boots,
     t_interval,

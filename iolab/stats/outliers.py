@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from iolab.stats.conditions import cell_columns, valid_cells
-from iolab.stats.estimates import ROUNDING
+from iolab.stats.intervals import ROUNDING
 from iolab.stats.pairs import log_values
 
 __all__ = ["mark_outliers"]

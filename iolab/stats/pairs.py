@@ -53,7 +53,7 @@ def log_values(kept: pd.DataFrame, value: str) -> pd.Series[float]:
     """
     bad = kept.loc[kept[value] <= 0, "cell"]
     if not bad.empty:
-        raise UserError(f"{value} of cell {bad.iloc[0]} is not above 0, so it has no ratio")
+        raise UserError(f"{value} of cell {bad.iloc[0]} is not above 0, so it has no logarithm")
     return kept[value].astype(np.float64).transform(np.log)
 
 
@@ -73,7 +73,8 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
     -------
     DataFrame
         A row for each pair with two valid cells: the columns of its treated cell, those of its
-        control with the suffix ``_control``, and ``y``, ln(treated/control).
+        control with the suffix ``_control``, ``order`` (of `join_pairs`) and ``y``,
+        ln(treated/control).
 
     Raises
     ------
@@ -110,7 +111,8 @@ def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         A row for each pair with both cells: the columns of its treated cell, and those of its
-        control with the suffix ``_control``.
+        control with the suffix ``_control``, and ``order``: 1 where the treated cell came first,
+        -1 where the control did.
 
     Raises
     ------
@@ -134,11 +136,12 @@ def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
         if unequal.any():
             where = pairs[unequal].iloc[0]
             raise UserError(f"pair {where['pair']} of block {where['block']} differs in {name}")
-    apart = (pairs["position"] - pairs["position_control"]).abs() != 1
+    order = pairs["position_control"] - pairs["position"]
+    apart = order.abs() != 1
     if apart.any():
         where = pairs[apart].iloc[0]
         raise UserError(f"pair {where['pair']} of block {where['block']} was not measured together")
-    return pairs
+    return pairs.assign(order=order.astype(np.float64))
 
 
 def boot_means(cells: pd.DataFrame, value: str, by: Sequence[str], *, log: bool) -> pd.DataFrame:

@@ -16,14 +16,9 @@ import numpy as np
 import pandas as pd
 
 from iolab.stats.conditions import cell_columns, in_kernel_order, main_value, pair_columns
-from iolab.stats.estimates import (
-    CONFIDENCE,
-    Estimate,
-    estimate,
-    t_interval,
-    what_is_missing,
-)
+from iolab.stats.estimates import CONFIDENCE, Estimate, estimate
 from iolab.stats.families import family_members, holm
+from iolab.stats.intervals import Floats, from_zero, t_interval, what_is_missing
 from iolab.stats.pairs import boot_means, matched_pairs
 
 __all__ = [
@@ -52,7 +47,8 @@ def pair_ratios(
     -------
     DataFrame
         A row for each condition and boot: the columns `by`, ``block``, ``y`` (mean of
-        ln(treated/control)) and ``pairs`` (how many pairs of two valid cells were averaged).
+        ln(treated/control)), ``order`` (mean order of the pairs: 1 treated first, -1 control first)
+        and ``pairs`` (how many pairs of two valid cells were averaged).
 
     Raises
     ------
@@ -69,9 +65,9 @@ def pair_ratios(
     """
     by = pair_columns(cells) if by is None else by
     pairs = matched_pairs(cells, value, by)
-    grouped = pairs.groupby([*by, "block"], dropna=False, observed=True)["y"]
-    boots = grouped.agg(y="mean", pairs="size").reset_index()
-    return in_kernel_order(boots, by)
+    grouped = pairs.groupby([*by, "block"], dropna=False, observed=True)
+    boots = grouped.agg(y=("y", "mean"), order=("order", "mean"), pairs=("y", "size"))
+    return in_kernel_order(boots.reset_index(), by)
 
 
 def ratio_table(
@@ -129,7 +125,14 @@ def ratio_table(
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.size().reset_index()[list(by)]
     estimates = [
-        asdict(estimate(group["y"], pairs=float(group["pairs"].median()), confidence=confidence))
+        asdict(
+            estimate(
+                group["y"],
+                order=group["order"],
+                pairs=float(group["pairs"].median()),
+                confidence=confidence,
+            )
+        )
         for _, group in grouped
     ]
     table = pd.concat([table, pd.DataFrame(estimates)], axis=1)
@@ -165,7 +168,8 @@ def mean_table(
     -------
     DataFrame
         A row for each condition: the columns `by`, ``mean`` (of the boots' means) with the ends of
-        its t interval ``low`` and ``high`` (all in the unit of the value), ``n`` (boots),
+        its t interval ``low`` and ``high`` (all in the unit of the value; not below 0 where no boot
+        is), ``n`` (boots),
         ``cells``, ``confidence``, and ``missing``, why there is no interval (one boot, or no
         spread) or no mean (all cells gated, or the machine does not count the value). These are NaN
         then.
@@ -195,7 +199,7 @@ def mean_table(
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
     values = [group["y"].to_numpy(dtype=np.float64) for _, group in grouped]
-    table[["mean", "low", "high"]] = np.array([t_interval(y, confidence) for y in values])
+    table[["mean", "low", "high"]] = np.array([_mean_from_zero(y, confidence) for y in values])
     table = table.assign(confidence=confidence, missing=[what_is_missing(y) for y in values])
     measured = cells[~cells["recorded"]]
     lost = [
@@ -260,6 +264,11 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     treatment = state[-1]
     table = pd.DataFrame(rows, columns=columns).astype({treatment: cells[treatment].dtype})
     return in_kernel_order(table, state)
+
+
+def _mean_from_zero(y: Floats, confidence: float) -> tuple[float, float, float]:
+    mean, low, high = t_interval(y, confidence)
+    return (mean, *from_zero(y, low, high))
 
 
 def _without_pairs(

@@ -21,7 +21,8 @@ from scipy.optimize import isotonic_regression
 from iolab.errors import UserError
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import pathology_of, refuse_mixture, shared_columns, valid_cells
-from iolab.stats.estimates import Floats, Statistic, format_boots
+from iolab.stats.estimates import Statistic
+from iolab.stats.intervals import Floats, format_boots
 
 __all__ = ["Threshold", "threshold"]
 

@@ -27,14 +27,8 @@ from iolab.stats.conditions import (
     refuse_mixture,
     valid_cells,
 )
-from iolab.stats.estimates import (
-    CONFIDENCE,
-    Floats,
-    Statistic,
-    check_confidence,
-    format_boots,
-    what_is_missing,
-)
+from iolab.stats.estimates import CONFIDENCE, Statistic
+from iolab.stats.intervals import Floats, check_confidence, format_boots, what_is_missing
 from iolab.stats.pairs import log_values, matched_pairs
 
 __all__ = ["Components", "components", "components_of", "variance_table"]

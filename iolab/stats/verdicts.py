@@ -16,7 +16,7 @@ import pandas as pd
 
 from iolab.errors import UserError
 from iolab.pathology import get_pathology
-from iolab.pathology.base import Claim
+from iolab.pathology.claims import Claim
 from iolab.stats.claims import judge
 from iolab.stats.conditions import CONTEXT, kernel_order, pathology_of
 from iolab.stats.estimates import CONFIDENCE
@@ -24,12 +24,16 @@ from iolab.store.dataset import Dataset
 
 __all__ = [
     "VERDICTS",
+    "rule_text",
     "verdict_summary",
     "verdict_table",
     "verdict_text",
 ]
 
-VERDICTS: Final = ("reproduced", "not reproduced", "inconclusive", "cannot run here")
+VERDICTS: Final = (
+    *("reproduced", "not reproduced", "inconclusive"),
+    *("not applicable", "not measured", "cannot run here"),
+)
 
 
 def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -88,7 +92,7 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
                     "low": judged.low,
                     "high": judged.high,
                     "n": judged.n,
-                    "rule": _rule(claim),
+                    "rule": rule_text(claim),
                     "published": math.nan if claim.published is None else claim.published,
                     "verdict": judged.verdict,
                     "reason": judged.reason,
@@ -113,8 +117,8 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
     DataFrame
         A row for each pathology and kernel: ``pathology``, ``kernel``, ``mechanism`` and
         ``magnitude`` (the verdict on all primary claims of that kind, or how many of them were
-        reproduced), ``secondary claims`` (the same), ``confidence`` (the level and the fewest boots
-        behind a claim) and ``page`` (the notebook).
+        reproduced, with the names of the others), ``secondary claims`` (the same), ``confidence``
+        (the level and the fewest boots behind a claim) and ``page`` (the notebook).
 
     Examples
     --------
@@ -143,11 +147,28 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
     return pd.DataFrame(rows)
 
 
-def _rule(claim: Claim) -> str:
-    """Say what must hold of the interval."""
-    limit = f"above {claim.above:g}" if claim.above is not None else f"below {claim.below:g}"
+def rule_text(claim: Claim) -> str:
+    """Say what must hold of a claim's interval.
+
+    Parameters
+    ----------
+    claim : Claim
+        A claim.
+
+    Returns
+    -------
+    str
+        Its value, contrast and limit in words.
+
+    Examples
+    --------
+    >>> rule_text(next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost"))
+    'iops, treated / control: below 0.7609'
+    """
+    side = "below" if claim.above is None else "above"
     of = {"ratio": "treated / control", "difference": "treated - control", "treated": "treated"}
-    return f"{claim.value}, {of[claim.contrast]}: {limit}"
+    mean = ", geometric mean" if claim.scale == "log" else ""
+    return f"{claim.value}, {of[claim.contrast]}{mean}: {side} {claim.limit:.4g}"
 
 
 def verdict_text(row: Mapping[Any, Any]) -> str:
@@ -182,4 +203,10 @@ def _joint(claims: pd.DataFrame) -> str:
         return "no claim"
     if verdicts.nunique() == 1:
         return str(verdicts.iloc[0])
-    return f"{(verdicts == 'reproduced').sum()} of {len(verdicts)} reproduced"
+    others = [
+        f"{verdict}: {', '.join(claims.loc[verdicts == verdict, 'claim'])}"
+        for verdict in VERDICTS[1:]
+        if (verdicts == verdict).any()
+    ]
+    count = f"{(verdicts == 'reproduced').sum()} of {len(verdicts)} reproduced"
+    return f"{count} ({'; '.join(others)})"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iolab.stats.estimates import Floats, what_is_missing
+from iolab.stats.intervals import Floats, what_is_missing
 
 __all__ = ["Difference", "welch_difference"]
 

@@ -20,6 +20,7 @@ from iolab.pathology.factors import IntegerFactor
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.store.kernels import KernelBuild, read_builds
 from iolab.store.program_counters import PROGRAM_COLUMNS
+from iolab.store.twins import gate_other_regimes
 
 __all__ = [
     "CELL_COLUMNS",
@@ -173,7 +174,8 @@ def load(folder: Path | str) -> Dataset:
     root = Path(folder)
     names = ("cells.parquet", "latency.parquet", "unavailable.json", "mechanism.parquet")
     paths = [root / name for name in names]
-    cells = _cells(_parquet(paths[0]), paths[0])
+    # Tables from before this gate are gated too.
+    cells = gate_other_regimes(_cells(_parquet(paths[0]), paths[0]))
     latency = _conform(_parquet(paths[1]), LATENCY_COLUMNS, paths[1])
     unavailable = _conform(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():

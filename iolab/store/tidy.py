@@ -36,6 +36,7 @@ from iolab.store.findings import machine_gates
 from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
 from iolab.store.raw import RawStore
+from iolab.store.twins import gate_other_regimes
 
 __all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
 
@@ -115,6 +116,7 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
     """
     blocks = {key[:16]: key for key in keys}
     cells, latency, mechanism = block_tables(store, blocks.values())
+    cells = gate_other_regimes(cells)
     traces: dict[str, Path] = {}
     for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
         block, _, name = cell.rpartition("-")

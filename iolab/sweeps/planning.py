@@ -132,7 +132,9 @@ def _plan_kernel(
     log: Callable[[str], None],
 ) -> None:
     """Plan the blocks on one kernel: all of them, or none if one cannot run here."""
-    blocks = blocks_of(plan.pathology, profile, kernel=kernel, clock=request.clock)
+    blocks = blocks_of(
+        plan.pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
+    )
     targets: dict[Machine, Target] = {}
     for machine in dict.fromkeys(block.machine for block in blocks):
         size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
@@ -163,7 +165,9 @@ def _plan_real(
     A block stands for a boot there: nothing is rebooted.
     """
     identity = machine.identity()
-    for block in blocks_of(plan.pathology, profile, kernel=machine.kernel, clock=request.clock):
+    for block in blocks_of(
+        plan.pathology, profile, kernel=machine.kernel, clock=request.clock, seed=request.seed
+    ):
         try:
             agent_plan = replace(request.place.put(block.plan), hardware=True)
             reason = _why_not_there(block) or machine.lacks(agent_plan)

@@ -156,7 +156,9 @@ def _preview(
         if not possible:
             continue
         kernel, *others = possible
-        blocks = blocks_of(pathology, profile, kernel=kernel, clock=request.clock)
+        blocks = blocks_of(
+            pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
+        )
         cells = [cell for block in blocks for cell in block.cells]
         conditions += [cell.condition for cell in cells]
         kernels.append(

@@ -49,6 +49,8 @@ class Request:
         ``FACTOR=LEVEL[,LEVEL...]``: levels instead of the profile's, and levels to trace.
     boots : int, optional
         Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
+    seed : int
+        Draws the orders of pairs and cells and the seeds of jobs; 0 or more.
     clock : {"virtual", "host"}
         The clock of the measured machine.
     jobs : int
@@ -67,6 +69,7 @@ class Request:
     settings: Sequence[str] = ()
     recorded: Sequence[str] = ()
     boots: int | None = None
+    seed: int = 0
     clock: str = "virtual"
     jobs: int = 1
     root: Path = field(default_factory=runs_dir)
@@ -86,6 +89,8 @@ def check_request(request: Request) -> None:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
     if request.boots is not None and not 1 <= request.boots <= MOST_BOOTS:
         raise UserError(f"--boots must be 1-{MOST_BOOTS}, not {request.boots}")
+    if request.seed < 0:
+        raise UserError(f"--seed must be 0 or more, not {request.seed}")
     check_clock(request.clock)
     if request.target == "vm":
         if request.place.label:
@@ -155,6 +160,8 @@ def sweep_label(request: Request) -> str:
         label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
     if request.boots is not None:
         label += f"-boots{request.boots}"
+    if request.seed:
+        label += f"-seed{request.seed}"
     if request.kernels:
         label += "-" + "+".join(request.kernels)
     if request.target != "vm":

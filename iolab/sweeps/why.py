@@ -35,7 +35,7 @@ __all__ = ["CONFIRMING_BOOTS", "SCREENING_BOOTS", "Why", "WhyRequest", "find_cau
 
 SCREENING_BOOTS: Final = 2
 CONFIRMING_BOOTS: Final = 8
-# Boots of the confirmation have seeds that no sweep and no screening has seen.
+# The confirmation draws other orders and other seeds for the jobs than the screening.
 _FRESH: Final = 1000
 _MOST_CANDIDATES: Final = 8
 _MOST_PAIRED: Final = 3
@@ -113,7 +113,7 @@ class _Run:
     def store(self) -> RawStore:
         return RawStore(self.asked.request.root)
 
-    def profile(self, claim: Claim, levels: Sequence[str], boots: int, first: int) -> Profile:
+    def profile(self, claim: Claim, levels: Sequence[str], boots: int) -> Profile:
         base = self.asked.pathology.profiles["quick"]
         grid = {name: levels_[0] for name, levels_ in base.grids[0].items()}
         chosen = {**grid, **claim.condition}
@@ -121,26 +121,26 @@ class _Run:
         return replace(
             base,
             boots=boots,
-            first_boot=first,
             grids=({**one, INTERVENTION: (NO_INTERVENTION, *levels)},),
             mapped=(),
             recorded={},
         )
 
-    def plan(self, profile: Profile) -> PathologyPlan:
+    def plan(self, profile: Profile, seed: int = 0) -> PathologyPlan:
         asked = self.asked
-        (plan,) = plan_blocks([(asked.pathology, profile)], asked.request, self.log)
+        request = replace(asked.request, seed=asked.request.seed + seed)
+        (plan,) = plan_blocks([(asked.pathology, profile)], request, self.log)
         return plan
 
     def measure(
-        self, claim: Claim, levels: Sequence[str], *, boots: int, first: int = 0
+        self, claim: Claim, levels: Sequence[str], *, boots: int, seed: int = 0
     ) -> dict[str, None]:
         """Measure interventions beside none; return the keys of the blocks.
 
         Where a machine does not come to an end, its interventions are halved until the one is
         known with which it does not.
         """
-        plan = self.plan(self.profile(claim, levels, boots, first))
+        plan = self.plan(self.profile(claim, levels, boots), seed)
         _, errors = measure_plan(plan, self.asked.request, self.on_progress)
         done = [key for key in plan.blocks if self.store.has(key)]
         keys = dict.fromkeys(done)
@@ -163,7 +163,7 @@ class _Run:
         half = len(again) // 2
         self.log(f"a machine failed; trying its {len(again)} interventions in halves")
         for part in (again[:half], again[half:]):
-            keys |= self.measure(claim, part, boots=boots, first=first)
+            keys |= self.measure(claim, part, boots=boots, seed=seed)
         return keys
 
     def data(self, keys: dict[str, None]) -> Dataset:
@@ -220,7 +220,7 @@ def find_causes(
     confirmed_keys: dict[str, None] = {}
     if chosen:
         log(f"confirming {', '.join(chosen)} in {asked.boots} fresh boots")
-        confirmed_keys = run.measure(claims[0], chosen, boots=asked.boots, first=_FRESH)
+        confirmed_keys = run.measure(claims[0], chosen, boots=asked.boots, seed=_FRESH)
         decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
         rest = ~screened["intervention"].isin(decided["intervention"])
         tables = [decided, screened[rest]]
@@ -252,7 +252,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
             continue
         seen.append(condition)
         run.log(f"asking the kernel for its switches, at the condition of {claim.name!r}")
-        plan = run.plan(run.profile(claim, [], 1, 0))
+        plan = run.plan(run.profile(claim, [], 1))
         measure_plan(plan, asked.request, run.on_progress)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
         if not keys:

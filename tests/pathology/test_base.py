@@ -26,7 +26,7 @@ _WEIGHT = DIO_KWORKER.factors["weight"]
 _ENGINE = DIO_KWORKER.factors["engine"]
 _SMOKE = DIO_KWORKER.profiles["smoke"]
 _GRID = _SMOKE.grids[0]
-_CLAIM = next(c for c in DIO_KWORKER.claims if c.above is not None)
+_CLAIM = replace(DIO_KWORKER.claims[0], published=None, above=1.0)
 _REQUIRED = {name: DIO_KWORKER.profiles[name] for name in ("smoke", "quick", "full")}
 
 
@@ -45,7 +45,7 @@ def _refused(thing: Claim | Profile | Pathology, **different: Any) -> str:
         ({"statement": ""}, "it has no statement"),
         ({"condition": {}}, "it has no condition"),
         ({"value": ""}, "it has no value"),
-        ({"above": None}, "it has no limit: give above or below"),
+        ({"above": None}, "it has no limit: give above, below or the published number"),
         ({"below": 0.5}, "it has two limits: give above or below, not both"),
         ({"above": math.inf}, "its limit is inf"),
         ({"above": math.nan}, "its limit is nan"),

@@ -17,12 +17,12 @@ from iolab.pathology.interventions import INTERVENTION, boot_part, intervention
 from iolab.pathology.settings import override
 
 
-def blocks(name: str, *levels: str, boots: int = 1, first: int = 0) -> list[Block]:
+def blocks(name: str, *levels: str, boots: int = 1, seed: int = 0) -> list[Block]:
     pathology = get_pathology(name)
     profile = pathology.profiles["smoke"]
     profile = override(pathology, profile, [f"intervention={','.join(levels)}"])
-    profile = replace(profile, boots=boots, first_boot=first, recorded={})
-    return blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    profile = replace(profile, boots=boots, recorded={})
+    return blocks_of(pathology, profile, kernel="6.1", clock="virtual", seed=seed)
 
 
 def test_a_level_says_what_it_changes() -> None:
@@ -91,12 +91,6 @@ def test_only_the_plain_control_is_compared_with_itself() -> None:
     assert {cell.condition[INTERVENTION] for cell in again} == {"none"}
     (alone,) = blocks("fsnotify_contention", "NO_XX")
     assert any(cell.aa for cell in alone.cells)
-
-
-def test_boots_of_other_numbers_have_other_seeds() -> None:
-    usual, fresh = blocks("dio_kworker", "none", boots=2), blocks("dio_kworker", "none", first=1000)
-    assert [block.boot for block in fresh] == [1000]
-    assert fresh[0].seed not in {block.seed for block in usual}
 
 
 def test_a_scheduler_is_changed_only_where_there_is_one() -> None:

@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import IolabError, UserError
+from iolab.pathology import PATHOLOGIES
+from iolab.pathology.rules import rules_digest
 from iolab.paths import REFERENCE
 from iolab.report.artifacts import (
     CLAIMS,
     README,
+    RULES,
     claims,
     collect_results,
     draw,
+    rules,
     update_claims,
     update_readme,
     verdicts,
@@ -26,6 +30,13 @@ def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() 
     text = README.read_text(encoding="utf-8")
     assert verdicts(REFERENCE) in text
     assert claims(REFERENCE) in CLAIMS.read_text(encoding="utf-8")
+
+
+def test_the_page_of_rules_is_what_the_modules_say() -> None:
+    text = RULES.read_text(encoding="utf-8")
+    assert rules() in text
+    for pathology in PATHOLOGIES.values():
+        assert rules_digest(pathology) in text
 
 
 @pytest.mark.parametrize("update", [update_readme, update_claims])

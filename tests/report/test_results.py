@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
 from iolab.errors import UserError
-from iolab.pathology import PATHOLOGIES
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology.rules import rules_digest
 from iolab.report.results import FORMAT, check, collect, read_results, write_results
 from iolab.store.dataset import Dataset
 from tests.support.reports import COMMAND, every_report, report
@@ -60,8 +62,10 @@ def test_a_claim_holds_the_truth_and_says_what_it_rests_on() -> None:
     assert (found["n"], found["cells"], found["missing"]) == (6, 12, "")
     assert found["release"] == "6.1.0-made-up"
     assert (found["clock"], found["scheduler"]) == ("virtual", "CFS")
-    assert found["rule"] == "iops, treated / control: below 0.88"
+    assert found["rule"] == "iops, treated / control: below 0.7609"
     assert found["published"] == 0.579
+    assert (found["limit"], found["secondary"]) == (pytest.approx(math.sqrt(0.579)), False)
+    assert DOCUMENT["pathologies"][0]["rules_sha256"] == rules_digest(get_pathology("dio_kworker"))
     assert found["verdict"] == "not reproduced"
 
 
@@ -162,10 +166,13 @@ def test_a_missing_control_is_said() -> None:
 
 
 def test_what_was_not_measured_rests_on_no_cells() -> None:
-    for title, kernel in (("IOPS lost", "6.8"), ("IOPS lost on a large node", "6.1")):
+    for title, kernel, verdict in (
+        ("IOPS lost", "6.8", "cannot run here"),
+        ("IOPS lost on a large node", "6.1", "not measured"),
+    ):
         found = claim(DOCUMENT, title, kernel)
         assert found["missing"]
-        assert (found["verdict"], found["cells_sha256"]) == ("cannot run here", None)
+        assert (found["verdict"], found["cells_sha256"]) == (verdict, None)
     assert claim(DOCUMENT, kernel="6.8")["release"] is None
 
 

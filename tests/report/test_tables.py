@@ -111,6 +111,7 @@ def test_the_summary_is_plain_json(data: Dataset, tmp_path: Path) -> None:
     assert results["cells"]["invalid"][0]["gate"] == "the ramp was not honoured"
     assert results["unavailable"] == [{"kernel": "6.8", "reason": "its archive cannot be reached"}]
     assert {row["other"] for row in results["kernel_effects"]} == {"6.12"}
+    assert len(results["rules_sha256"]) == 64
     assert (results["clock"], results["pathology"]) == ("virtual", "dio_kworker")
 
 
@@ -130,6 +131,20 @@ def test_one_kernel_and_one_boot_still_have_a_summary() -> None:
     empty = synthetic.dataset(kernels=["6.1"], boots=1)
     with pytest.raises(UserError, match="no valid cell"):
         report.summary(replace(empty, cells=empty.cells[:0]))
+
+
+@pytest.mark.parametrize("gated", ["6.1", "6.12"])
+def test_a_kernel_whose_cells_were_gated_is_compared_with_its_reason(gated: str) -> None:
+    cells = synthetic.dataset(kernels=["6.1", "6.12"], boots=2, weights=[1000]).cells
+    lost = cells["kernel"] == gated
+    cells.loc[lost, "valid"] = False
+    cells.loc[lost, "gate"] = "cannot run here: no cgroup"
+    table = report.kernel_effects(cells)
+    assert len(table) == 4
+    assert set(table["missing"]) == {
+        f"kernel {gated} has no valid boot: cannot run here: no cgroup"
+    }
+    assert table["ratio"].isna().all()
 
 
 def test_a_figure_is_published_with_its_caption(data: Dataset, tmp_path: Path) -> None:

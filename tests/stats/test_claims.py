@@ -11,8 +11,12 @@ import pandas as pd
 import pytest
 
 from iolab.errors import UserError
-from iolab.pathology.base import Claim
+from iolab.pathology import get_pathology
+from iolab.pathology.base import Pathology
+from iolab.pathology.claims import Claim
+from iolab.pathology.registry import register
 from iolab.stats.claims import boot_values, judge
+from iolab.stats.intervals import t_interval
 from iolab.store.dataset import Dataset, with_measure
 from tests.support import synthetic
 
@@ -89,7 +93,7 @@ def test_there_is_no_verdict_without_a_reason(data: Dataset) -> None:
     absent = judge(data, claim(), "6.8")
     assert (absent.verdict, absent.reason) == ("cannot run here", "its archive cannot be reached")
     unmeasured = judge(data, claim(condition={**_CONDITION, "weight": 77}), "6.1")
-    assert (unmeasured.verdict, unmeasured.n) == ("cannot run here", 0)
+    assert (unmeasured.verdict, unmeasured.n) == ("not measured", 0)
     assert unmeasured.reason == "its condition was not measured"
     unknown = judge(data, claim(value="no_such_measure"), "6.1")
     assert "no cell has the measure no_such_measure" in unknown.reason
@@ -152,7 +156,7 @@ def changed(data: Dataset, where: dict[str, Any], **values: Any) -> tuple[Datase
     [
         (math.nan, "the valid cell {} has no finite iops"),
         (math.inf, "the valid cell {} has no finite iops"),
-        (0.0, "iops of cell {} is not above 0, so it has no ratio"),
+        (0.0, "iops of cell {} is not above 0, so it has no logarithm"),
     ],
 )
 def test_a_valid_cell_that_has_no_ratio_is_named(
@@ -206,7 +210,7 @@ def test_controls_that_are_not_there_are_said(data: Dataset) -> None:
     treated = replace(data, cells=data.cells[data.cells["role"] == "treatment"])
     found = judge(treated, claim(), "6.1")
     assert found.reason == "no valid control beside its treated cells"
-    assert (found.verdict, found.n) == ("cannot run here", 0)
+    assert (found.verdict, found.n) == ("not measured", 0)
     twice = pd.concat([data.cells, data.cells.assign(cell=data.cells["cell"] + "'")])
     assert "more than one control" in judge(replace(data, cells=twice), claim(), "6.1").reason
 
@@ -260,3 +264,89 @@ def test_boot_values_are_means_of_log_ratios_of_pairs(data: Dataset) -> None:
     expected = (wide["treatment"] / wide["control"]).map(math.log)
     found = boot_values(data, claim(), "6.1")
     pd.testing.assert_series_equal(found, expected, check_names=False)
+
+
+def _with_claims(**by_name: dict[str, Any]) -> Pathology:
+    """Return a pathology like dio_kworker, with claims of these limits in one condition."""
+    claims = tuple(claim(name=name, **different) for name, different in by_name.items())
+    return replace(get_pathology("dio_kworker"), name="cures_tested", claims=claims)
+
+
+@pytest.mark.parametrize(
+    ("illness", "cure", "verdict", "reason"),
+    [
+        # The truth is 0.79.
+        (0.9, {"below": None, "above": 0.7}, "reproduced", ""),
+        (0.9, {"below": None, "above": 0.9}, "not reproduced", ""),
+        (
+            0.7,
+            {"below": None, "above": 0.7},
+            "not applicable",
+            "nothing to cure: 'illness' is not reproduced",
+        ),
+        (
+            0.79,
+            {"below": None, "above": 0.7},
+            "inconclusive",
+            "whether there is something to cure is open: 'illness', inconclusive",
+        ),
+    ],
+)
+def test_a_cure_is_judged_where_there_is_something_to_cure(
+    data: Dataset, illness: float, cure: dict[str, Any], verdict: str, reason: str
+) -> None:
+    made = _with_claims(
+        illness={"below": illness}, cure={**cure, "cures": "illness", "secondary": True}
+    )
+    register(made)
+    cells = data.cells.assign(pathology="cures_tested")
+    found = judge(replace(data, cells=cells), made.claims[1], "6.1")
+    assert (found.verdict, found.reason, found.n) == (verdict, reason, 6)
+    assert found.estimate == pytest.approx(0.79, abs=0.02)
+
+
+def test_two_boots_give_an_interval_and_no_verdict(data: Dataset) -> None:
+    two = replace(data, cells=data.cells[data.cells["boot"] < 2])
+    found = judge(two, claim(below=100.0), "6.1")
+    assert (found.verdict, found.n) == ("inconclusive", 2)
+    assert found.reason == "2 boots: a verdict takes 3"
+    assert found.low < found.estimate < found.high < 100
+    three = replace(data, cells=data.cells[data.cells["boot"] < 3])
+    assert judge(three, claim(below=100.0), "6.1").verdict == "reproduced"
+
+
+def test_a_rate_has_no_interval_below_zero(data: Dataset) -> None:
+    cells = data.cells[data.cells["boot"] < 3]
+    rates = [60.0 if boot == 0 else 1.0 for boot in cells["boot"]]
+    rows = pd.DataFrame({"cell": cells["cell"], "measure": "rate", "value": rates})
+    moved = replace(data, cells=cells, mechanism=rows)
+    treated = {"value": "rate", "contrast": "treated", "below": 200.0}
+    found = judge(moved, claim(**treated), "6.1")
+    assert (found.low, found.verdict) == (0.0, "reproduced")
+    assert found.high > 60
+
+
+def test_a_skewed_value_is_judged_by_its_geometric_mean(data: Dataset) -> None:
+    cells = data.cells
+    times = [10.0 ** (1 + boot % 3) for boot in cells["boot"]]
+    rows = pd.DataFrame({"cell": cells["cell"], "measure": "time_ms", "value": times})
+    slow = replace(data, mechanism=rows)
+    treated = {"value": "time_ms", "contrast": "treated", "below": 1000.0, "scale": "log"}
+    found = judge(slow, claim(**treated), "6.1")
+    assert found.estimate == pytest.approx(100)
+    assert found.low * found.high == pytest.approx(100**2)
+    assert found.verdict == "reproduced"
+    zero = replace(data, mechanism=rows.assign(value=0.0))
+    assert "is not above 0" in judge(zero, claim(**treated), "6.1").reason
+
+
+def test_boots_are_judged_by_the_order_of_their_pairs(data: Dataset) -> None:
+    cells = data.cells[(data.cells["kernel"] == "6.1") & ~data.cells["aa"]].copy()
+    first = cells.groupby(["block", "pair"])["position"].transform("min") == cells["position"]
+    # What comes second does half as much again.
+    cells.loc[~first, "iops"] *= 1.5
+    drifting = replace(data, cells=cells)
+    found = judge(drifting, claim(), "6.1")
+    assert found.low < 0.79 < found.high
+    plain = t_interval(boot_values(drifting, claim(), "6.1").to_numpy(), 0.95)
+    assert found.high / found.low < 0.5 * math.exp(plain[2] - plain[1])

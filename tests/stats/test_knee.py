@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize
 
 from iolab.errors import UserError
-from iolab.stats.estimates import Floats
+from iolab.stats.intervals import Floats
 from iolab.stats.knee import hinge, knee, knee_table
 from tests.support import synthetic
 

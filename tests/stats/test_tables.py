@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from hypothesis import strategies as st
 from scipy import stats as sp
 from statsmodels.stats.multitest import multipletests
@@ -66,8 +67,8 @@ def test_sign_flip_holds_its_level_when_nothing_happens() -> None:
         assert (table.loc[table["aa"] == aa, "p_value"] <= 0.05).mean() <= 0.08
 
 
-def test_agrees_with_scipys_one_sample_t() -> None:
-    cells = plain()
+def test_agrees_with_scipys_one_sample_t_where_orders_cannot_be_told_apart() -> None:
+    cells = plain(boots=3)
     boots = stats.pair_ratios(cells)
     y = boots.loc[~boots["aa"], "y"]
     expected = sp.ttest_1samp(y, 0.0).confidence_interval(0.95)
@@ -75,6 +76,19 @@ def test_agrees_with_scipys_one_sample_t() -> None:
     assert row["ratio"] == pytest.approx(math.exp(y.mean()))
     assert row["low"] == pytest.approx(math.exp(expected.low))
     assert row["high"] == pytest.approx(math.exp(expected.high))
+
+
+def test_agrees_with_statsmodels_regression_on_the_order() -> None:
+    cells = plain()
+    boots = stats.pair_ratios(cells)
+    boots = boots[~boots["aa"]]
+    assert boots["order"].nunique() > 1
+    fit = sm.OLS(boots["y"], sm.add_constant(boots["order"])).fit()
+    low, high = fit.conf_int(0.05).loc["const"]
+    row = treated(stats.ratio_table(cells))
+    assert row["ratio"] == pytest.approx(math.exp(fit.params["const"]))
+    assert row["low"] == pytest.approx(math.exp(low))
+    assert row["high"] == pytest.approx(math.exp(high))
     assert (row["n"], row["pairs"], row["confidence"]) == (6, 2, 0.95)
 
 

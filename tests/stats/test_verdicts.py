@@ -37,21 +37,27 @@ def test_claims_of_one_kind_are_joined() -> None:
         {
             "pathology": "dio_kworker",
             "kernel": "6.1",
+            "claim": f"claim {number}",
             "kind": kind,
             "secondary": side,
             "verdict": verdict,
             "n": 6,
         }
-        for kind, side, verdict in (
-            ("mechanism", False, "reproduced"),
-            ("mechanism", False, "not reproduced"),
-            ("mechanism", True, "reproduced"),
-            ("magnitude", False, "inconclusive"),
-            ("magnitude", False, "inconclusive"),
+        for number, (kind, side, verdict) in enumerate(
+            (
+                ("mechanism", False, "reproduced"),
+                ("mechanism", False, "not reproduced"),
+                ("mechanism", True, "reproduced"),
+                ("mechanism", False, "not measured"),
+                ("mechanism", False, "not reproduced"),
+                ("magnitude", False, "inconclusive"),
+                ("magnitude", False, "inconclusive"),
+            )
         )
     ]
     (row,) = verdict_summary(pd.DataFrame(rows)).to_dict("records")
-    assert row["mechanism"] == "1 of 2 reproduced"
+    whole = "1 of 4 reproduced (not reproduced: claim 1, claim 4; not measured: claim 3)"
+    assert row["mechanism"] == whole
     assert row["magnitude"] == "inconclusive"
     assert row["secondary claims"] == "reproduced"
     assert row["confidence"] == "95%, 6 boots"

@@ -64,6 +64,13 @@ def test_boots_of_the_users_own_have_their_own_folder() -> None:
     assert sweep_label(request) == "quick-weight1-boots3-6.1"
 
 
+def test_another_seed_has_its_own_folder_and_draws_its_own_orders() -> None:
+    assert sweep_label(Request(profile="quick", boots=3, seed=7)) == "quick-boots3-seed7"
+    assert sweep_label(Request(profile="quick", seed=0)) == "quick"
+    with pytest.raises(UserError, match="--seed must be 0 or more, not -1"):
+        check_request(Request(profile="quick", seed=-1))
+
+
 def test_boots_replace_the_profiles_and_are_those_that_are_recorded() -> None:
     pathology = get_pathology("dio_kworker")
     request = Request(profile="quick", boots=3, recorded=["weight=1000"])

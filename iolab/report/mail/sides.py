@@ -30,7 +30,7 @@ def sides_of(pathology: Pathology, claim: Claim, profile: Profile, rng: random.R
         control=changed.of(cell_of(pathology, control, profile, rng)),
         treated_name=in_words(pathology, claim),
         control_name=pathology.control,
-        machine=changed.machine(machine_of(pathology, levels)),
+        machine=machine_of(pathology, levels).under(changed),
     )
 
 

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""A claim: one statement of a report, with the rule that decides it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from iolab.errors import UserError
+from iolab.names import one_of
+from iolab.pathology.factors import Condition
+from iolab.pathology.limits import Contrast, Scale, limit_of, no_effect
+
+__all__ = ["Claim", "refuse"]
+
+
+def refuse(wrong: bool, what: str, why: str) -> None:
+    """Raise a UserError that says what is wrong, if something is."""
+    if wrong:
+        raise UserError(f"{what}: {why}")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a report, with the rule that decides it, fixed before measuring.
+
+    A claim is reproduced where the whole interval lies beyond its limit on the claimed side, not
+    reproduced where the whole interval lies on the other side, inconclusive otherwise.
+
+    Parameters
+    ----------
+    name : str
+        Short name, unique within the pathology.
+    kind : {"mechanism", "magnitude"}
+        Whether the kernel does what the report describes, or by how much it hurts.
+    statement : str
+        What the report says, in one sentence.
+    condition : mapping of str to level
+        Levels of the treated cell; the control differs in the treatment alone.
+    value : str
+        A column of the cells, or a measure of the pathology; its unit is in the name.
+    contrast : {"ratio", "difference", "treated"}
+        What is judged: treated / control, treated - control, or the treated value.
+    above, below : float, optional
+        The limit, in the unit of the contrast. Left away, it is `iolab.pathology.limits.limit_of`
+        the published number.
+    published : float, optional
+        What the report gives for the contrast; of a range, the end nearer to no effect.
+    without : float, optional
+        The contrast without the effect: 1 for a ratio and 0 else, if it is left away.
+    why : str
+        Where a limit comes from that is not the published number's.
+    scale : {"linear", "log"}
+        How boots are averaged for a treated value: as they are, or as logarithms (a geometric
+        mean), for what is positive and skewed. A ratio is always averaged in logarithms.
+    requires : str
+        Why this kind of machine cannot decide it; then the verdict is "cannot run here".
+    cures : str
+        Name of the primary claim that this cure undoes. Where that claim is not reproduced, there
+        is nothing to cure, and the verdict is "not applicable".
+    secondary : bool
+        Negative controls, cures and by-products: judged, but no part of the pathology's verdict.
+
+    Raises
+    ------
+    UserError
+        If a part is missing or unknown, or if there is not exactly one limit.
+    """
+
+    name: str
+    kind: Literal["mechanism", "magnitude"]
+    statement: str
+    condition: Condition
+    value: str
+    contrast: Contrast
+    above: float | None = None
+    below: float | None = None
+    published: float | None = None
+    without: float | None = None
+    why: str = ""
+    scale: Scale = "linear"
+    requires: str = ""
+    cures: str = ""
+    secondary: bool = False
+
+    def __post_init__(self) -> None:
+        refuse(not self.name.strip(), "a claim", "it has no name")
+        what = f"claim {self.name!r}"
+        one_of(f"kind of {what}", self.kind, ("mechanism", "magnitude"))
+        one_of(f"contrast of {what}", self.contrast, get_args(Contrast))
+        one_of(f"scale of {what}", self.scale, get_args(Scale))
+        for part in ("statement", "condition", "value"):
+            refuse(not getattr(self, part), what, f"it has no {part}")
+        log = self.scale == "log" and self.contrast != "treated"
+        refuse(log, what, "the scale log is for a treated value alone")
+        refuse(bool(self.cures) and not self.secondary, what, "a cure is secondary")
+        limits = [limit for limit in (self.above, self.below) if limit is not None]
+        refuse(len(limits) > 1, what, "it has two limits: give above or below, not both")
+        for limit in limits:
+            refuse(not math.isfinite(limit), what, f"its limit is {limit}")
+        if self.published is not None and not self.why:
+            self._take_published_limit(what, self.published)
+        else:
+            missing = "it has no limit: give above, below or the published number"
+            refuse(not limits, what, missing)
+
+    @property
+    def limit(self) -> float:
+        """The limit, in the unit of the contrast."""
+        return next(limit for limit in (self.above, self.below) if limit is not None)
+
+    def _take_published_limit(self, what: str, published: float) -> None:
+        """Take the limit from the published number; refuse another one, which needs a reason."""
+        try:
+            limit = limit_of(published, self.contrast, without=self.without, scale=self.scale)
+        except UserError as error:
+            raise UserError(f"{what}: {error}") from error
+        start = no_effect(self.contrast) if self.without is None else self.without
+        side, other = ("above", "below") if published > start else ("below", "above")
+        given = getattr(self, side)
+        wrong = getattr(self, other) is not None or (
+            given is not None and not math.isclose(given, limit)
+        )
+        half = f"half-way to the published {published:g} is {side} {limit:.4g}"
+        refuse(wrong, what, f"{half}: leave its limit away, or say why it is another")
+        object.__setattr__(self, side, limit)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""The limit of a claim from its published number, by one formula for all reports.
+
+The limit lies half-way from no effect to the published effect: half of the logarithm for a ratio,
+half of the difference, half of the way for a value that is judged alone. A claim is reproduced if
+more than half of the published effect is there. No measured number enters.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from iolab.errors import UserError
+
+__all__ = ["Contrast", "Scale", "limit_of", "no_effect"]
+
+Contrast = Literal["ratio", "difference", "treated"]
+Scale = Literal["linear", "log"]
+
+
+def no_effect(contrast: Contrast) -> float:
+    """Return what a contrast is where nothing happens, if a claim does not say.
+
+    Parameters
+    ----------
+    contrast : {"ratio", "difference", "treated"}
+        What a claim judges.
+
+    Returns
+    -------
+    float
+        1 for a ratio, else 0, in the unit of the contrast.
+    """
+    return 1.0 if contrast == "ratio" else 0.0
+
+
+def limit_of(
+    published: float, contrast: Contrast, *, without: float | None = None, scale: Scale = "linear"
+) -> float:
+    """Compute the limit of a claim: half-way from no effect to the published number.
+
+    Parameters
+    ----------
+    published : float
+        What the report gives, in the unit of the contrast. Of a range, the end that is nearer to no
+        effect.
+    contrast : {"ratio", "difference", "treated"}
+        What the claim judges. The way to a ratio is halved in logarithms.
+    without : float, optional
+        The contrast without the effect; by default that of `no_effect`.
+    scale : {"linear", "log"}
+        Whether the way to a treated value is halved in its unit or in logarithms.
+
+    Returns
+    -------
+    float
+        The limit, in the unit of the contrast.
+
+    Raises
+    ------
+    UserError
+        If a number is not finite, has no logarithm where one is needed, or both are equal.
+
+    Examples
+    --------
+    >>> round(limit_of(0.579, "ratio"), 3)
+    0.761
+    >>> limit_of(-0.5, "difference")
+    -0.25
+    >>> limit_of(1, "treated", without=2)
+    1.5
+    """
+    start = no_effect(contrast) if without is None else without
+    if not (math.isfinite(published) and math.isfinite(start)):
+        raise UserError(f"a limit lies between two numbers, not {start} and {published}")
+    if published == start:
+        raise UserError(f"the published number {published:g} is no effect: there is no half of it")
+    if contrast == "ratio" or scale == "log":
+        if not (published > 0 and start > 0):
+            raise UserError(f"{start:g} and {published:g} have no half-way in logarithms")
+        return math.sqrt(start * published)
+    return (start + published) / 2

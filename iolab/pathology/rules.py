@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""The rules of a pathology as one document, and its digest: what was fixed before measuring."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from iolab.files import digest_of
+from iolab.pathology.base import Pathology
+from iolab.pathology.claims import Claim
+
+__all__ = ["rules_digest", "rules_document"]
+
+_RULE: Final = (
+    *("name", "kind", "value", "contrast", "scale", "above", "below"),
+    *("published", "without", "requires", "cures", "secondary"),
+)
+
+
+def rules_document(pathology: Pathology) -> dict[str, Any]:
+    """Return everything that decides a pathology's verdicts, as plain JSON values.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        A pathology.
+
+    Returns
+    -------
+    dict
+        Its name, each claim with its condition and rule, and the conditions declared before
+        measuring. Statements and reasons are left out: another wording decides nothing.
+    """
+    return {
+        "pathology": pathology.name,
+        "claims": [_rule(claim) for claim in pathology.claims],
+        "preregistered": [dict(condition) for condition in pathology.preregistered],
+    }
+
+
+def rules_digest(pathology: Pathology) -> str:
+    """Return the SHA-256 of a pathology's rules, which another limit or condition changes.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        A pathology.
+
+    Returns
+    -------
+    str
+        The hash of the canonical JSON of `rules_document`, in hexadecimal.
+    """
+    return digest_of(rules_document(pathology))
+
+
+def _rule(claim: Claim) -> dict[str, Any]:
+    return {"condition": dict(claim.condition), **{name: getattr(claim, name) for name in _RULE}}
