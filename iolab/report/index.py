@@ -20,9 +20,10 @@ __all__ = ["VerdictIndex", "verdict_index"]
 
 _COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
 _TONES: Final = dict(zip(VERDICTS, ("yes", "no", "open", "none", "none", "none"), strict=True))
-# Translucent colours lie well on light and dark. Where it is narrow, each row becomes a card.
+# Translucent colours lie well on light and dark. Where it is narrow, each row becomes a card. A
+# container's own counter does not count what is inside it, so the table has the counter.
 _STYLE: Final = """\
-.iolab-index{counter-reset:iolab-row;container-type:inline-size;font-size:14px;line-height:1.4}
+.iolab-index{container-type:inline-size;font-size:14px;line-height:1.4}
 .iolab-index form{display:grid;gap:.4em;margin:.5em 0}
 .iolab-index fieldset{border:0;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:.3em;\
 align-items:baseline}
@@ -32,7 +33,7 @@ cursor:pointer}
 .iolab-index input{position:absolute;opacity:0;margin:0}
 .iolab-index label:has(:checked){background:#3b82f64d;border-color:#3b82f6}
 .iolab-index label:has(:focus-visible){outline:2px solid #3b82f6}
-.iolab-index table{border-collapse:collapse;margin:.5em 0;width:100%;\
+.iolab-index table{counter-reset:iolab-row;border-collapse:collapse;margin:.5em 0;width:100%;\
 border:0;font-size:inherit;table-layout:auto}
 .iolab-index tr{background:transparent!important}
 .iolab-index tbody tr{counter-increment:iolab-row}

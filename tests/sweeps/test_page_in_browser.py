@@ -6,16 +6,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+from iolab import report
 from iolab.shown import SCRIPTS
+from iolab.stats.verdicts import verdict_table
 from iolab.sweeps.html import html_page
 from iolab.sweeps.page import make_page
+from tests.support.reports import report as reference
 from tests.test_notebooks import NOTEBOOKS
 
 # papermill and the notebook's kernel warn of things that are not ours.
@@ -140,6 +145,27 @@ def test_the_index_filters_by_report_kernel_and_verdict(
     unmeasured = choose("Verdict", "cannot run here")
     assert 0 < unmeasured < every
     assert choose("Verdict", "all") == every
+    page.close()
+
+
+def test_the_index_counts_the_rows_that_are_shown(browser: Browser, tmp_path: Path) -> None:
+    names = ("dio_kworker", "fsnotify_contention")
+    table = pd.concat([verdict_table(reference(name)) for name in names], ignore_index=True)
+    every = len(table.drop_duplicates(["pathology", "kernel"]))
+    path = tmp_path / "index.html"
+    path.write_text(report.verdict_index(table)._repr_html_(), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    session = page.context.new_cdp_session(page)
+
+    def read() -> str:
+        # What a counter shows is no text of the document.
+        nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+        return " ".join(str(node.get("name", {}).get("value", "")) for node in nodes)
+
+    assert re.search(rf"\b{every}\s+of {every} rows", read())
+    page.locator("label").get_by_text("6.1", exact=True).click()
+    assert re.search(rf"\b2\s+of {every} rows", read())
     page.close()
 
 
