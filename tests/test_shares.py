@@ -84,7 +84,9 @@ def test_workers_take_whole_shares_long_ones_first(tmp_path: Path, workers: int)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler")
     long = LONG[-1]
-    tests = {"tests/test_a.py": 5, long: 3, "tests/agent/test_b.py": 4, "tests/agent/test_c.py": 4}
+    # By their names, and by how many tests they have, short ones would come first.
+    short = "tests/a/test_a.py"
+    tests = {short: 5, long: 3, "tests/agent/test_b.py": 4, "tests/agent/test_c.py": 4}
     for name, number in tests.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(_WHO.format(tests=number, log=log))
@@ -99,6 +101,6 @@ def test_workers_take_whole_shares_long_ones_first(tmp_path: Path, workers: int)
     assert {share: len(found) for share, found in by_share.items()} == dict.fromkeys(by_share, 1)
     if workers == 1:
         machine = ["tests/agent/test_b.py"] * 4 + ["tests/agent/test_c.py"] * 4
-        assert names == [*machine, *[long] * 3, *["tests/test_a.py"] * 5]
+        assert names == [*machine, *[long] * 3, *[short] * 5]
     else:
         assert by_share[MACHINE] != by_share[long]

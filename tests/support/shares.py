@@ -33,7 +33,7 @@ IN_GUESTS: Final = (
     "tests/targets/test_vm.py",
     "tests/targets/test_writeback.py",
 )
-# What takes more than half a minute, the longest first. The order is all that depends on it.
+# What boots, or runs many programs, roughly the longest first. Nothing but the order depends on it.
 LONG: Final = (
     MACHINE,
     "tests/targets/test_server.py",
