@@ -18,6 +18,8 @@ nox.options.default_venv_backend = "uv|venv"
 
 UV = "uv==0.13.8"
 ENVIRONMENT = "environment.yml"
+# A worker of the tests, and the virtual machine that it boots.
+WORKER_BYTES = 3 << 30
 
 
 def machine_index(session: nox.Session) -> dict[str, str]:
@@ -68,11 +70,20 @@ def sweep(session: nox.Session) -> None:
     session.run("iolab", "sweep", *session.posargs)
 
 
+def workers() -> int:
+    """Return how many workers share the tests: one per core, as far as the memory goes."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // WORKER_BYTES))
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests; those that boot virtual machines fetch a kernel once."""
+    """Run the tests: nox -s tests [-- TESTS]; those that boot virtual machines fetch a kernel once.
+
+    Workers share all the tests. Of some that are named, the first starts sooner without them.
+    """
     install(session, "dev", "docs", "paper")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *(session.posargs or ["-n", str(workers())]))
 
 
 @nox.session

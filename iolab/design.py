@@ -14,9 +14,16 @@ from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.errors import UserError
-from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
+from iolab.pathology.interventions import (
+    INTERVENTION,
+    NO_INTERVENTION,
+    Intervention,
+    boot_part,
+    intervention,
+)
 
 __all__ = ["blocks_of"]
 
@@ -32,7 +39,8 @@ def _conditions(
         names = list(pathology.factors)
         for levels in itertools.product(*(grid[n] for n in names)):
             condition = dict(zip(names, levels, strict=True))
-            fixed = tuple(condition[n] for n in pathology.boot_factors)
+            levels_of_boot = [condition[n] for n in pathology.boot_factors]
+            fixed = (*levels_of_boot, boot_part(condition[INTERVENTION]))
             groups.setdefault(fixed, {})[levels] = condition
     return {fixed: list(found.values()) for fixed, found in groups.items()}
 
@@ -63,7 +71,10 @@ def _pairs(
         for number, p in enumerate(treated)
         if profile.records(p.condition, boot)
     ]
-    return [*treated, *(_Pair(c, aa=True) for c in controls.values()), *recorded]
+    # What is changed for a cell needs no A/A pair where the block has one without it.
+    plain = [c for c in controls.values() if c[INTERVENTION] == NO_INTERVENTION]
+    again = [_Pair(c, aa=True) for c in plain or controls.values()]
+    return [*treated, *again, *recorded]
 
 
 def _cells(
@@ -86,7 +97,8 @@ def _cells(
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
             if key not in shared:
-                shared[key] = cell_of(pathology, condition, profile, rng)
+                cell = cell_of(pathology, condition, profile, rng)
+                shared[key] = intervention(condition[INTERVENTION]).of(cell)
             if pair.twin is None:
                 untraced[key] = identity
             else:
@@ -126,13 +138,17 @@ def _block(
     rng = random.Random(seed)  # noqa: S311
     pairs = _pairs(pathology, profile, conditions, boot)
     cells, work = _cells(pathology, profile, pairs, rng)
-    machine = machine_of(pathology, levels)
+    changed = boot_part(conditions[0][INTERVENTION])
+    whole_boot = intervention(changed or NO_INTERVENTION)
+    machine = _changed(machine_of(pathology, levels), whole_boot)
+    slug = "".join(filter(str.isalnum, changed))
     plan = Plan(
-        block=f"{name}-{kernel}",
+        block="-".join(word for word in (name, slug[:20], kernel) if word),
         cpu=machine.cpu,
         cells=work,
         modules=list(machine.modules),
         coalesced_timers=machine.coalesced_timers,
+        boot_options=list(whole_boot.boot_options),
     )
     try:
         # The agent checks a plan when it starts; a wrong cell is better refused before a boot.
@@ -149,6 +165,13 @@ def _block(
         cells=tuple(cells),
         plan=plan,
     )
+
+
+def _changed(machine: Machine, whole_boot: Intervention) -> Machine:
+    """Return a virtual machine with what an intervention changes of it."""
+    highres = whole_boot.highres
+    coalesced = machine.coalesced_timers if highres is None else not highres
+    return replace(machine, cpus=whole_boot.cpus or machine.cpus, coalesced_timers=coalesced)
 
 
 def _sides(pair: _Pair, treatment: str, rng: random.Random) -> list[tuple[_Role, Condition]]:
@@ -174,6 +197,6 @@ def blocks_of(pathology: Pathology, profile: Profile, *, kernel: str, clock: str
     """
     return [
         _block(pathology, profile, kernel=kernel, clock=clock, boot=boot, conditions=conditions)
-        for boot in range(profile.boots)
+        for boot in range(profile.first_boot, profile.first_boot + profile.boots)
         for conditions in _conditions(pathology, profile, boot).values()
     ]

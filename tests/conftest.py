@@ -8,14 +8,22 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from xdist.remote import Producer
 
 from iolab.cli import main
 from iolab.pathology import registry
+from tests.support.shares import Shares
 
 # A shell starts what runs in its background with this ignored, and children would inherit that:
 # those of tests that interrupt them would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
+    """Share the tests between workers as they must be, whatever ``--dist`` says."""
+    return Shares(config, log)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -25,7 +25,7 @@ from iolab.files import (
     locked,
     scratch_dir,
 )
-from tests.support.processes import child_environment
+from tests.support.processes import PATIENCE_S, child_environment
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
@@ -119,7 +119,7 @@ def test_a_lock_excludes_other_processes(tmp_path: Path) -> None:
     path.write_text("0")
     argv = [sys.executable, "-c", program, str(path)]
     processes = [subprocess.Popen(argv, env=child_environment()) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0, 0]
     assert path.read_text() == "600"
 
 

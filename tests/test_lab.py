@@ -17,14 +17,14 @@ from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from iolab.paths import NOTEBOOKS, REFERENCE
 from iolab.process import kill_group, start
-from tests.support.processes import child_environment, wait_until
+from tests.support.processes import PATIENCE_S, child_environment, wait_until
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium here: apt-get install chromium"
 )
 # How long a page of the reference data may take on a busy machine.
-_PATIENCE_MS = 180_000
+_PATIENCE_MS = 1000 * PATIENCE_S
 
 
 @pytest.fixture(scope="module")

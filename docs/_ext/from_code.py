@@ -20,6 +20,7 @@ from iolab.blocks import BLOCK_FORMAT
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
+from iolab.pathology.interventions import InterventionFactor
 from iolab.report import results
 from iolab.store import dataset
 from iolab.store.hashes import HASHES_FORMAT
@@ -58,6 +59,8 @@ def _pathology(one: Pathology) -> str:
             "boot" if name in one.boot_factors else "cell",
         )
         for name, factor in one.factors.items()
+        # Every pathology has it: the page says so once.
+        if not isinstance(factor, InterventionFactor)
     ]
     # A list, not a table: the levels of a profile fill a phone's width.
     profiles = "\n".join(f"* {_profile(one, *item)}" for item in one.profiles.items())
@@ -75,7 +78,7 @@ def _pathology(one: Pathology) -> str:
 def _levels(factor: Factor) -> str:
     if isinstance(factor, IntegerFactor):
         return f"{factor.low} to {factor.high}"
-    return _code(factor.levels)
+    return "" if isinstance(factor, InterventionFactor) else _code(factor.levels)
 
 
 def _profile(one: Pathology, name: str, profile: Profile) -> str:

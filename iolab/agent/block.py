@@ -30,6 +30,7 @@ from iolab.agent.prepare import antagonist_place, work_place
 from iolab.agent.probes import Probes
 from iolab.agent.program import refuse_outside_a_guest
 from iolab.agent.recording import Recorder
+from iolab.agent.scheduler import change_features, change_preemption
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
 from iolab.agent.work import measure, reports
@@ -93,7 +94,11 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
         antagonist = _antagonist(journal, cell, place, nodes)
         for device in cell.devices:
             schedule(journal, device, nodes[device.name])
-        result["settings"] = change_settings(journal, cell.settings)
+        result["settings"] = {
+            **change_settings(journal, cell.settings),
+            **change_features(journal, cell.features),
+            **(change_preemption(journal, cell.preemption) if cell.preemption else {}),
+        }
         if cell.group is not None:
             place = replace(place, group=make_cgroup(journal, "iolab", cell.group))
         groups = [place.group, None if antagonist is None else antagonist.group]
@@ -196,6 +201,9 @@ def _run_locked(plan: Plan, out: Path) -> None:
                     *(("without", "with") if plan.coalesced_timers else ("with", "without"))
                 )
             )
+        given = (facts["command_line"] or "").split()
+        if missing := [option for option in plan.boot_options if option not in given]:
+            raise CannotRunError(f"the kernel was not booted with {' '.join(missing)}")
         # The claim ends before restoring: a wipe opens the disk exclusively.
         with claimed(plan) as claim:
             claim.note_wipes(journal)

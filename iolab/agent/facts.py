@@ -12,6 +12,8 @@ from typing import Any
 
 from iolab.agent.core_time import core_time_file
 from iolab.agent.proc import text_of
+from iolab.agent.scheduler import features_file, preemption_models
+from iolab.agent.tunables import current_settings
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
@@ -158,13 +160,15 @@ def _digest(machine_id: str) -> str:
 def _tunables() -> dict[str, str]:
     values = {}
     folder = Path("/sys/kernel/debug/sched")
-    candidates = [*sorted(folder.glob("*_ns")), folder / "features", folder / "preempt"]
+    candidates = [*sorted(folder.glob("*_ns")), folder / "preempt"]
     candidates += sorted(Path("/proc/sys/kernel").glob("sched_*_ns"))
     for path in candidates:
         value = text_of(path)
         if value is not None:
             values[path.name] = value
-    return values
+    features = features_file()
+    text = None if features is None else text_of(features)
+    return values if text is None else {**values, "features": text}
 
 
 def collect() -> dict[str, Any]:
@@ -174,8 +178,8 @@ def collect() -> dict[str, Any]:
     -------
     dict
         ``core_time`` is the file that shows how long tasks ran on each core; None where the kernel
-        has none, and then nothing shows how idle a core was. A value is None where the kernel does
-        not show it.
+        has none, and then nothing shows how idle a core was. ``settings`` are those that a plan may
+        change, with their values. A value is None where the kernel does not show it.
 
     Raises
     ------
@@ -195,6 +199,8 @@ def collect() -> dict[str, Any]:
         "command_line": text_of(Path("/proc/cmdline")),
         "scheduler": scheduler_of(),
         "scheduler_tunables": _tunables(),
+        "preemption": preemption_models()[0] or None,
+        "settings": current_settings(),
         "high_resolution_timers": high_resolution_timers(),
         "clocksource": text_of(
             Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

@@ -230,6 +230,10 @@ class Cell:
         An inotify watch.
     settings : dict of str to int, optional
         Kernel settings by the names of `iolab.agent.tunables`.
+    features : dict of str to bool, optional
+        Features of the scheduler that are switched on or off, by their names in the kernel.
+    preemption : str, optional
+        Preemption model; "" leaves it unchanged.
     count : list of str, optional
         Kernel functions whose calls are counted in the steady part.
     worker_nice : int, optional
@@ -248,6 +252,8 @@ class Cell:
     antagonist: Antagonist | None = None
     watch: Watch | None = None
     settings: dict[str, int] = field(default_factory=dict)
+    features: dict[str, bool] = field(default_factory=dict)
+    preemption: str = ""
     count: list[str] = field(default_factory=list)
     worker_nice: int = 0
     recording: Recording | None = None
@@ -287,6 +293,8 @@ class Plan:
     coalesced_timers : bool, optional
         Whether the kernel must run without high-resolution timers, so that null_blk completes once
         a tick.
+    boot_options : list of str, optional
+        Options of the kernel's command line that this boot must have.
     hardware : bool, optional
         Whether the machine is a real one, which others use, too: its settings are pinned and its
         state is recorded (`iolab.agent.hardware`).
@@ -297,4 +305,5 @@ class Plan:
     cells: list[Cell]
     modules: list[str] = field(default_factory=list)
     coalesced_timers: bool = False
+    boot_options: list[str] = field(default_factory=list)
     hardware: bool = False

@@ -57,6 +57,8 @@ _SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
 _LAYOUTS = {"written", "unwritten", "growing"}
 _PLACES = {"node", "directory", "other"}
 _WATCHED = {"close_write", "attrib", "delete"}
+_FEATURE = re.compile(r"[A-Z][A-Z0-9_]{1,39}")
+_PREEMPTION = {"", "none", "voluntary", "full", "lazy"}
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
 _NOT_ABSOLUTE = "is not an absolute path"
 
@@ -269,6 +271,13 @@ def check_surroundings(cell: Cell, where: str) -> None:
         check(is_one_of(watch.event, _WATCHED), f"{where}: unknown event {watch.event!r}")
         check(cell.filesystem is None, f"{where}: a watch is for I/O on the device itself")
     check_values(cell.settings, f"{where}: settings")
+    check(isinstance(cell.features, dict), f"{where}: features is not an object")
+    for name, on in cell.features.items():
+        named = bool(_FEATURE.fullmatch(name))
+        check(named, f"{where}: {name!r:.80} is no name of a scheduler's feature")
+        check(isinstance(on, bool), f"{where}: feature {name} must be true or false, not {on!r}")
+    known = is_one_of(cell.preemption, _PREEMPTION)
+    check(known, f"{where}: unknown preemption model {cell.preemption!r:.80}")
     check_numbers(cell, where, {"worker_nice": (-20, 19)})
     invalid = [
         name

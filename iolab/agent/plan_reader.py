@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ from iolab.errors import UserError
 __all__ = ["load_plan", "parse_plan"]
 
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
+
+_BOOT_OPTION = re.compile(r"(nohz=(on|off))")
 
 # Fields by which a job with one set of options is told from one with sections.
 _OF_JOB = {f.name for f in fields(Job)} - {f.name for f in fields(OpenJob)}
@@ -169,6 +172,9 @@ def parse_plan(raw: Any) -> Plan:
     check_flags(plan, "the block", "coalesced_timers", "hardware")
     unknown = [m for m in as_list(plan.modules, "modules") if not is_one_of(m, _MODULES)]
     check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
+    for option in as_list(plan.boot_options, "boot_options"):
+        known = isinstance(option, str) and bool(_BOOT_OPTION.fullmatch(option))
+        check(known, f"{option!r:.80} is no boot option that a plan may have")
     return plan
 
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from iolab.agent.journal import Journal
+from iolab.agent.proc import text_of
 from iolab.agent.settings import change, read
 from iolab.errors import CannotRunError
 
-__all__ = ["SETTINGS", "change_settings"]
+__all__ = ["SETTINGS", "change_settings", "current_settings"]
 
 _DEBUG = Path("/sys/kernel/debug/sched")
 _PROC = Path("/proc/sys")
@@ -21,8 +22,19 @@ _PLACES: dict[str, tuple[Path, ...]] = {
     "autogroup": (_PROC / "kernel/sched_autogroup_enabled",),
     "base_slice_ns": (_DEBUG / "base_slice_ns",),
     "dirty_background_bytes": (_PROC / "vm/dirty_background_bytes",),
+    "cfs_bandwidth_slice_us": (_PROC / "kernel/sched_cfs_bandwidth_slice_us",),
+    # Linux commit 616db8779b1e (workqueue: Automatically mark CPU-hogging work items).
+    "cpu_intensive_thresh_us": (Path("/sys/module/workqueue/parameters/cpu_intensive_thresh_us"),),
     "dirty_bytes": (_PROC / "vm/dirty_bytes",),
+    "dirty_expire_centisecs": (_PROC / "vm/dirty_expire_centisecs",),
     "dirty_writeback_centisecs": (_PROC / "vm/dirty_writeback_centisecs",),
+    "latency_ns": (_DEBUG / "latency_ns", _PROC / "kernel/sched_latency_ns"),
+    "migration_cost_ns": (
+        _DEBUG / "migration_cost_ns",
+        _PROC / "kernel/sched_migration_cost_ns",
+    ),
+    "nr_migrate": (_DEBUG / "nr_migrate", _PROC / "kernel/sched_nr_migrate"),
+    "timer_migration": (_PROC / "kernel/timer_migration",),
     "min_granularity_ns": (
         _DEBUG / "min_granularity_ns",
         _PROC / "kernel/sched_min_granularity_ns",
@@ -57,6 +69,25 @@ _LOGARITHMIC = "1"
 SETTINGS = (*_PLACES, "scheduler_cpus")
 # A kernel without the setting behaves as with this value.
 _OPTIONAL = {"autogroup": 0}
+
+
+def current_settings() -> dict[str, int]:
+    """Return the settings that this kernel has, with their values.
+
+    Returns
+    -------
+    dict of str to int
+        Values by name. A file that has two names stands under the first of them.
+    """
+    values: dict[str, int] = {}
+    seen = set()
+    for name, places in _PLACES.items():
+        path = next((p for p in places if p.exists()), None)
+        text = None if path is None or path in seen else text_of(path)
+        if path is not None and text is not None and text.isdigit():
+            seen.add(path)
+            values[name] = int(text)
+    return values
 
 
 def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, str]:

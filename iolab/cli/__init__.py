@@ -16,15 +16,20 @@ from iolab import __version__, shown
 from iolab.cli.choices import report_warnings
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
 from iolab.cli.verifying import verify
+from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
 
 __all__ = ["main"]
 
-_COMMANDS = (doctor, export, kernels, lab, plan, restore, sweep, trace, verdicts, verify)
+_COMMANDS = (
+    *(doctor, export, kernels, lab, mail, plan),
+    *(restore, sweep, trace, verdicts, verify, why),
+)
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 
 # click's own name for a program called iolab; README and docs/command-line.md give it.

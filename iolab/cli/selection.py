@@ -113,7 +113,10 @@ class SelectionCommand(click.Command):
 def _levels(factor: Factor) -> str:
     """Return the levels that a factor takes, in words."""
     from iolab.pathology.factors import IntegerFactor
+    from iolab.pathology.interventions import InterventionFactor
 
     if isinstance(factor, IntegerFactor):
         return f"{factor.low}-{factor.high}"
+    if isinstance(factor, InterventionFactor):
+        return "none, a scheduler's feature (NO_DELAY_DEQUEUE), NAME=VALUE; joined by +"
     return ", ".join(factor.levels)

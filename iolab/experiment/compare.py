@@ -8,21 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.proc import available_memory
 from iolab.errors import IolabError, UserError
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.progress import Bar
 from iolab.experiment.question import question
-from iolab.files import atomic_write, canonical_json
 from iolab.names import one_of
 from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
-from iolab.sweeps import pool
-from iolab.sweeps.planning import PathologyPlan, plan_blocks
+from iolab.sweeps.measuring import measure_plan
+from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.request import Request, check_request
 from iolab.sweeps.sweep import default_jobs
 from iolab.targets.place import Place
@@ -113,7 +111,7 @@ def compare(
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with Bar(shown=progress) as bar:
         (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
-        kept, failed = _measure(plan, request, bar.update)
+        kept, failed = measure_plan(plan, request, bar.update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
@@ -169,30 +167,3 @@ def _profile(
         recorded=recorded,
         recorded_boots=1,
     )
-
-
-def _measure(
-    plan: PathologyPlan, request: Request, on_progress: pool.OnProgress
-) -> tuple[int, dict[str, str]]:
-    """Measure the blocks that the store lacks; return how many it had, and what failed."""
-    store = RawStore(request.root)
-    missing = [key for key in plan.blocks if not store.has(key)]
-    jobs = []
-    for key in missing:
-        block = plan.blocks[key]
-        file = request.root / "plans" / f"{key}.json"
-        atomic_write(file, canonical_json(block.document()))
-        memory_bytes = block.machine.memory_mib << 20
-        name = block.plan.block
-        jobs.append(pool.BlockJob(name, file, request.root, len(block.cells), memory_bytes))
-    try:
-        failed = pool.run_jobs(
-            jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress
-        )
-    except KeyboardInterrupt:
-        done = sum(store.has(key) for key in missing)
-        raise IolabError(
-            f"interrupted: {done} of {len(missing)} blocks are measured and kept; "
-            "run it again to go on"
-        ) from None
-    return len(plan.blocks) - len(missing), failed

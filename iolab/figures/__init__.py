@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from iolab.figures.attribution import attribution
 from iolab.figures.cells import block_figure, cpu_split, latency_ecdf
 from iolab.figures.comparison import comparison_figure, publish_comparison
 from iolab.figures.effects import Reference, by_kernel, by_treatment
@@ -24,6 +25,7 @@ __all__ = [
     "Figure",
     "PublishedPoint",
     "Reference",
+    "attribution",
     "block_figure",
     "busiest",
     "by_kernel",

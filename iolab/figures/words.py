@@ -67,7 +67,8 @@ def condition_text(pathology: Pathology, levels: Mapping[str, Any]) -> str:
     str
         Such as ``"kernel 6.1, iodepth 272, 1 job"``.
     """
-    return ", ".join(
+    words = (
         f"kernel {level}" if name == "kernel" else pathology.factors[name].in_words(level)
         for name, level in levels.items()
     )
+    return ", ".join(word for word in words if word)

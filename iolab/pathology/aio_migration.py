@@ -34,6 +34,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab.pathology.published import BLOCK_AIO
 from iolab.results import CellResult, growth
 
 if TYPE_CHECKING:
@@ -210,4 +211,5 @@ AIO_MIGRATION = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
+    published=BLOCK_AIO,
 )

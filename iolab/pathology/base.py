@@ -7,13 +7,15 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.factors import Condition, Factor, Grid
+from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, InterventionFactor
+from iolab.pathology.published import Published
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class Profile:
         condition belongs to `grids`, which every boot measures.
     mapped_boots : int
         Number of boots, from the first, in which they are.
+    first_boot : int
+        Number of the first boot. A boot's seeds come from its number: others are fresh ones.
 
     Raises
     ------
@@ -82,6 +86,7 @@ class Profile:
     recorded_boots: int = 2
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
+    first_boot: int = 0
 
     def __post_init__(self) -> None:
         what = "profile"
@@ -205,7 +210,9 @@ class Pathology:
     control : str
         What the control is called in legends, axis ticks, captions and tables.
     factors : mapping of str to Factor
-        All factors, the treatment among them.
+        All factors, the treatment among them. Every pathology has the factor ``intervention``
+        besides (`iolab.pathology.interventions`); where a grid or a condition does not name it,
+        nothing is changed.
     profiles : mapping of str to Profile
         At least smoke, quick and full.
     boot_factors : tuple of str
@@ -228,6 +235,8 @@ class Pathology:
         Measures of the mechanism in a recorded trace; units in the names.
     from_counters : callable (CellResult) -> dict of str to float
         Measures of a cell's result as the agent wrote it; units in the names.
+    published : Published, optional
+        The report in the words of a mail about it.
 
     Raises
     ------
@@ -251,11 +260,13 @@ class Pathology:
     recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
+    published: Published | None = None
 
     def __post_init__(self) -> None:
         rule = "a name is lower-case letters, digits and underscores, at most 40"
         _refuse(not PATHOLOGY_NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
         what = f"pathology {self.name}"
+        self._add_intervention()
         one_of(f"treatment of {what}", self.treatment, self.factors)
         for name in self.boot_factors:
             one_of(f"boot factor of {what}", name, set(self.factors) - {self.treatment})
@@ -277,6 +288,30 @@ class Pathology:
         for condition in self.preregistered:
             levels = {n: (v,) for n, v in condition.items() if n != "kernel"}
             self._check_levels(levels, f"{what}: preregistered condition")
+
+    def _add_intervention(self) -> None:
+        own = {INTERVENTION: InterventionFactor()}
+        taken = self.factors.get(INTERVENTION, own[INTERVENTION]) != own[INTERVENTION]
+        _refuse(taken, f"pathology {self.name}", f"no factor of its own may be {INTERVENTION}")
+        none, unchanged = {INTERVENTION: (NO_INTERVENTION,)}, {INTERVENTION: NO_INTERVENTION}
+        profiles = {
+            name: replace(
+                profile,
+                grids=tuple({**none, **grid} for grid in profile.grids),
+                mapped=tuple({**none, **grid} for grid in profile.mapped),
+                recorded={**none, **profile.recorded} if profile.recorded else {},
+            )
+            for name, profile in self.profiles.items()
+        }
+        claims = tuple(replace(c, condition={**unchanged, **c.condition}) for c in self.claims)
+        declared = tuple({**unchanged, **condition} for condition in self.preregistered)
+        for name, value in {
+            "factors": {**self.factors, **own},
+            "profiles": profiles,
+            "claims": claims,
+            "preregistered": declared,
+        }.items():
+            object.__setattr__(self, name, value)
 
     def _check_profile(self, profile: Profile, where: str) -> None:
         for grid in (*profile.grids, *profile.mapped):

@@ -45,6 +45,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab.pathology.published import BLOCK_CFQ
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
@@ -315,4 +316,5 @@ BFQ_IDLING = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
+    published=BLOCK_CFQ,
 )

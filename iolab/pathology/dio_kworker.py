@@ -62,6 +62,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab.pathology.published import FSDEVEL_DIO
 from iolab.results import CellResult, growth
 
 if TYPE_CHECKING:
@@ -434,4 +435,5 @@ DIO_KWORKER = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
+    published=FSDEVEL_DIO,
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from iolab.errors import UserError
 from iolab.names import one_of
+from iolab.pathology.interventions import InterventionFactor
 
 __all__ = [
     "CategoricalFactor",
@@ -128,7 +129,7 @@ class CategoricalFactor:
         one_of(f"level of {name}", level if isinstance(level, str) else repr(level), self.levels)
 
 
-Factor = IntegerFactor | CategoricalFactor
+Factor = IntegerFactor | CategoricalFactor | InterventionFactor
 
 
 def integer_level(condition: Condition, name: str) -> int:

@@ -28,6 +28,7 @@ import random
 from iolab.agent.plan import Cell, Device, Job, Watch
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
+from iolab.pathology.published import FSNOTIFY
 from iolab.results import CellResult
 
 __all__ = ["FSNOTIFY_CONTENTION"]
@@ -151,4 +152,5 @@ FSNOTIFY_CONTENTION = Pathology(
     cell=_cell,
     machine=_machine,
     from_counters=_from_counters,
+    published=FSNOTIFY,
 )

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, IntegerFactor, integer_level
+from iolab.pathology.published import SOLIDIGM
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
@@ -336,4 +337,5 @@ WRITEBACK_KWORKER = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
+    published=SOLIDIGM,
 )

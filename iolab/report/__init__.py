@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+from iolab.report.attribution import (
+    Attribution,
+    attribution_text,
+    load_attribution,
+    publish_attribution,
+)
 from iolab.report.comparison import (
     AGREEMENTS,
     COMPARISON_COLUMNS,
@@ -11,6 +17,7 @@ from iolab.report.comparison import (
     comparison_text,
 )
 from iolab.report.index import VerdictIndex, verdict_index
+from iolab.report.machine import machine_table
 from iolab.report.pages import (
     ComparisonSection,
     comparison_section,
@@ -27,7 +34,6 @@ from iolab.report.tables import (
     invalid_cells,
     kernel_effects,
     level_table,
-    machine_table,
     main_grid,
     mechanism_table,
     overview,
@@ -36,9 +42,11 @@ from iolab.report.tables import (
 __all__ = [
     "AGREEMENTS",
     "COMPARISON_COLUMNS",
+    "Attribution",
     "ComparisonSection",
     "VerdictIndex",
     "aa_check",
+    "attribution_text",
     "compare_clocks",
     "compare_with_virtual",
     "comparison_section",
@@ -49,12 +57,14 @@ __all__ = [
     "invalid_cells",
     "kernel_effects",
     "level_table",
+    "load_attribution",
     "machine_table",
     "main_grid",
     "mechanism_table",
     "overview",
     "plain",
     "publish",
+    "publish_attribution",
     "recorded_traces",
     "style_tables",
     "summary",

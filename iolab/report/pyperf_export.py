@@ -17,6 +17,7 @@ from iolab.errors import UserError
 from iolab.files import atomic_write
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import CategoricalFactor
+from iolab.pathology.interventions import NO_INTERVENTION
 from iolab.stats.conditions import (
     cell_columns,
     kernels_of,
@@ -183,10 +184,11 @@ def _plain(level: Any) -> int | str:
 
 
 def _name(condition: Mapping[str, int | str], pathology: Pathology) -> str:
-    """Return the measure and a condition's words FACTOR=LEVEL, but for first levels of a list."""
+    """Return the measure and a condition's words FACTOR=LEVEL, but for the usual ones."""
     words = []
     for name, level in condition.items():
         factor = pathology.factors[name]
-        if not isinstance(factor, CategoricalFactor) or level != factor.levels[0]:
+        usual = factor.levels[0] if isinstance(factor, CategoricalFactor) else NO_INTERVENTION
+        if level != usual:
             words.append(f"{name}={level}")
     return " ".join([_VALUE, *words])

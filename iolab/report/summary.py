@@ -83,7 +83,7 @@ def summary(
         {
             **context,
             "confidence": confidence,
-            "kernels": overview(data.cells),
+            "kernels": overview(data.cells, data.kernels),
             "unavailable": data.unavailable,
             "published": None if published is None else dict(published),
             "cells": {

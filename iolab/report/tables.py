@@ -23,7 +23,7 @@ from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.kernels import kernel_ratio
 from iolab.stats.tables import mean_table, ratio_table
 from iolab.store.dataset import Dataset, with_measure
-from iolab.store.findings import findings
+from iolab.store.kernels import KernelBuild
 
 __all__ = [
     "aa_check",
@@ -33,7 +33,6 @@ __all__ = [
     "invalid_cells",
     "kernel_effects",
     "level_table",
-    "machine_table",
     "main_grid",
     "mechanism_table",
     "overview",
@@ -44,28 +43,34 @@ __all__ = [
 IDLE_SHARE: Final = 0.05
 
 
-def overview(cells: pd.DataFrame) -> pd.DataFrame:
+def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = None) -> pd.DataFrame:
     """Return what was measured on each kernel.
 
     Parameters
     ----------
     cells : DataFrame
         Cells of one pathology.
+    kernels : mapping of str to KernelBuild, optional
+        How each kernel was built and booted, as `iolab.store.dataset.Dataset` has it.
 
     Returns
     -------
     DataFrame
-        A row for each kernel: kernel, release, scheduler, clock, the levels of each factor, boots,
-        cells, invalid (counts).
+        A row for each kernel: kernel, release, scheduler, preemption (the model in use) and hz (the
+        timer ticks per second; both missing where they are not known), clock, the levels of each
+        factor, boots, cells, invalid (counts).
     """
     rows = []
     for kernel in kernels_of(cells):
         here = cells[cells["kernel"] == kernel]
+        build = (kernels or {}).get(kernel, KernelBuild())
         rows.append(
             {
                 "kernel": kernel,
                 "release": _listed(here["kernel_release"]),
                 "scheduler": _listed(here["scheduler"]),
+                "preemption": build.preemption or None,
+                "hz": build.hz,
                 "clock": _listed(here["clock"]),
                 **{name: _listed(here[name].dropna()) for name in factors(cells)},
                 "boots": here["block"].nunique(),
@@ -73,7 +78,7 @@ def overview(cells: pd.DataFrame) -> pd.DataFrame:
                 "invalid": int((~here["valid"]).sum()),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype({"hz": "Int64"})
 
 
 def factors(cells: pd.DataFrame) -> list[str]:
@@ -260,41 +265,6 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """
     columns = ["kernel", "block", "position", "role", "gate", *factors(cells), "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
-
-
-def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
-    """Return what a real machine's survey says: a row for each thing that was looked at.
-
-    Parameters
-    ----------
-    facts : mapping
-        The facts of a block, with its survey.
-
-    Returns
-    -------
-    DataFrame
-        Columns: looked at, found, reading ("good", "a warning" or "no cell is valid").
-
-    Raises
-    ------
-    IolabError
-        As `iolab.store.findings.findings`.
-    """
-    rows = [
-        {
-            "looked at": finding["what"],
-            "found": finding["found"],
-            "reading": _severity(good=finding["good"], needed=finding["needed"]),
-        }
-        for finding in findings(facts)
-    ]
-    return pd.DataFrame(rows, columns=["looked at", "found", "reading"])
-
-
-def _severity(*, good: bool, needed: bool) -> str:
-    if good:
-        return "good"
-    return "no cell is valid" if needed else "a warning"
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,8 @@ from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.pathology.factors import IntegerFactor
+from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.store.kernels import KernelBuild, read_builds
 from iolab.store.program_counters import PROGRAM_COLUMNS
 
 __all__ = [
@@ -108,7 +110,7 @@ class Dataset:
     the kernels that were asked for and cannot run here, with the reason, ``mechanism`` the
     pathology's own measures, from the agent's counters and from the traces of recorded cells (in
     long form, units in their names), ``traces`` the trace.dat of a cell, for those that are kept
-    there.
+    there, ``kernels`` how each kernel was built and booted, for those of which that is known.
     """
 
     cells: pd.DataFrame
@@ -116,6 +118,7 @@ class Dataset:
     unavailable: pd.DataFrame
     mechanism: pd.DataFrame
     traces: Mapping[str, Path]
+    kernels: Mapping[str, KernelBuild] = field(default_factory=dict)
 
 
 def result_folders(folder: Path | str) -> list[Path]:
@@ -180,12 +183,15 @@ def load(folder: Path | str) -> Dataset:
         if not table["cell"].isin(cells["cell"]).all():
             raise UserError(f"{path}: holds cells that cells.parquet does not have")
     traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
-    return Dataset(cells, latency, unavailable, mechanism, traces)
+    kernels = read_builds(root / "kernels.json")
+    return Dataset(cells, latency, unavailable, mechanism, traces, kernels)
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    # A table from before there were programs is as good without them.
+    # A table from before there were programs, or interventions, is as good without them.
     table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
+    if INTERVENTION not in table.columns:
+        table = table.assign(**{INTERVENTION: NO_INTERVENTION})
     found = _conform(table, CELL_COLUMNS, path)
     names = found["pathology"].unique()
     if len(names) > 1:

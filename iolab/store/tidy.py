@@ -22,6 +22,7 @@ from iolab.pathology.calls import (
     measures_of_result,
     measures_of_trace,
 )
+from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.store.counters import histogram, measures
 from iolab.store.dataset import (
     CELL_COLUMNS,
@@ -33,6 +34,7 @@ from iolab.store.dataset import (
 )
 from iolab.store.findings import machine_gates
 from iolab.store.hashes import recorded_digest, write_hashes
+from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
 from iolab.store.raw import RawStore
 
 __all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
@@ -73,6 +75,7 @@ def _rows(
             "boot": block.boot,
             **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
             "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
+            INTERVENTION: NO_INTERVENTION,
             **cell["condition"],
             **found,
             "gate": foreign.line(found["gate"]),
@@ -106,7 +109,7 @@ def block_tables(
 
 
 def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, str]) -> Dataset:
-    """Return the tables of some blocks of the store, and where their traces are.
+    """Return the tables of some blocks of the store, their kernels, and where their traces are.
 
     `unavailable` maps a kernel that cannot run here to the reason.
     """
@@ -118,7 +121,22 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
         traces[cell] = store.trace(blocks[block], name)
     missing = [{"kernel": kernel, "reason": reason} for kernel, reason in unavailable.items()]
     away = pd.DataFrame(missing, columns=list(UNAVAILABLE_COLUMNS))
-    return Dataset(cells, latency, away, mechanism, traces)
+    return Dataset(cells, latency, away, mechanism, traces, _builds(store, blocks.values()))
+
+
+def _builds(store: RawStore, keys: Iterable[str]) -> dict[str, KernelBuild]:
+    """Return how each kernel of some blocks was built and booted."""
+    # Many blocks share a kernel: its image is read once.
+    configs: dict[tuple[str, str], str] = {}
+    boots: dict[str, list[KernelBuild]] = {}
+    for key in keys:
+        facts, target = store.read(key, "facts.json"), store.read(key, "target.json")
+        kernel, release = store.block(key).kernel, str(facts["kernel_release"])
+        place = kernel, canonical_json(target)
+        if place not in configs:
+            configs[place] = kernel_config(kernel, release, target)
+        boots.setdefault(kernel, []).append(build_of(facts, configs[place]))
+    return {kernel: merge_builds(builds) for kernel, builds in boots.items()}
 
 
 def _link(source: Path, target: Path) -> None:
@@ -156,6 +174,8 @@ def write_tables(
         _link(source, traces[cell])
     missing = data.unavailable.to_dict("records")
     atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
+    builds = {kernel: build.document() for kernel, build in data.kernels.items()}
+    atomic_write(folder / "kernels.json", json.dumps(builds, indent=1, sort_keys=True) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
     # The last: it seals the tables.
     write_hashes(store, keys, folder)

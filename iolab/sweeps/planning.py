@@ -12,6 +12,7 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError
 from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.request import Request, chosen_pathologies, requested_profile, sweep_label
 from iolab.targets import Target
@@ -165,7 +166,7 @@ def _plan_real(
     for block in blocks_of(plan.pathology, profile, kernel=machine.kernel, clock=request.clock):
         try:
             agent_plan = replace(request.place.put(block.plan), hardware=True)
-            reason = machine.lacks(agent_plan)
+            reason = _why_not_there(block) or machine.lacks(agent_plan)
         except CannotRunError as error:
             reason = str(error)
         if reason:
@@ -174,6 +175,13 @@ def _plan_real(
         placed = replace(block, plan=agent_plan, target=request.target)
         plan.kernels[machine.kernel] = machine.origin
         plan.blocks[block_key(placed, identity)] = placed
+
+
+def _why_not_there(block: Block) -> str:
+    """Return why a real machine cannot be what a block's machine is, or ""."""
+    if intervention(block.cells[0].condition[INTERVENTION]).cpus:
+        return "the number of CPUs is a virtual machine's: a real one has those it has"
+    return ""
 
 
 def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[PathologyPlan]) -> None:

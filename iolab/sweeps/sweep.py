@@ -18,7 +18,6 @@ from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
-from iolab.sweeps.page import make_page
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
@@ -219,6 +218,8 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
     IolabError
         If the page cannot be made.
     """
+    from iolab.sweeps.page import make_page  # noqa: PLC0415 - seconds that a refusal does not need
+
     written = [outcome for outcome in outcomes if outcome.cells]
     if not written:
         return None

@@ -97,9 +97,8 @@ class VmTarget:
         IolabError
             If the agent gave up; the message is its own.
         """
-        machine = self.machine
-        if plan.coalesced_timers:
-            machine = replace(machine, kernel_options=(*machine.kernel_options, "highres=off"))
+        options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
+        machine = replace(self.machine, kernel_options=(*self.machine.kernel_options, *options))
         longest_s = max(_work_s(cell) for cell in plan.cells)
         with scratch_dir(into.parent) as work:
             channel = work / "channel"

@@ -17,7 +17,7 @@ from iolab.agent.detached import state_of
 from iolab.targets.shipping import agent_archive
 from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
 
@@ -39,7 +39,7 @@ def ship(folder: Path, *what: dict[str, Any], **different: Any) -> Path:
 
 def agent(run: Path, *words: object) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-S", str(run / "agent.pyz"), *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 def ended(run: Path) -> dict[str, Any]:
@@ -100,17 +100,22 @@ def test_a_terminated_run_puts_all_back_and_a_killed_one_is_put_back(
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    # Laying 512 MiB out takes a while, and has begun when the folder is there.
-    run = ship(tmp_path / "run", {**cells(work)[0], "job": job(size_mib=512)})
+    # It works for longer than anything here takes on a busy machine: until it is ended.
+    lasting = job(size_mib=512, runtime_ms=300_000)
+    run = ship(tmp_path / "run", {**cells(work)[0], "job": lasting})
     agent(run, "begin", run)
     wait_until(lambda: any(work.iterdir()) or state_of(run) != "alive")
     pid = int(Path("/run/iolab/journal.lock").read_text())
     assert f"{run}/agent.pyz" in Path(f"/proc/{pid}/cmdline").read_text()
-    busy = agent(run, "restore")
-    assert busy.returncode == 1
-    assert f"at work on this machine already (process {pid}, for " in busy.stderr
-    assert f"agent.pyz begin {run}); wait for its end, or stop it with: kill {pid}" in busy.stderr
-    os.kill(pid, number)
+    try:
+        busy = agent(run, "restore")
+        assert busy.returncode == 1
+        assert f"at work on this machine already (process {pid}, for " in busy.stderr
+        # The rest of a long command line is cut.
+        assert f": {sys.executable} -S {run}" in busy.stderr
+        assert f"; wait for its end, or stop it with: kill {pid}" in busy.stderr
+    finally:
+        os.kill(pid, number)
     wait_until(lambda: state_of(run) != "alive")
     if number == signal.SIGKILL:
         assert state_of(run) == "gone"

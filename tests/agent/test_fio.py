@@ -24,6 +24,7 @@ from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.process import run
 from iolab.store.counters import histogram, measures
 from tests.support import plans
+from tests.support.processes import PATIENCE_S
 
 _SIDE = {"total_ios": 100, "runtime": 300}
 _REPORT = {"fio version": "fio-3.33", "jobs": [{"error": 0, "write": _SIDE, "read": _SIDE}]}
@@ -133,7 +134,9 @@ def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
     _on_disk(tmp_path, job)
     report = tmp_path / "report.json"
     cpu = min(os.sched_getaffinity(0))
-    run(fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=120, cwd=tmp_path)
+    run(
+        fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=PATIENCE_S, cwd=tmp_path
+    )
     parsed = parse_report(report.read_text())
     assert report_gates(parsed, job) == []
     report.unlink()
@@ -226,7 +229,9 @@ def test_a_real_run_of_an_open_job_is_understood(tmp_path: Path) -> None:
     _on_disk(tmp_path, job)
     report = tmp_path / "report.json"
     cpu = min(os.sched_getaffinity(0))
-    run(fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=120, cwd=tmp_path)
+    run(
+        fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=PATIENCE_S, cwd=tmp_path
+    )
     parsed = parse_report(report.read_text())
     assert report_gates(parsed, job) == []
     report.unlink()

@@ -18,7 +18,7 @@ from iolab.agent.journal import Journal, pending, restore
 from iolab.agent.settings import SettingError, change, read
 from iolab.errors import IolabError, UserError
 from iolab.process import kill_group, start
-from tests.support.processes import child_environment, wait_until
+from tests.support.processes import PATIENCE_S, child_environment, wait_until
 from tests.test_files import small_disk
 
 _KILLS = 200
@@ -174,7 +174,7 @@ def test_a_folder_is_removed_with_its_work_but_no_stranger_is_ended(tmp_path: Pa
     journal.close()
     try:
         assert restore(tmp_path / "journal") == []
-        assert work.wait(60) == -signal.SIGKILL
+        assert work.wait(PATIENCE_S) == -signal.SIGKILL
         assert stranger.poll() is None
     finally:
         kill_group(stranger)
@@ -295,7 +295,7 @@ def test_what_uses_the_agents_own_mount_is_ended(tmp_path: Path) -> None:
         journal.close()
         try:
             assert restore(tmp_path / "journal") == []
-            assert [user.wait(60) for user in users] == [-signal.SIGKILL] * 2
+            assert [user.wait(PATIENCE_S) for user in users] == [-signal.SIGKILL] * 2
             assert stranger.poll() is None
         finally:
             for process in (*users, stranger):

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from iolab.agent import program as program_module
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan_program import Program
 from iolab.agent.program import (
@@ -28,7 +29,7 @@ from iolab.agent.program import (
 from iolab.agent.workplace import Workplace
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import CommandError, kill_group, start
-from tests.support.processes import alive, child_environment, wait_until
+from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
 _CPU = min(os.sched_getaffinity(0))
 # Starts a program with a child in its session and one in a session of its own, and waits.
@@ -71,7 +72,7 @@ def run(tmp_path: Path) -> Iterator[_Run]:
 
 
 def _to_its_end(running: RunningProgram) -> dict[str, Any]:
-    assert pause(time.monotonic() + 60, [running.output], running.end)
+    assert pause(time.monotonic() + PATIENCE_S, [running.output], running.end)
     return running.result()
 
 
@@ -96,7 +97,9 @@ def test_a_cell_without_a_device_has_none_to_name(run: _Run) -> None:
         run("/bin/echo", "of={device}")
 
 
-def test_a_fixed_time_ends_with_sigterm(run: _Run) -> None:
+def test_a_fixed_time_ends_with_sigterm(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a busy machine, Python's own end takes a while.
+    monkeypatch.setattr(program_module, "_END_S", PATIENCE_S)
     says_bye = "signal.signal(15, lambda *_: sys.exit(os.write(1, b'bye') - 3))"
     waits = f"import os, signal, sys\n{says_bye}\nos.write(1, b'ready ')\nsignal.pause()"
     running = run(sys.executable, "-c", waits, runtime_ms=1)
@@ -130,7 +133,12 @@ def test_much_output_is_read_and_its_end_is_kept(run: _Run) -> None:
 
 def test_a_program_that_never_stops_printing_is_gated(run: _Run) -> None:
     running = run("/usr/bin/yes", runtime_ms=1)
-    assert not pause(time.monotonic() + 0.5, [running.output], running.end)
+
+    def printed_too_much() -> bool:
+        assert not pause(time.monotonic() + 0.1, [running.output], running.end)
+        return running.output.full
+
+    wait_until(printed_too_much)
     running.terminate()
     (gate,) = program_gates(running.result(), running.program, early=False, stopped=True)
     assert "printed so much" in gate
@@ -185,7 +193,7 @@ def test_what_left_its_session_is_killed_by_the_journal(tmp_path: Path) -> None:
     pid = tmp_path / "program" / "pid"
     wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"))
     left = int(pid.read_text())
-    assert pause(time.monotonic() + 60, [running.output], running.end)
+    assert pause(time.monotonic() + PATIENCE_S, [running.output], running.end)
     assert running.result()["exit"] == 0
     assert alive(left)
     journal.close()
@@ -215,7 +223,7 @@ def test_an_agent_that_is_ended_leaves_what_its_journal_kills(tmp_path: Path, nu
         assert agent.stdout.readline() == b"running\n"
         wait_until(lambda: len(_marked(name)) == 3)
         agent.send_signal(number)
-        agent.wait(60)
+        agent.wait(PATIENCE_S)
         agent.stdout.close()
         assert restore(tmp_path / "journal") == []
         wait_until(lambda: not _marked(name))

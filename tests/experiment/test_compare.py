@@ -15,7 +15,7 @@ import pytest
 import iolab
 from iolab.errors import UserError
 from iolab.paths import NOTEBOOKS
-from tests.support.processes import alive, child_environment, wait_until
+from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_an_interrupted_comparison_is_one_sentence_and_leaves_nothing_running(
         machines = _children(one.pid)
         assert machines
         one.send_signal(signal.SIGINT)
-        said, _ = one.communicate(timeout=60)
+        said, _ = one.communicate(timeout=PATIENCE_S)
     assert said == "interrupted: 0 of 1 blocks are measured and kept; run it again to go on\n"
     wait_until(lambda: not any(alive(pid) for pid in machines))
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from iolab import figures
 from tests.support import synthetic
+from tests.support.processes import PATIENCE_S
 
 _DRAWN = """
 from iolab import figures
@@ -27,7 +28,7 @@ def test_a_notebook_shows_a_figure_once_whatever_its_backend(session: str, tmp_p
     ways = ["figure", "from IPython.display import display; display(figure)"]
     sources = [session, _DRAWN.format(folder=str(folder)), *ways]
     page = new_notebook(cells=[new_code_cell(source) for source in sources])  # type: ignore[no-untyped-call]
-    NotebookClient(page, kernel_name="python3", timeout=120).execute()
+    NotebookClient(page, kernel_name="python3", timeout=PATIENCE_S).execute()
     nbformat.validate(page)
     assert [cell.outputs for cell in page.cells[:2]] == [[], []]
     for cell in page.cells[2:]:

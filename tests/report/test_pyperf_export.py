@@ -18,6 +18,7 @@ from iolab.paths import REFERENCE
 from iolab.report.pyperf_export import write_archives
 from iolab.store.dataset import Dataset, load
 from tests.support import synthetic
+from tests.support.processes import PATIENCE_S
 
 # Of the reference data's main condition, in the control and in every level of the treatment.
 _MAIN = "seconds_per_io iodepth=272 numjobs=1 batch_min=1"
@@ -37,7 +38,7 @@ def archives(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def pyperf(*arguments: object) -> str:
     """Return what a command of pyperf says."""
     argv = [sys.executable, "-m", "pyperf", *map(str, arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert done.stderr == ""
     return done.stdout
 

@@ -12,6 +12,7 @@ import pytest
 from iolab import figures, report, stats
 from iolab.errors import UserError
 from iolab.store.dataset import Dataset
+from iolab.store.kernels import KernelBuild
 from tests.support import synthetic
 
 
@@ -27,6 +28,15 @@ def test_the_overview_says_what_is_there(data: Dataset) -> None:
     assert first["release"] == "6.1.0-made-up"
     assert first["weight"] == "100, 1000, 3000, 10000"
     assert (first["boots"], first["cells"], first["invalid"]) == (6, 120, 1)
+    assert table[["preemption", "hz"]].isna().all(axis=None)
+
+
+def test_the_overview_has_the_preemption_model_and_hz_of_kernels_that_are_known(
+    data: Dataset,
+) -> None:
+    table = report.overview(data.cells, {"6.12": KernelBuild(preemption="lazy", hz=250)})
+    assert table["hz"].tolist() == [pd.NA, 250]
+    assert table["preemption"].fillna("not known").tolist() == ["not known", "lazy"]
 
 
 def test_the_effect_table_reads_the_interval(data: Dataset) -> None:

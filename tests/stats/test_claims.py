@@ -20,6 +20,7 @@ _CONDITION = {
     "weight": 10000,
     "iodepth": 192,
     "numjobs": 1,
+    "intervention": "none",
     "extents": "overwrite",
     "clumping": "tick",
 }

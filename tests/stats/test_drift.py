@@ -4,8 +4,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.tsa.stattools import acf
 
-from iolab.stats.drift import order_effect, order_table
+from iolab.stats.drift import _trend, order_effect, order_table
 from tests.support import synthetic
 
 
@@ -37,3 +38,10 @@ def test_a_block_without_repeats_or_spread_shows_no_order() -> None:
     flat = order_effect(synthetic.frame(synthetic.block_cells(pairs=3))).iloc[0]
     assert flat["slope"] == 0
     assert np.isnan(flat["lag1"])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neighbours_are_correlated_as_statsmodels_says(seed: int) -> None:
+    y = np.cumsum(np.random.default_rng(seed).normal(5, 1, size=seed + 3))
+    found = _trend(np.arange(y.size, dtype=np.float64), y)
+    assert found["lag1"] == pytest.approx(acf(y, nlags=1, fft=False)[1], rel=1e-12)

@@ -124,7 +124,7 @@ def test_a_family_of_three_values_errs_in_at_most_one_run_of_twenty(boots: int) 
 def test_controls_are_not_the_declared_weight() -> None:
     cells = synthetic.dataset(kernels=("6.1",), boots=2).cells
     declared = pathology(claim("a"), kernel="6.1")
-    assert measured_family(declared, cells) == [{**_AT, "kernel": "6.1"}]
+    assert measured_family(declared, cells) == [{**_AT, "intervention": "none", "kernel": "6.1"}]
     # The control of that depth has no weight: NA is not 10000.
     lighter = cells[cells["weight"].isna() | (cells["weight"] < 10000).fillna(True)]
     assert lighter["weight"].isna().any()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from iolab.errors import IolabError
-from iolab.report.tables import machine_table
+from iolab.report.machine import machine_table
 from iolab.store.findings import findings, machine_gates
 
 _LOAD = {"what": "load", "found": "45 %", "good": False, "needed": True}

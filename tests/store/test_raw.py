@@ -15,7 +15,7 @@ import pytest
 from iolab.blocks import Block
 from iolab.errors import IolabError
 from iolab.store.raw import RawStore, block_key
-from tests.support.processes import child_environment
+from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.results import TARGET, block, result, write_results
 from tests.test_files import small_disk
 
@@ -237,7 +237,7 @@ def test_two_processes_may_put_the_same_block(tmp_path: Path, made: Block, resul
     )
     argv = [sys.executable, "-c", program, str(tmp_path / "store"), str(results)]
     both = [subprocess.Popen([*argv, str(n)], env=child_environment()) for n in range(2)]
-    assert [process.wait(100) for process in both] == [0, 0]
+    assert [process.wait(PATIENCE_S) for process in both] == [0, 0]
     names = sorted(p.name for p in (tmp_path / "store" / "raw").iterdir())
     assert names == [f"{n:064}" for n in range(20)]
     store = RawStore(tmp_path / "store")

@@ -44,6 +44,8 @@ def test_tables_are_read_back_as_they_were_made(tmp_path: Path, keys: list[str])
     data = load(tmp_path / "out")
     pd.testing.assert_frame_equal(data.cells, made.cells)
     pd.testing.assert_frame_equal(data.latency, made.latency)
+    assert data.kernels == made.kernels
+    assert list(data.kernels) == ["6.1"]
     assert data.unavailable.to_dict("records") == [
         {"kernel": "6.8", "reason": "its archive is away"}
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from iolab.process import run
+from tests.support.processes import PATIENCE_S
 
 __all__ = ["Listener", "listener", "opened"]
 
@@ -65,4 +66,4 @@ def opened(page: Path, profile: Path) -> str:
     if chromium is None:
         pytest.skip("no browser here: apt-get install chromium")
     argv = [chromium, *_FLAGS, f"--user-data-dir={profile}", page.resolve().as_uri()]
-    return run(argv, timeout_s=180).stdout
+    return run(argv, timeout_s=PATIENCE_S).stdout

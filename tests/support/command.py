@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.support.processes import child_environment
+from tests.support.processes import PATIENCE_S, child_environment
 
 __all__ = ["ARGV", "Told", "iolab"]
 
@@ -43,6 +43,6 @@ def iolab(*arguments: object, **environment: str) -> Told:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=PATIENCE_S,
         )
     )

@@ -20,6 +20,7 @@ from iolab.agent.journal import Journal, restore
 from iolab.agent.modules import load_module
 from iolab.agent.plan import Watch
 from iolab.agent.probes import Probes
+from iolab.agent.scheduler import change_features, change_preemption, preemption_models
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
 from iolab.errors import CannotRunError, IolabError
@@ -39,8 +40,8 @@ def state() -> dict[str, Any]:
         **{p.name: p.read_text() for p in settings},
         **{
             p.name: p.read_text()
-            for p in Path("/sys/kernel/debug/sched").glob("*_ns")
-            if not p.is_dir()
+            for p in Path("/sys/kernel/debug/sched").glob("*")
+            if p.name.endswith("_ns") or p.name in ("features", "preempt")
         },
     }
 
@@ -82,6 +83,24 @@ def changed() -> dict[str, Any]:
     used = change_settings(journal, asked)
     found: dict[str, Any] = {name: Path(path).read_text().strip() for name, path in used.items()}
     errors = []
+    words = Path("/sys/kernel/debug/sched/features").read_text().split()
+    known = {w.removeprefix("NO_"): w == w.removeprefix("NO_") for w in words}
+    # Every feature the other way round, at once.
+    change_features(journal, {name: not on for name, on in known.items()})
+    text = Path("/sys/kernel/debug/sched/features").read_text()
+    found["features"] = [words, text.split()]
+    found["preempt"] = []
+    for model in preemption_models()[1]:
+        change_preemption(journal, model)
+        found["preempt"].append(preemption_models()[0])
+    try:
+        change_features(journal, {"SUCH_THING": True})
+    except CannotRunError as error:
+        errors.append(str(error))
+    try:
+        change_preemption(journal, "realtime")
+    except CannotRunError as error:
+        errors.append(str(error))
     for wrong in ({"no_such": 1}, {"dirty_bytes": 1}):
         try:
             change_settings(journal, wrong)
@@ -100,6 +119,7 @@ def hold_for_ever() -> None:
     journal = Journal(_JOURNAL)
     Probes(journal, [_FUNCTION])
     change_settings(journal, {"dirty_bytes": 64 << 20})
+    change_features(journal, {"WAKEUP_PREEMPTION": False})
     Path("/run/iolab/holding").touch()
     time.sleep(1000)
 

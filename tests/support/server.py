@@ -25,6 +25,7 @@ from iolab.vm.apt import Suite
 from iolab.vm.bootstrap import bootstrap
 from iolab.vm.cached import make_folder
 from iolab.vm.toolbox import ensure_toolbox
+from tests.support.processes import PATIENCE_S
 
 __all__ = ["SERIAL", "SPARE_DISK", "Server", "ensure_server"]
 
@@ -65,7 +66,7 @@ chroot "$1" useradd -m -s /bin/sh stranger
 """
 _DISK = "2G"
 _SPARE_BYTES = 1 << 30
-_BOOT_S = 300.0
+_BOOT_S = 1200.0
 _RECIPE = {
     "packages": _PACKAGES,
     "left_out": _LEFT_OUT,
@@ -173,7 +174,7 @@ class Server:
         kill_group(self._qemu)
 
     def ssh(
-        self, script: str, *, user: str = "root", stdin: str = "", timeout_s: float = 120.0
+        self, script: str, *, user: str = "root", stdin: str = "", timeout_s: float = PATIENCE_S
     ) -> Result:
         """Run a shell script there by hand, as a user would."""
         argv = self._argv(user, script)
@@ -181,7 +182,7 @@ class Server:
 
     def _argv(self, user: str, script: str) -> list[str]:
         argv = ["ssh", "-F", str(self.config), "-p", str(self._port), "-l", user]
-        return [*argv, "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "127.0.0.1", script]
+        return [*argv, "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "127.0.0.1", script]
 
     def lines(self, script: str) -> Iterator[str]:
         """Run a shell script there and yield what it says as it says it. Errors: IolabError."""
@@ -209,7 +210,7 @@ class Server:
 
     def boot_id(self) -> str:
         """Return what tells this boot from others, or "" while nobody answers."""
-        told = self.ssh("cat /proc/sys/kernel/random/boot_id", timeout_s=30)
+        told = self.ssh("cat /proc/sys/kernel/random/boot_id", timeout_s=120)
         return told.stdout.strip() if told.returncode == 0 else ""
 
     def wait(self, *, other_than: str = "") -> None:

@@ -37,6 +37,7 @@ _CONSTANT = {
     "target": "vm",
     "clock": "virtual",
     "numjobs": 1,
+    "intervention": "none",
     "extents": "overwrite",
     "clumping": "tick",
     "engine": "libaio",

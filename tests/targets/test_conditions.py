@@ -88,17 +88,32 @@ def test_settings_are_changed_and_put_back(seen: dict[str, Any]) -> None:
     found = seen["changed"]["found"]
     assert found["dirty_bytes"] == str(64 << 20)
     assert found["min_granularity_ns"] == "7000000"
-    assert "no setting 'no_such'" in seen["changed"]["errors"][0]
+    feature, model, setting, refused, module = seen["changed"]["errors"]
+    assert feature == "this kernel's scheduler has no feature SUCH_THING"
+    assert "preemption model" in model
+    assert "no setting 'no_such'" in setting
     # The kernel refuses fewer bytes than two pages.
-    assert "dirty_bytes" in seen["changed"]["errors"][1]
-    assert seen["changed"]["errors"][2] == "this kernel has no module no_such_module"
+    assert "dirty_bytes" in refused
+    assert module == "this kernel has no module no_such_module"
     assert seen["changed"]["failures"] == []
+
+
+def test_features_are_all_turned_round_and_the_preemption_model_changed(
+    seen: dict[str, Any],
+) -> None:
+    before, after = seen["changed"]["found"]["features"]
+    assert len(before) > 10
+    turned = [w.removeprefix("NO_") if w.startswith("NO_") else f"NO_{w}" for w in before]
+    assert after == turned
+    models = seen["changed"]["found"]["preempt"]
+    assert models == [] or {"none", "voluntary", "full"} <= set(models)
 
 
 def test_conditions_are_undone_after_a_kill_too(seen: dict[str, Any]) -> None:
     assert seen["killed"]["changed by the kill"] == [
         "dirty_bytes",
         "dirty_ratio",
+        "features",
         "instances",
         "probes",
     ]

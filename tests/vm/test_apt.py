@@ -11,6 +11,7 @@ from iolab.errors import CannotRunError, IolabError
 from iolab.vm import apt
 from iolab.vm.apt import PrivateApt, Suite
 from iolab.vm.mirror import mirror_of
+from tests.support.processes import PATIENCE_S
 from tests.vm.conftest import Repository, child_environment, make_deb
 
 BOOKWORM = Suite("debian", "bookworm")
@@ -182,7 +183,7 @@ def test_two_processes_may_download_at_once(
     both = [
         subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE) for _ in range(2)
     ]
-    told = [process.communicate(timeout=120)[0].decode().strip() for process in both]
+    told = [process.communicate(timeout=PATIENCE_S)[0].decode().strip() for process in both]
     assert told == [str(tmp_path / "debs" / deb.name)] * 2
     assert (tmp_path / "debs" / deb.name).read_bytes() == deb.read_bytes()
 

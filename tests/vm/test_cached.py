@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from iolab.vm.cached import make_folder
+from tests.support.processes import PATIENCE_S
 from tests.vm.conftest import child_environment
 
 
@@ -44,6 +45,6 @@ def test_of_two_processes_one_makes_it_and_the_other_waits(tmp_path: Path) -> No
     both = [
         subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE) for _ in range(2)
     ]
-    told = [process.communicate(timeout=60)[0] for process in both]
+    told = [process.communicate(timeout=PATIENCE_S)[0] for process in both]
     assert sorted(told) == [b"", b"made\n"]
     assert [process.returncode for process in both] == [0, 0]

@@ -14,6 +14,7 @@ from iolab.errors import CannotRunError, UserError
 from iolab.vm import catalogue, kernels
 from iolab.vm.catalogue import CATALOGUE
 from iolab.vm.kernels import add_kernel, get_kernel, list_kernels, remember_kernel_facts
+from tests.support.processes import PATIENCE_S
 from tests.vm.conftest import FakeToolbox, Repository, make_deb, module, vmlinuz
 
 RELEASE = "6.1.0-50-amd64"
@@ -319,7 +320,7 @@ def test_two_processes_fetch_a_kernel_once(
     both = [
         subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE) for _ in range(2)
     ]
-    told = b"".join(process.communicate(timeout=120)[0] for process in both)
+    told = b"".join(process.communicate(timeout=PATIENCE_S)[0] for process in both)
     assert [process.returncode for process in both] == [0, 0]
     assert told.count(b"downloading") == 1
 

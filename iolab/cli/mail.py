@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The command that writes a finding as a mail for a kernel mailing list."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from iolab.cli.choices import defined_in
+from iolab.cli.completion import complete_kernel
+from iolab.errors import UserError
+
+__all__ = ["mail"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("folder", type=_FILE)
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    shell_complete=complete_kernel,
+    help="Kernel to write about instead of all (repeatable).",
+)
+@click.option("--claim", metavar="NAME", help="Claim to write about; `iolab verdicts` lists them.")
+@click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
+@defined_in
+def mail(folder: Path, kernels: tuple[str, ...], claim: str | None, output: Path | None) -> None:
+    """Write one finding as a mail to a list.
+
+    FOLDER holds the tables of a sweep. The mail is plain text for a kernel mailing list: it has a subject, the effect with its interval on each
+    kernel, preemption model and HZ, what the traces show, a reproducer as a shell script, what was
+    not tested, and how to verify it. Nothing is sent.
+    """
+    from iolab.files import atomic_write
+    from iolab.report.mail import finding_mail
+    from iolab.store.dataset import load, result_folders
+
+    folders = result_folders(folder)
+    if len(folders) > 1:
+        names = ", ".join(found.name for found in folders)
+        raise UserError(f"{folder} holds several folders of results: name one of {names}")
+    text = finding_mail(load(folders[0]), kernels=kernels, claim=claim)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        atomic_write(output, text)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""The command ``iolab why``: which switches of a kernel remove a pathology, or bring it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.completion import complete_kernel, complete_pathology
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.terminal import echo
+from iolab.errors import UserError
+from iolab.paths import runs_dir
+
+if TYPE_CHECKING:
+    from iolab.sweeps.why import Why
+
+__all__ = ["why"]
+
+_LEVEL = "NO_FEATURE|NAME=VALUE"
+
+
+@click.command()
+@click.argument("pathology", metavar="NAME|FILE", shell_complete=complete_pathology)
+@click.option("--kernel", shell_complete=complete_kernel, help="Kernel to boot.")
+@click.option("--claim", default="", help="Claim to answer, with its condition.")
+@click.option(
+    "--switch",
+    "interventions",
+    multiple=True,
+    metavar=_LEVEL,
+    help="Try this alone (repeatable); by default whatever the kernel offers.",
+)
+@click.option("--boots", type=int, default=8, show_default=True, help="Boots that confirm.")
+@click.option("--target", default="vm", show_default=True, help="vm, local, or ssh://user@host.")
+@click.option("--jobs", type=int, help="Virtual machines side by side.")
+@click.option(
+    "--root", type=click.Path(path_type=Path), default=runs_dir, help="Folder of the results."
+)
+@json_option
+def why(as_json: bool, **options: Any) -> None:
+    """Find the switch of a kernel that is the cause.
+
+    The kernel is booted and asked for its switches: features of the scheduler, preemption models,
+    settings, timers, CPUs. Each is tried alone in two boots; those that matter are confirmed in
+    fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
+    """
+    from iolab.cli.progress import SweepProgress
+    from iolab.pathology import named_pathologies
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.sweep import default_jobs
+    from iolab.sweeps.why import WhyRequest, find_causes
+    from iolab.sweeps.why_page import make_why_page
+
+    virtual = options["target"] == "vm"
+    if virtual and not options["kernel"]:
+        raise UserError("name the kernel: --kernel 6.12")
+    found = named_pathologies([options["pathology"]])
+    if len(found) > 1:
+        raise UserError(f"{options['pathology']} defines {len(found)} pathologies: name one")
+    most = default_jobs() if virtual else 1
+    request = Request(
+        profile="quick",
+        kernels=[options["kernel"]] if options["kernel"] else [],
+        clock="virtual" if virtual else "host",
+        jobs=most if options["jobs"] is None else options["jobs"],
+        root=options["root"].resolve(),
+        target=options["target"],
+    )
+    asked = WhyRequest(
+        pathology=found[0],
+        kernel=options["kernel"] or "",
+        request=request,
+        claim=options["claim"],
+        interventions=options["interventions"],
+        boots=options["boots"],
+    )
+    with SweepProgress() as progress:
+        result = find_causes(asked, progress.log, progress.update)
+        page = make_why_page(result.folder)
+    if as_json:
+        print_json({"folder": result.folder, "page": page, "rows": result.table.to_dict("records")})
+    else:
+        _show(result)
+        echo(f"\nopen {page}")
+
+
+def _show(result: Why) -> None:
+    from iolab.report.attribution import attribution_text
+
+    echo()
+    echo(f"{result.pathology} on {result.kernel}", bold=True)
+    for line in attribution_text(result.table):
+        echo(f"  {line}")

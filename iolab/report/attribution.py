@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""Attribution for people: read what ``iolab why`` wrote, and say it in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from iolab import foreign
+from iolab.errors import UserError
+from iolab.figures.save import CLOCKS, save_figure
+from iolab.figures.words import condition_text
+from iolab.pathology import get_pathology
+from iolab.pathology.base import Claim
+from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS
+from iolab.stats.estimates import CONFIDENCE
+from iolab.store.dataset import Dataset, load
+
+__all__ = [
+    "ATTRIBUTION_FORMAT",
+    "Attribution",
+    "attribution_text",
+    "load_attribution",
+    "publish_attribution",
+]
+
+ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
+_NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What ``iolab why`` found of one pathology on one kernel.
+
+    Parameters
+    ----------
+    pathology, kernel : str
+        What was asked.
+    claims : list of Claim
+        The claims that were answered.
+    table : DataFrame
+        Columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`.
+    screening : Dataset
+        The cells in which every intervention was tried.
+    confirmation : Dataset or None
+        The cells that decided; None where nothing was worth confirming.
+    """
+
+    pathology: str
+    kernel: str
+    claims: list[Claim]
+    table: pd.DataFrame
+    screening: Dataset
+    confirmation: Dataset | None
+
+    @property
+    def text(self) -> str:
+        """The finding as a paragraph."""
+        head = f"{self.pathology} on kernel {self.kernel}."
+        return "\n".join([head, *attribution_text(self.table)])
+
+
+def load_attribution(folder: Path | str) -> Attribution:
+    """Read a folder that ``iolab why`` wrote.
+
+    Raises
+    ------
+    UserError
+        If a file is missing or none of iolab's.
+    """
+    root = Path(folder)
+    path = root / "attribution.json"
+    try:
+        found = foreign.document(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of iolab why?") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
+    if not isinstance(found, dict) or found.get("format") != ATTRIBUTION_FORMAT:
+        raise UserError(f"{path}: its format is not {ATTRIBUTION_FORMAT}")
+    try:
+        pathology = get_pathology(foreign.line(found["pathology"]))
+        names = [foreign.line(name) for name in found["claims"]]
+        claims = [claim for claim in pathology.claims if claim.name in names]
+        table = _table(found["rows"])
+        kernel = foreign.line(found["kernel"], foreign.NAME)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: holds something else than expected ({error})") from error
+    second = root / "confirmation"
+    confirmation = load(second) if second.is_dir() else None
+    return Attribution(
+        pathology.name, kernel, claims, table, load(root / "screening"), confirmation
+    )
+
+
+def publish_attribution(
+    found: Attribution, figure: Figure, folder: Path | str | None = None
+) -> str:
+    """Return the caption of `iolab.figures.attribution`; save both if a folder is given.
+
+    Raises
+    ------
+    IolabError
+        If the folder cannot be written.
+    """
+    table, cells = found.table, found.screening.cells
+    pathology = get_pathology(found.pathology)
+    tried = table["intervention"].nunique()
+    confirmed = table[table["stage"] == "confirmed"]
+    parts = [
+        f"What {tried} changes of kernel {found.kernel} do to {pathology.title.lower()}. Dashed: "
+        "the claim's limit; solid: its value without a change.",
+        f"Hollow: screened, n = {_boots(table[table['stage'] == 'screened'])} boots.",
+    ]
+    if len(confirmed):
+        family = len(confirmed)
+        parts.append(
+            f"Filled: confirmed, n = {_boots(confirmed)} boots with other seeds; bars are t "
+            f"intervals that hold together at {CONFIDENCE:.0%} (Bonferroni over {family})."
+        )
+    plain = cells[cells[INTERVENTION] == NO_INTERVENTION]
+    names = [n for n in pathology.factors if n != pathology.treatment]
+    levels = {n: plain[n].iloc[0] for n in names if n != INTERVENTION}
+    parts.append(f"Control: {pathology.control}. Fixed: {condition_text(pathology, levels)}.")
+    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
+    text = " ".join(parts)
+    if folder is not None:
+        save_figure(figure, Path(folder), "attribution", caption=text)
+    return text
+
+
+def _boots(rows: pd.DataFrame) -> str:
+    n = rows.loc[rows["n"] > 0, "n"]
+    if n.empty:
+        return "0"
+    return f"{n.min()}" if n.min() == n.max() else f"{n.min()}-{n.max()}"
+
+
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=list(ATTRIBUTION_COLUMNS))
+    table = table.astype({**dict.fromkeys(_NUMBERS, "float64"), "n": "int64"})
+    for name in set(ATTRIBUTION_COLUMNS) - {*_NUMBERS, "n"}:
+        table[name] = table[name].map(lambda said: foreign.line(str(said)))
+    if unknown := sorted(set(table["effect"]) - set(EFFECTS)):
+        raise ValueError(f"unknown effects: {', '.join(unknown)}")
+    return table
+
+
+def attribution_text(table: pd.DataFrame) -> list[str]:
+    """Say what each intervention does, a line each; those that change nothing share one.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A table of `iolab.stats.attribution`.
+
+    Returns
+    -------
+    list of str
+        Lines for people, claim by claim.
+    """
+    lines = []
+    for claim, rows in table.groupby("claim", sort=False):
+        baseline = rows["baseline"].iloc[0]
+        verdicts = [word for word in rows["baseline_verdict"].unique() if word]
+        verdict = f", {verdicts[0]}" if verdicts else ""
+        lines.append(f"{claim}: {baseline:.3g} without intervention{verdict}")
+        for effect in EFFECTS[:-3]:
+            for row in rows[rows["effect"] == effect].itertuples():
+                proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
+                lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")
+        lines += [
+            f"  {row.intervention} is inconclusive: {row.reason}"
+            for row in rows[rows["effect"] == "inconclusive"].itertuples()
+        ]
+        nothing = rows.loc[rows["effect"] == "changes nothing", "intervention"]
+        if len(nothing):
+            lines.append(f"  {len(nothing)} others change nothing: {', '.join(nothing)}")
+        lines += [
+            f"  {row.intervention} cannot run here: {row.reason}"
+            for row in rows[rows["effect"] == "cannot run here"].itertuples()
+        ]
+        if not rows["effect"].isin(("removes", "restores")).any():
+            lines.append("  no single switch removes or restores it")
+    return lines

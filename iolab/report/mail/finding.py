@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""The finding that a mail is about: a claim, its estimates, the kernels on which it holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from iolab.errors import UserError
+from iolab.names import one_of
+from iolab.pathology.base import Claim, Pathology
+from iolab.stats.claims import cells_of
+from iolab.stats.conditions import pathology_of
+from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import Dataset, with_measure
+
+__all__ = ["Finding", "Row", "find", "side_means"]
+
+_REPRODUCED = "reproduced"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim on one kernel.
+
+    Parameters
+    ----------
+    kernel, release, scheduler : str
+        The kernel.
+    estimate, low, high : float
+        The claim's contrast with its interval, NaN where there is none.
+    n : int
+        Number of boots.
+    verdict, reason : str
+        As `iolab.stats.verdicts.verdict_table` has them.
+    treated, control : float
+        Means of the claim's value over the valid cells, NaN where there is none.
+    """
+
+    kernel: str
+    release: str
+    scheduler: str
+    estimate: float
+    low: float
+    high: float
+    n: int
+    verdict: str
+    reason: str
+    treated: float
+    control: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim was reproduced."""
+        return self.verdict == _REPRODUCED
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim on several kernels.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        The pathology.
+    claim : Claim
+        The claim.
+    rows : tuple of Row
+        The measured kernels, in the order of their versions.
+    unmeasured : dict of str to str
+        By kernel, why it was not measured.
+    """
+
+    pathology: Pathology
+    claim: Claim
+    rows: tuple[Row, ...]
+    unmeasured: dict[str, str]
+
+    @property
+    def leading(self) -> tuple[Row, ...]:
+        """The kernels that the claim holds on; all if it holds on none."""
+        return tuple(row for row in self.rows if row.holds) or self.rows
+
+    @property
+    def clean(self) -> tuple[Row, ...]:
+        """The other kernels."""
+        return tuple(row for row in self.rows if row not in self.leading)
+
+
+def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Finding:
+    """Choose what a mail is about.
+
+    Parameters
+    ----------
+    data : Dataset
+        Measured data of one pathology.
+    kernels : sequence of str
+        Kernels to write about; all if empty.
+    claim_name : str, optional
+        A claim of the pathology. By default the one that its published report names; without one,
+        the first primary one of a magnitude that was reproduced on one of the kernels, else the
+        first of a mechanism, else the first measured.
+
+    Raises
+    ------
+    UserError
+        If a name is unknown, or nothing was measured.
+    """
+    pathology = pathology_of(data.cells)
+    table = verdict_table(data)
+    for kernel in kernels:
+        one_of("kernel", kernel, list(table["kernel"].unique()))
+    if kernels:
+        table = table[table["kernel"].isin(kernels)]
+    measured = table[table["n"] > 0]
+    if measured.empty:
+        reasons = ", ".join(table["reason"].unique())
+        raise UserError(f"nothing was measured on {', '.join(table['kernel'].unique())}: {reasons}")
+    claim = _chosen(pathology, measured, claim_name)
+    about = table[table["claim"] == claim.name]
+    if not (about["n"] > 0).any():
+        raise UserError(f"claim {claim.name!r} has no result: {about['reason'].iloc[0]}")
+    rows = about[about["n"] > 0].to_dict("records")
+    return Finding(
+        pathology,
+        claim,
+        tuple(_row(data, claim, row) for row in rows),
+        {row["kernel"]: row["reason"] for row in about[about["n"] == 0].to_dict("records")},
+    )
+
+
+def _chosen(pathology: Pathology, measured: pd.DataFrame, name: str | None) -> Claim:
+    claims = {claim.name: claim for claim in pathology.claims}
+    if name is not None:
+        one_of("claim", name, claims)
+        return claims[name]
+    published = pathology.published
+    if published is not None and published.claim in set(measured["claim"]):
+        return claims[published.claim]
+    primary = measured[~measured["secondary"]]
+    reproduced = primary[primary["verdict"] == _REPRODUCED]
+    for rows in (
+        reproduced[reproduced["kind"] == "magnitude"],
+        reproduced,
+        primary,
+        measured,
+    ):
+        if len(rows):
+            order = [claim.name for claim in pathology.claims]
+            return claims[min(rows["claim"], key=order.index)]
+    raise UserError("no claim has a result")
+
+
+def _row(data: Dataset, claim: Claim, row: dict[Any, Any]) -> Row:
+    kernel = str(row["kernel"])
+    here = data.cells[data.cells["kernel"] == kernel].iloc[0]
+    sides = side_means(data, claim, kernel, claim.value)
+    return Row(
+        kernel=kernel,
+        release=str(here["kernel_release"]),
+        scheduler=str(here["scheduler"]),
+        **{name: float(row[name]) for name in ("estimate", "low", "high")},
+        n=int(row["n"]),
+        verdict=str(row["verdict"]),
+        reason=str(row["reason"]),
+        treated=sides["treatment"],
+        control=sides["control"],
+    )
+
+
+def side_means(data: Dataset, claim: Claim, kernel: str, value: str) -> dict[str, float]:
+    """Return the mean of a value in a claim's treated cells and in their controls.
+
+    Untraced cells count; where none has the value, traced ones.
+    """
+    try:
+        known = with_measure(data, value).drop_duplicates("cell").set_index("cell")[value]
+    except UserError:
+        return {"treatment": math.nan, "control": math.nan}
+    chosen = cells_of(data, claim, kernel, data.cells)
+    chosen = chosen[chosen["valid"]]
+    chosen = chosen.assign(shown=chosen["cell"].map(known)).dropna(subset=["shown"])
+    untraced = chosen[~chosen["recorded"]]
+    means = (untraced if len(untraced) else chosen).groupby("role")["shown"].mean()
+    return {role: float(means.get(role, math.nan)) for role in ("treatment", "control")}

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Attribution: which changes of a kernel remove a pathology, bring it back, or do nothing.
+
+Every intervention is tried twice. *Screening* measures all of them in a few boots and picks those
+that move a claim's value by a good part of the way to its limit. *Confirmation* measures only
+these, in boots with other seeds, and decides. As no boot of the screening counts there, picking
+biases nothing; the intervals are corrected for how many were picked (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from iolab.errors import UserError
+from iolab.pathology.base import Claim
+from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.stats.claims import Judged, boot_values, cells_of, judge
+from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
+from iolab.store.dataset import Dataset
+
+__all__ = ["ATTRIBUTION_COLUMNS", "EFFECTS", "attribution", "candidates", "screening"]
+
+EFFECTS: Final = (
+    "removes",
+    "restores",
+    "weakens",
+    "strengthens",
+    "changes nothing",
+    "inconclusive",
+    "cannot run here",
+)
+ATTRIBUTION_COLUMNS: Final = (
+    *("claim", "intervention", "stage", "effect", "baseline", "baseline_verdict"),
+    *("estimate", "low", "high", "verdict", "share", "n", "reason"),
+)
+# Of the way from the baseline to the claim's limit: what is worth confirming, and what is nothing.
+_PICKED: Final = 0.25
+_NOTHING: Final = 0.1
+_CROSSED: Final = {
+    ("reproduced", "not reproduced"): "removes",
+    ("not reproduced", "reproduced"): "restores",
+}
+
+
+def under(claim: Claim, level: str) -> Claim:
+    """Return a claim as it is judged with an intervention."""
+    return replace(claim, condition={**claim.condition, INTERVENTION: level})
+
+
+def _limit(claim: Claim) -> float:
+    """Return a claim's limit in the unit of `boot_values`."""
+    limit = next(end for end in (claim.above, claim.below) if end is not None)
+    return math.log(limit) if claim.contrast == "ratio" else limit
+
+
+def _in_unit(claim: Claim, value: float) -> float:
+    return ratio_of(value) if claim.contrast == "ratio" else value
+
+
+def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
+    """Return a claim's value of each boot by block; empty with the reason where there is none."""
+    try:
+        found = boot_values(data, claim, kernel)
+    except UserError as error:
+        return pd.Series(dtype=np.float64), str(error)
+    if found.empty:
+        cells = cells_of(data, claim, kernel, data.cells)
+        gates = cells.loc[~cells["valid"], "gate"].unique()
+        return found, str(gates[0]) if len(gates) else "it was not measured"
+    return found, ""
+
+
+class _Measured:
+    """What was measured of a claim on a kernel, without and with interventions, boot by boot."""
+
+    def __init__(self, data: Dataset, claim: Claim, kernel: str) -> None:
+        self.data, self.claim, self.kernel = data, claim, kernel
+        self.boots = data.cells.drop_duplicates("block").set_index("block")["boot"]
+        self.base, self.why = _values(data, under(claim, NO_INTERVENTION), kernel)
+        self.baseline = float(self.base.mean()) if len(self.base) else math.nan
+
+    def changes(self, level: str) -> tuple[Floats, str]:
+        """Return what an intervention changes in each boot, in the unit of `boot_values`.
+
+        A boot that measured the baseline as well is compared with itself, else with the boot of
+        the same number, which has the same jobs and seeds.
+        """
+        treated, reason = _values(self.data, under(self.claim, level), self.kernel)
+        if self.base.empty or treated.empty:
+            return np.empty(0), reason or self.why
+        of_number = self.base.groupby(self.boots.reindex(self.base.index)).mean()
+        by_number = self.boots.reindex(treated.index).map(of_number)
+        found = (treated - self.base.reindex(treated.index).fillna(by_number)).dropna()
+        return found.to_numpy(np.float64), "" if len(found) else "no boot has its baseline"
+
+    def row(
+        self, level: str, stage: str, confidence: float, changes: Floats, reason: str
+    ) -> dict[str, Any]:
+        """Return the row of an intervention, its effect left open."""
+        row: dict[str, Any] = {
+            "claim": self.claim.name,
+            "intervention": level,
+            "stage": stage,
+            "effect": "cannot run here",
+            "baseline": _in_unit(self.claim, self.baseline),
+            "baseline_verdict": "",
+            "verdict": "",
+            "n": int(changes.size),
+            "reason": reason,
+            **dict.fromkeys(("estimate", "low", "high", "share"), math.nan),
+        }
+        if not changes.size:
+            return row
+        mean, low, high = t_interval(changes, confidence)
+        for name, change in (("estimate", mean), ("low", low), ("high", high)):
+            row[name] = _in_unit(self.claim, self.baseline + change)
+        if way := _limit(self.claim) - self.baseline:
+            row["share"] = mean / way
+        return row
+
+
+def screening(
+    data: Dataset, claims: Sequence[Claim], kernel: str, levels: Sequence[str]
+) -> pd.DataFrame:
+    """Compare each intervention with no intervention, boot by boot.
+
+    Parameters
+    ----------
+    data : Dataset
+        Results of one pathology with interventions among its conditions.
+    claims : sequence of Claim
+        Claims of that pathology.
+    kernel : str
+        Name of the kernel.
+    levels : sequence of str
+        The interventions that were tried.
+
+    Returns
+    -------
+    DataFrame
+        A row for each claim and intervention, with the columns `ATTRIBUTION_COLUMNS`: ``baseline``
+        and ``estimate`` are the claim's contrast without and with it, ``low`` and ``high`` the ends
+        of the t interval of the change, laid to the baseline (all in the contrast's unit),
+        ``share`` is how far it moves the contrast from the baseline to the claim's limit: 1 reaches
+        the limit, a negative one moves away. ``effect`` is provisional.
+    """
+    rows = []
+    for claim in claims:
+        measured = _Measured(data, claim, kernel)
+        if measured.base.empty:
+            continue
+        for level in levels:
+            row = measured.row(level, "screened", CONFIDENCE, *measured.changes(level))
+            if row["n"]:
+                row["effect"] = _word(claim, measured.baseline, float(row["share"]))
+            rows.append(row)
+    return pd.DataFrame(rows, columns=list(ATTRIBUTION_COLUMNS))
+
+
+def _word(claim: Claim, baseline: float, share: float) -> str:
+    """Return the effect of a share of the way to the limit, without regard to its spread."""
+    if abs(share) < _NOTHING:
+        return "changes nothing"
+    return _direction(claim, baseline, share)
+
+
+def _direction(claim: Claim, baseline: float, share: float) -> str:
+    # Moving towards the limit weakens what is there, and strengthens what is not.
+    return "weakens" if (share > 0) is _is_there(claim, baseline) else "strengthens"
+
+
+def _is_there(claim: Claim, baseline: float) -> bool:
+    limit = _limit(claim)
+    return baseline > limit if claim.above is not None else baseline < limit
+
+
+def candidates(screened: pd.DataFrame, most: int) -> list[str]:
+    """Return the interventions worth confirming, those that move a claim's value most first.
+
+    Parameters
+    ----------
+    screened : DataFrame
+        The table of `screening`.
+    most : int
+        At most so many.
+
+    Returns
+    -------
+    list of str
+        Interventions that move a claim's value by a quarter of the way to its limit or more, in
+        either direction.
+    """
+    moved = screened.assign(moved=screened["share"].abs())
+    furthest = moved.groupby("intervention", sort=False)["moved"].max()
+    picked = furthest[furthest >= _PICKED].sort_values(ascending=False, kind="stable")
+    return [str(name) for name in picked.index[:most]]
+
+
+def attribution(
+    data: Dataset,
+    claims: Sequence[Claim],
+    kernel: str,
+    levels: Sequence[str],
+    *,
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Decide what each picked intervention does, from boots that did not serve to pick it.
+
+    Parameters
+    ----------
+    data : Dataset
+        Results of the confirmation.
+    claims : sequence of Claim
+        Claims of that pathology.
+    kernel : str
+        Name of the kernel.
+    levels : sequence of str
+        The interventions that were picked.
+    confidence : float, optional
+        Confidence that all intervals hold at once, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each claim and intervention, with the columns `ATTRIBUTION_COLUMNS`. It *removes*
+        the pathology where the claim is reproduced without it and not reproduced with it, and
+        *restores* it the other way round. It *weakens* or *strengthens* it where the interval of
+        the change leaves zero out and the change is a tenth of the way to the limit or more.
+    """
+    # Both verdicts and the change, each of one claim and intervention.
+    family = max(1, len(claims) * len(levels))
+    corrected = 1 - (1 - confidence) / family
+    rows = []
+    for claim in claims:
+        measured = _Measured(data, claim, kernel)
+        before = judge(data, under(claim, NO_INTERVENTION), kernel, confidence=corrected)
+        for level in levels:
+            changes, reason = measured.changes(level)
+            row = measured.row(level, "confirmed", corrected, changes, reason)
+            if row["n"]:
+                after = judge(data, under(claim, level), kernel, confidence=corrected)
+                effect, reason = _effect(claim, before, after, row, changes)
+                row |= {
+                    "baseline_verdict": before.verdict,
+                    "verdict": after.verdict,
+                    "effect": effect,
+                    "reason": reason,
+                }
+            rows.append(row)
+    return pd.DataFrame(rows, columns=list(ATTRIBUTION_COLUMNS))
+
+
+def _effect(
+    claim: Claim, before: Judged, after: Judged, row: dict[str, Any], changes: Floats
+) -> tuple[str, str]:
+    """Return what an intervention does, and why nothing can be said of it."""
+    crossed = _CROSSED.get((before.verdict, after.verdict))
+    if crossed:
+        return crossed, ""
+    # Boots may agree on the change to the last digit, but be too few to rely on.
+    agree = bool(what_is_missing(changes))
+    fault = next((judged.reason for judged in (before, after) if judged.reason), "")
+    small = abs(row["share"]) < _NOTHING
+    if changes.size < 2 or (agree and fault and not small):
+        return "inconclusive", fault or "one boot"
+    if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):
+        return "changes nothing", ""
+    return _moved(claim, before, row["share"]), ""
+
+
+def _moved(claim: Claim, before: Judged, share: float) -> str:
+    baseline = math.log(before.estimate) if claim.contrast == "ratio" else before.estimate
+    return _direction(claim, baseline, share)

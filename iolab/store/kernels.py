@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""How the kernels of a data set are built and booted: preemption model, HZ, scheduler settings."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from iolab import foreign
+from iolab.errors import UserError
+from iolab.vm.kernels import cached_kernel
+
+__all__ = ["KernelBuild", "build_of", "kernel_config", "merge_builds", "read_builds"]
+
+# Of kernel/Kconfig.preempt: what one of these options makes of the kernel, the strongest first.
+_MODELS: Final = (
+    ("PREEMPT_RT", "rt"),
+    ("PREEMPT_LAZY", "lazy"),
+    ("PREEMPT", "full"),
+    ("PREEMPT_VOLUNTARY", "voluntary"),
+    ("PREEMPT_NONE", "none"),
+)
+# sched_dynamic_show() of kernel/sched/debug.c puts the model in use in brackets.
+_IN_USE: Final = re.compile(r"\((\w+)\)")
+
+
+@dataclass(frozen=True)
+class KernelBuild:
+    """How a kernel was built and booted.
+
+    Parameters
+    ----------
+    version : str
+        As ``uname -v`` prints it: the distribution's package, the compile-time preemption.
+    preemption : str
+        The preemption model in use: "none", "voluntary", "full", "lazy" or "rt"; several models of
+        several boots are separated by commas; "" if unknown.
+    hz : int or None
+        CONFIG_HZ; None if unknown.
+    tunables : mapping of str to str
+        The scheduler's tunables and features by file name, as the kernel booted.
+    """
+
+    version: str = ""
+    preemption: str = ""
+    hz: int | None = None
+    tunables: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the build as JSON values."""
+        return {**asdict(self), "tunables": dict(self.tunables)}
+
+
+def build_of(facts: Mapping[str, Any], config: str) -> KernelBuild:
+    """Return how a kernel was built and booted, from what it reported and its configuration.
+
+    The kernel's own words come first: ``preempt=`` on its command line changes what its
+    configuration chose.
+
+    Parameters
+    ----------
+    facts : mapping
+        The facts of a block.
+    config : str
+        The kernel's configuration; "" if unknown.
+
+    Returns
+    -------
+    KernelBuild
+        The build.
+    """
+    tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
+    hz = re.search(r"^CONFIG_HZ=(\d{1,6})$", config, re.MULTILINE)
+    in_use = tunables.pop("preempt", "")
+    return KernelBuild(
+        version=foreign.line(str(facts.get("kernel_version") or "")),
+        preemption=_preemption(in_use, config),
+        hz=int(hz[1]) if hz else None,
+        tunables={name: foreign.line(value) for name, value in sorted(tunables.items())},
+    )
+
+
+def _preemption(in_use: str, config: str) -> str:
+    if model := _IN_USE.search(in_use):
+        return foreign.line(model[1], foreign.SCHEDULER)
+    lines = set(config.splitlines())
+    return next((model for name, model in _MODELS if f"CONFIG_{name}=y" in lines), "")
+
+
+def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
+    """Return the configuration of a measured kernel, if this machine has it.
+
+    Parameters
+    ----------
+    kernel : str
+        The kernel's name.
+    release : str
+        Its release.
+    target : mapping
+        What the block ran on, as the store has it.
+
+    Returns
+    -------
+    str
+        Of a virtual machine's kernel, the cache's; of this machine's, that of /boot or /proc; ""
+        where neither is the measured kernel's.
+    """
+    if target.get("target") == "vm":
+        cached = cached_kernel(kernel)
+        if cached is None or cached.identity != target.get("kernel") or cached.config is None:
+            return ""
+        return cached.config.read_text(errors="replace")
+    if target.get("target") != "local" or os.uname().release != release:
+        return ""
+    try:
+        return Path(f"/boot/config-{release}").read_text(errors="replace")
+    except OSError:
+        pass
+    try:
+        # CONFIG_IKCONFIG_PROC
+        return gzip.decompress(Path("/proc/config.gz").read_bytes()).decode(errors="replace")
+    except (OSError, EOFError):
+        return ""
+
+
+def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
+    """Return the build that several boots of one kernel have in common.
+
+    What differs between the boots is a list for the version and the preemption model, and left out
+    of the tunables.
+    """
+    found = list(builds)
+    rates = {build.hz for build in found}
+    common = dict(found[0].tunables)
+    for build in found[1:]:
+        common = {k: v for k, v in common.items() if build.tunables.get(k) == v}
+    return KernelBuild(
+        version=", ".join(sorted({build.version for build in found})),
+        preemption=", ".join(sorted({build.preemption for build in found})),
+        hz=rates.pop() if len(rates) == 1 else None,
+        tunables=common,
+    )
+
+
+def read_builds(path: Path) -> dict[str, KernelBuild]:
+    """Read ``kernels.json`` of a folder of results: each kernel's build, by its name.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Results from before it was written do not have it.
+
+    Returns
+    -------
+    dict of str to KernelBuild
+        Empty without the file.
+
+    Raises
+    ------
+    UserError
+        If it is damaged.
+    """
+    try:
+        document = foreign.document(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
+    try:
+        return {foreign.line(name, foreign.NAME): _build(b) for name, b in document.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: is no mapping of kernels to their builds") from error
+
+
+def _build(document: Mapping[str, Any]) -> KernelBuild:
+    hz, tunables = document["hz"], document["tunables"]
+    if not (hz is None or type(hz) is int):
+        raise ValueError(json.dumps(hz))
+    return KernelBuild(
+        version=foreign.line(str(document["version"])),
+        preemption=foreign.line(str(document["preemption"]), foreign.LINE),
+        hz=hz,
+        tunables={foreign.line(k): foreign.line(str(v)) for k, v in tunables.items()},
+    )

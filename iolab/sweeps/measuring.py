@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Measure the blocks of a plan that the store lacks, without pages."""
+
+from __future__ import annotations
+
+from iolab.agent.proc import available_memory
+from iolab.errors import IolabError
+from iolab.files import atomic_write, canonical_json
+from iolab.store.raw import RawStore
+from iolab.sweeps import pool
+from iolab.sweeps.planning import PathologyPlan
+from iolab.sweeps.request import Request
+
+__all__ = ["measure_plan"]
+
+
+def measure_plan(
+    plan: PathologyPlan, request: Request, on_progress: pool.OnProgress
+) -> tuple[int, dict[str, str]]:
+    """Measure the blocks that the store lacks, side by side.
+
+    Parameters
+    ----------
+    plan : PathologyPlan
+        The blocks.
+    request : Request
+        Its store, target and number of machines.
+    on_progress : callable
+        Called with the `Progress` of the measuring, twice a second.
+
+    Returns
+    -------
+    (int, dict of str to str)
+        How many blocks the store had, and why the others failed, by the names of the blocks.
+
+    Raises
+    ------
+    IolabError
+        If measuring was interrupted: what was measured is kept.
+    """
+    store = RawStore(request.root)
+    missing = [key for key in plan.blocks if not store.has(key)]
+    jobs = []
+    for key in missing:
+        block = plan.blocks[key]
+        file = request.root / "plans" / f"{key}.json"
+        atomic_write(file, canonical_json(block.document()))
+        memory_bytes = block.machine.memory_mib << 20
+        name = block.plan.block
+        jobs.append(pool.BlockJob(name, file, request.root, len(block.cells), memory_bytes))
+    try:
+        failed = pool.run_jobs(
+            jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress
+        )
+    except KeyboardInterrupt:
+        done = sum(store.has(key) for key in missing)
+        raise IolabError(
+            f"interrupted: {done} of {len(missing)} blocks are measured and kept; "
+            "run it again to go on"
+        ) from None
+    return len(plan.blocks) - len(missing), failed

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""The switches that a kernel offers: one intervention for each thing it lets change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iolab.agent.plan import Cell
+from iolab.pathology.base import Machine
+
+__all__ = ["switches"]
+
+# Settings that are on or off.
+_ON_OFF: Final = ("autogroup", "timer_migration")
+# Of bfq, what decides when it idles (block/bfq-iosched.c).
+_BFQ: Final = ("iosched.slice_idle=0", "iosched.strict_guarantees=1")
+_IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
+
+
+def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> list[str]:
+    """Return the interventions to try on a kernel, each of one thing.
+
+    Parameters
+    ----------
+    facts : mapping
+        What the booted kernel said of itself (`iolab.agent.facts.collect`).
+    machine : Machine or None
+        The virtual machine; None for a real one, whose boot is left alone.
+    cell : Cell
+        A treated cell: the devices' I/O schedulers are asked of it.
+
+    Returns
+    -------
+    list of str
+        Levels of the factor ``intervention``: every feature of the scheduler the other way round,
+        every other preemption model, every setting at a quarter and at four times its value (or
+        the other way round), the I/O scheduler where a device has one, and of a virtual machine
+        its timers, its tick and its CPUs.
+    """
+    tunables = facts.get("scheduler_tunables") or {}
+    words = str(tunables.get("features", "")).split()
+    found = [w.removeprefix("NO_") if w.startswith("NO_") else f"NO_{w}" for w in words]
+    models = str(tunables.get("preempt", ""))
+    present = re.search(r"\((\w+)\)", models)
+    found += [
+        f"preempt={m}"
+        for m in re.findall(r"\w+", models)
+        if present is not None and m != present[1]
+    ]
+    for name, value in sorted((facts.get("settings") or {}).items()):
+        if name in _ON_OFF:
+            found.append(f"{name}={0 if value else 1}")
+        elif value > 0:
+            found += [f"{name}={other}" for other in (value // 4, value * 4) if other != value]
+    found += _of_devices(cell)
+    if machine is not None:
+        found += ["nohz=off", f"highres={'on' if machine.coalesced_timers else 'off'}"]
+        found += [f"cpus={number}" for number in (1, 2, 4) if number != machine.cpus]
+    return found
+
+
+def _of_devices(cell: Cell) -> list[str]:
+    used = {device.scheduler for device in cell.devices} - {"none"}
+    if not used:
+        return []
+    others = [f"iosched={name}" for name in _IO_SCHEDULERS if name not in used]
+    return [*others, *(_BFQ if "bfq" in used else ())]

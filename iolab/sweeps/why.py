@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: MIT
+"""Find which switches of a kernel remove a pathology, bring it back, or do nothing.
+
+A *survey* boots the kernel once and asks it for its switches. A *screening* tries each of them
+alone in a few boots. A *confirmation* measures those that moved the claim in boots with other
+seeds, and pairs of them where none is enough alone. `iolab.stats.attribution` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.files import atomic_write, canonical_json
+from iolab.names import one_of
+from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
+from iolab.stats.attribution import ATTRIBUTION_COLUMNS, attribution, candidates, screening
+from iolab.stats.claims import boot_values
+from iolab.store.dataset import Dataset
+from iolab.store.raw import RawStore
+from iolab.store.tidy import read_blocks, write_tables
+from iolab.sweeps.measuring import measure_plan
+from iolab.sweeps.planning import PathologyPlan, plan_blocks
+from iolab.sweeps.pool import OnProgress
+from iolab.sweeps.request import Request, check_request
+from iolab.sweeps.switches import switches
+
+__all__ = ["CONFIRMING_BOOTS", "SCREENING_BOOTS", "Why", "WhyRequest", "find_causes"]
+
+SCREENING_BOOTS: Final = 2
+CONFIRMING_BOOTS: Final = 8
+# Boots of the confirmation have seeds that no sweep and no screening has seen.
+_FRESH: Final = 1000
+_MOST_CANDIDATES: Final = 8
+_MOST_PAIRED: Final = 3
+
+
+@dataclass(frozen=True)
+class WhyRequest:
+    """What is asked: one pathology on one kernel.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        The pathology.
+    kernel : str
+        The kernel; a real machine runs its own, and the name is "".
+    claim : str
+        The claim whose condition is measured; by default the first primary one that can be judged
+        without a trace. Primary claims of the same condition are answered with it.
+    interventions : sequence of str
+        What is tried; by default whatever the kernel offers.
+    boots : int
+        Boots of the confirmation.
+    request : Request
+        Target, place, clock, machines side by side and folder of the results.
+    """
+
+    pathology: Pathology
+    kernel: str
+    request: Request
+    claim: str = ""
+    interventions: Sequence[str] = ()
+    boots: int = CONFIRMING_BOOTS
+
+
+@dataclass(frozen=True)
+class Why:
+    """What was found: the table of effects, and where the data are.
+
+    Parameters
+    ----------
+    pathology, kernel : str
+        What was asked.
+    claims : tuple of Claim
+        The claims that were answered, all of one condition.
+    table : DataFrame
+        Columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a confirmed row stands for its
+        screened one.
+    tried : tuple of str
+        The interventions of the screening.
+    folder : Path
+        Folder of ``attribution.json`` and of the tables of both stages.
+    failed : dict of str to str
+        Interventions with which the machine did not come to an end, and why.
+    """
+
+    pathology: str
+    kernel: str
+    claims: tuple[Claim, ...]
+    table: pd.DataFrame
+    tried: tuple[str, ...]
+    folder: Path
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Run:
+    """One run of `find_causes`."""
+
+    asked: WhyRequest
+    log: Callable[[str], None]
+    on_progress: OnProgress
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def store(self) -> RawStore:
+        return RawStore(self.asked.request.root)
+
+    def profile(self, claim: Claim, levels: Sequence[str], boots: int, first: int) -> Profile:
+        base = self.asked.pathology.profiles["quick"]
+        grid = {name: levels_[0] for name, levels_ in base.grids[0].items()}
+        chosen = {**grid, **claim.condition}
+        one = {n: (level,) for n, level in chosen.items() if level is not None}
+        return replace(
+            base,
+            boots=boots,
+            first_boot=first,
+            grids=({**one, INTERVENTION: (NO_INTERVENTION, *levels)},),
+            mapped=(),
+            recorded={},
+        )
+
+    def plan(self, profile: Profile) -> PathologyPlan:
+        asked = self.asked
+        (plan,) = plan_blocks([(asked.pathology, profile)], asked.request, self.log)
+        return plan
+
+    def measure(
+        self, claim: Claim, levels: Sequence[str], *, boots: int, first: int = 0
+    ) -> dict[str, None]:
+        """Measure interventions beside none; return the keys of the blocks.
+
+        Where a machine does not come to an end, its interventions are halved until the one is
+        known with which it does not.
+        """
+        plan = self.plan(self.profile(claim, levels, boots, first))
+        _, errors = measure_plan(plan, self.asked.request, self.on_progress)
+        done = [key for key in plan.blocks if self.store.has(key)]
+        keys = dict.fromkeys(done)
+        lost = [key for key in plan.blocks if key not in keys]
+        if not lost:
+            return keys
+        reason = next(iter(errors.values()), "the machine did not come to an end")
+        again = [
+            level
+            for level in levels
+            if any(
+                cell.condition[INTERVENTION] == level for k in lost for cell in plan.blocks[k].cells
+            )
+        ]
+        if not again:
+            raise IolabError(f"without any intervention: {reason}")
+        if len(again) == 1:
+            self.failed[again[0]] = reason.splitlines()[0]
+            return keys
+        half = len(again) // 2
+        self.log(f"a machine failed; trying its {len(again)} interventions in halves")
+        for part in (again[:half], again[half:]):
+            keys |= self.measure(claim, part, boots=boots, first=first)
+        return keys
+
+    def data(self, keys: dict[str, None]) -> Dataset:
+        return read_blocks(self.store, keys, {})
+
+
+def find_causes(
+    asked: WhyRequest,
+    log: Callable[[str], None] = lambda line: None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Why:
+    """Survey, screen, confirm, and write the result.
+
+    Parameters
+    ----------
+    asked : WhyRequest
+        The pathology and the kernel.
+    log : callable
+        Called with a line for each step.
+    on_progress : callable
+        Called with the `Progress` of the measuring, twice a second.
+
+    Returns
+    -------
+    Why
+        The effect of each intervention.
+
+    Raises
+    ------
+    UserError
+        If the claim, an intervention or the kernel is unknown, or there are fewer than two boots.
+    CannotRunError
+        If the kernel cannot run here, or no claim can be judged on it.
+    IolabError
+        If measuring was interrupted, or failed without any intervention.
+    """
+    check_request(asked.request)
+    if asked.boots < 2:
+        raise UserError(f"a confirmation needs at least 2 boots, not {asked.boots}")
+    factor = asked.pathology.factors[INTERVENTION]
+    for level in asked.interventions:
+        factor.check(INTERVENTION, level)
+    run = _Run(asked, log, on_progress)
+    claims, surveyed, kernel = _survey(run)
+    tried = list(asked.interventions) or _offered(run, surveyed)
+    log(f"screening {len(tried)} interventions in {SCREENING_BOOTS} boots")
+    keys = run.measure(claims[0], tried, boots=SCREENING_BOOTS)
+    screened_data = run.data(keys)
+    screened = screening(screened_data, claims, kernel, tried)
+    picked = candidates(screened, _MOST_CANDIDATES)
+    chosen = [*picked, *_pairs(screened, picked)]
+    folder = asked.request.root / asked.pathology.name / f"why-{kernel}"
+    tables = [screened]
+    confirmed_keys: dict[str, None] = {}
+    if chosen:
+        log(f"confirming {', '.join(chosen)} in {asked.boots} fresh boots")
+        confirmed_keys = run.measure(claims[0], chosen, boots=asked.boots, first=_FRESH)
+        decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
+        rest = ~screened["intervention"].isin(decided["intervention"])
+        tables = [decided, screened[rest]]
+    table = pd.concat(tables, ignore_index=True)[list(ATTRIBUTION_COLUMNS)]
+    for level, reason in run.failed.items():
+        hung = (table["intervention"] == level) & (table["n"] == 0)
+        table.loc[hung, "reason"] = f"the machine did not come to its end: {reason}"
+    write_tables(run.store, list(keys), {}, folder / "screening")
+    if confirmed_keys:
+        write_tables(run.store, list(confirmed_keys), {}, folder / "confirmation")
+    why = Why(asked.pathology.name, kernel, claims, table, tuple(tried), folder, run.failed)
+    atomic_write(folder / "attribution.json", canonical_json(_document(why)) + "\n")
+    return why
+
+
+def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
+    """Boot the kernel once; return the claims to answer, the plan of that boot, and the kernel."""
+    asked = run.asked
+    known = {claim.name: claim for claim in asked.pathology.claims}
+    if asked.claim:
+        one_of("claim", asked.claim, known)
+        order = [known[asked.claim]]
+    else:
+        order = [claim for claim in asked.pathology.claims if not claim.secondary]
+    seen: list[object] = []
+    for claim in order:
+        condition = dict(claim.condition)
+        if condition in seen or claim.requires:
+            continue
+        seen.append(condition)
+        run.log(f"asking the kernel for its switches, at the condition of {claim.name!r}")
+        plan = run.plan(run.profile(claim, [], 1, 0))
+        measure_plan(plan, asked.request, run.on_progress)
+        keys = {key: None for key in plan.blocks if run.store.has(key)}
+        if not keys:
+            raise CannotRunError(f"{asked.pathology.name} was not measured on {asked.kernel}")
+        data = run.data(keys)
+        kernel = str(data.cells["kernel"].iloc[0])
+        alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
+        alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
+        answered = tuple(c for c in alike if _has_value(data, c, kernel))
+        if answered:
+            return answered, plan, kernel
+    raise CannotRunError(
+        f"no claim of {asked.pathology.name} can be judged without a trace on {asked.kernel}"
+    )
+
+
+def _has_value(data: Dataset, claim: Claim, kernel: str) -> bool:
+    try:
+        return not boot_values(data, claim, kernel).empty
+    except UserError:
+        return False
+
+
+def _offered(run: _Run, surveyed: PathologyPlan) -> list[str]:
+    key, block = next(iter(surveyed.blocks.items()))
+    virtual = run.asked.request.target == "vm"
+    treated = next(
+        cell
+        for cell, planned in zip(block.plan.cells, block.cells, strict=True)
+        if planned.role == "treatment" and not planned.aa
+    )
+    facts = run.store.read(key, "facts.json")
+    return switches(facts, block.machine if virtual else None, treated)
+
+
+def _pairs(screened: pd.DataFrame, picked: Sequence[str]) -> list[str]:
+    """Return pairs of what moves a claim most, where nothing alone reaches its limit."""
+    if screened["share"].max() >= 1:
+        return []
+    towards = screened[(screened["share"] > 0) & screened["intervention"].isin(picked)]
+    furthest = towards.groupby("intervention")["share"].max().sort_values(ascending=False)
+    best = [str(name) for name in furthest.index[:_MOST_PAIRED]]
+    pairs = []
+    for number, one in enumerate(best):
+        for other in best[number + 1 :]:
+            named = {level.removeprefix("NO_").partition("=")[0] for level in (one, other)}
+            # Two values of one setting exclude each other; two of a boot would be a third machine.
+            if len(named) == 2 and not (boot_part(one) and boot_part(other)):
+                pairs.append(f"{one}+{other}")
+    return pairs
+
+
+def _document(why: Why) -> dict[str, object]:
+    rows = why.table.astype(object).where(why.table.notna(), None).to_dict("records")
+    return {
+        "format": "iolab-attribution/1",
+        "pathology": why.pathology,
+        "kernel": why.kernel,
+        "claims": [claim.name for claim in why.claims],
+        "tried": list(why.tried),
+        "failed": why.failed,
+        "rows": rows,
+    }

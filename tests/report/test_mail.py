@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iolab.errors import UserError
+from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology.base import Claim
+from iolab.paths import REFERENCE
+from iolab.process import run
+from iolab.report.mail import finding_mail
+from iolab.report.mail.events import trace_words
+from iolab.report.mail.reproducer import reproducer
+from iolab.report.mail.sides import sides_of
+from iolab.report.mail.steps import shared_steps
+from iolab.report.mail.text import WIDTH, command, fold_subject, table
+from iolab.report.mail.words import effects_words
+from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import Dataset, load
+from iolab.trace import read
+from tests.support import reports
+
+_DIO = get_pathology("dio_kworker")
+
+
+@pytest.fixture(scope="module")
+def measured() -> Dataset:
+    return load(REFERENCE / "dio_kworker")
+
+
+@pytest.fixture(scope="module")
+def written(measured: Dataset) -> str:
+    return finding_mail(measured, kernels=["6.1", "6.12", "7.2"])
+
+
+def _claim(name: str, pathology: str = "dio_kworker") -> Claim:
+    return next(c for c in get_pathology(pathology).claims if c.name == name)
+
+
+def _script(name: str, claim: Claim) -> str:
+    pathology = get_pathology(name)
+    sides = sides_of(pathology, claim, pathology.profiles["quick"], random.Random(1))
+    return reproducer(sides, claim.value)
+
+
+def test_a_mail_is_plain_text_of_72_columns(written: str) -> None:
+    assert written.isascii()
+    assert max(map(len, written.splitlines())) <= WIDTH
+    assert written.endswith("\n")
+
+
+def test_the_subject_says_what_on_which_kernel_and_how_much(written: str) -> None:
+    subject = written.split("\n\n", maxsplit=1)[0].replace("\n", "")
+    assert subject == (
+        "Subject: fio and its direct I/O kworker ping-pong (cpu.weight 1000): "
+        "28% fewer IOPS on 6.1, 18% fewer on 6.12"
+    )
+
+
+def test_the_numbers_are_those_of_the_verdicts(measured: Dataset, written: str) -> None:
+    verdicts = verdict_table(measured)
+    rows = verdicts[verdicts["claim"] == "IOPS lost"].set_index("kernel")
+    for kernel in ("6.1", "6.12"):
+        row = rows.loc[kernel]
+        shown = f"{row['estimate']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        assert shown in written.replace("\n", " ")
+        line = next(x for x in written.splitlines() if re.match(rf"{re.escape(kernel)} .* 250 ", x))
+        assert line.split()[2:4] == ["voluntary", "250"]
+        assert line.split()[-1] == str(row["n"])
+    assert "Not on 7.2 (EEVDF, 1.00)." in written.replace("\n", " ")
+    lazy = next(x for x in written.splitlines() if x.startswith("7.2 "))
+    assert "lazy" in lazy
+
+
+def test_the_trace_says_where_the_kworker_is_preempted(measured: Dataset) -> None:
+    cells = measured.cells
+    chosen = cells[(cells["kernel"] == "6.1") & (cells["role"] == "treatment")]
+    cell = next(c for c in chosen["cell"] if c in measured.traces)
+    trace = read(measured.traces[cell])
+    words = " ".join(trace_words(trace))
+    assert "run iomap_dio_complete_work()" in words
+    assert "None of them is inside a work item" in words
+    # By hand: what fio switched out, in the state that the kernel prints as R+.
+    switch = trace.frame("sched_switch")
+    worker = switch["prev_comm"].astype("str").str.startswith("kworker/")
+    flagged = (switch["prev_state"].to_numpy() & 0x100) != 0
+    by_hand = int((worker & flagged & (switch["next_comm"] == "fio")).sum())
+    counted = re.search(r"R\+\) (\d+) times", words)
+    assert counted is not None
+    # The last one may have no end in the trace.
+    assert by_hand - 1 <= int(counted[1]) <= by_hand
+
+
+def test_a_mail_about_nothing_says_so() -> None:
+    data = reports.report("dio_kworker", kernels=["6.1"])
+    nothing = data.cells.assign(iops=np.where(data.cells["boot"] % 2, 1000.0, 1001.0))
+    written = finding_mail(replace(data, cells=nothing), claim="IOPS lost")
+    assert "not seen on 6.1" in written.split("\n\n")[0]
+    assert "Not seen in this measurement:" in written
+    # Nobody knows how a made-up kernel was built.
+    assert re.search(r"^6\.1 +CFS +\? +\? ", written, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_every_claim_has_a_script_that_a_shell_can_read(name: str, tmp_path: Path) -> None:
+    claims = [claim for claim in get_pathology(name).claims if not claim.requires]
+    lines = finding_mail(reports.report(name, kernels=["6.1"])).splitlines()
+    assert max(len(line) for line in lines if not line.startswith("- https://")) <= WIDTH
+    scripts = [_script(name, claim).splitlines() for claim in claims]
+    assert lines[lines.index("--8<--") + 1 : lines.index("-->8--")] in scripts
+    for script in scripts:
+        path = tmp_path / "repro.sh"
+        path.write_text("\n".join(script))
+        run(["sh", "-n", path], timeout_s=30)
+        assert len(script) <= 41
+        assert max(map(len, script)) <= WIDTH
+
+
+def test_the_script_changes_nothing_but_the_treatment() -> None:
+    claim = _claim("IOPS lost")
+    lines = _script("dio_kworker", claim).splitlines()
+    begin = lines.index('if [ "$1" = treated ]; then')
+    guarded = lines[begin + 1 : lines.index("fi")]
+    assert any("echo 1000 >$g/repro/cpu.weight" in line for line in guarded)
+    assert "cgroup" not in "\n".join(lines[:begin] + lines[begin + len(guarded) + 2 :])
+    # Work that differs is one option of fio.
+    own = _script("aio_migration", _claim("(b) 4 KiB at the report's settings", "aio_migration"))
+    assert own.count("own='--cpus_allowed=0,1'") == own.count("own='--cpus_allowed=0'") == 1
+    assert "fio $own" in own
+
+
+def test_what_no_short_command_gives_is_a_comment() -> None:
+    script = _script("bfq_idling", _claim("idle while a request waits", "bfq_idling"))
+    assert "# gap_share: iolab records it" in script
+
+
+def test_features_and_the_preemption_model_are_switched_by_the_script() -> None:
+    claim = _claim("IOPS lost")
+    changed = {**claim.condition, "intervention": "NO_DELAY_DEQUEUE+preempt=full"}
+    lines = _script("dio_kworker", replace(claim, condition=changed)).splitlines()
+    assert "echo NO_DELAY_DEQUEUE >$f" in lines
+    assert "echo full >/sys/kernel/debug/sched/preempt" in lines
+
+
+def test_a_cell_without_devices_loads_nothing() -> None:
+    pathology = get_pathology("fsnotify_contention")
+    claim = pathology.claims[0]
+    sides = sides_of(pathology, claim, pathology.profiles["quick"], random.Random(1))
+    assert shared_steps(replace(sides.treated, devices=[])) == []
+
+
+def test_unknown_names_and_kernels_without_results_are_one_sentence(measured: Dataset) -> None:
+    with pytest.raises(UserError, match="did you mean IOPS lost"):
+        finding_mail(measured, claim="IOPS lots")
+    with pytest.raises(UserError, match=r"unknown kernel '6\.2'"):
+        finding_mail(measured, kernels=["6.2"])
+    with pytest.raises(UserError, match=r"nothing was measured on 6\.8"):
+        finding_mail(measured, kernels=["6.8"])
+
+
+def test_effects_in_words() -> None:
+    ratio, switches = _claim("IOPS lost"), _claim("two switches per I/O")
+    assert effects_words(ratio, {"6.1": 0.719, "6.12": 0.819}, "IOPS") == (
+        "28% fewer IOPS on 6.1, 18% fewer on 6.12"
+    )
+    assert effects_words(ratio, {"6.1": 16.9}, "us") == "16.9 times the us on 6.1"
+    assert effects_words(ratio, {"6.1": 1.2}, "IOPS") == "20% more IOPS on 6.1"
+    assert effects_words(ratio, {"6.1": 1.001}, "IOPS") == "no fewer IOPS on 6.1"
+    assert effects_words(switches, {"6.1": 1.9927}, "switches") == "1.99 more switches on 6.1"
+    assert effects_words(switches, {"6.1": -0.5}, "switches") == "0.500 fewer switches on 6.1"
+    assert effects_words(switches, {"6.1": 0.0}, "switches") == "no more switches on 6.1"
+
+
+def test_text_fits_the_width() -> None:
+    folded = fold_subject("word " * 40).splitlines()
+    assert max(map(len, folded)) <= WIDTH
+    assert all(line.startswith(" ") for line in folded[1:])
+    words = [f"--option{number}=value" for number in range(20)]
+    lines = command(["fio", *words]).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert " ".join(line.rstrip(" \\").strip() for line in lines) == " ".join(["fio", *words])
+    assert table([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
+    # Columns that are too wide two spaces apart stand one apart.
+    assert table([["a" * 35, "b" * 36]]) == f"{'a' * 35} {'b' * 36}"
