@@ -39,7 +39,10 @@ __all__ = [
 
 HASHES: Final = "hashes.jsonl.gz"
 HASHES_FORMAT: Final = "iolab-hashes/1"
-_TABLES: Final = ("cells.parquet", "latency.parquet", "mechanism.parquet", "unavailable.json")
+_TABLES: Final = (
+    *("cells.parquet", "latency.parquet", "mechanism.parquet"),
+    *("unavailable.json", "kernels.json"),
+)
 # Of a file that is no bomb; a thousand blocks of fifty cells take a third.
 _MOST_BYTES: Final = 256 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -191,6 +194,8 @@ def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
     if _digest(rest) != sealed:
         raise UserError(f"{path}: its blocks were changed or cut since they were written")
     for name in _TABLES:
+        if not (folder / name).exists():
+            raise UserError(f"{folder / name} is missing: it belongs to {HASHES}")
         if digest_file(folder / name) != tables.get(name):
             raise UserError(
                 f"{folder / name}: it was changed since {HASHES} was written, or is of another "

@@ -57,7 +57,13 @@ def test_the_file_is_the_same_for_the_same_measurement(sealed: Path, tmp_path: P
     assert (again / HASHES).read_bytes() == (sealed / HASHES).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["cells.parquet", "latency.parquet", "mechanism.parquet"])
+_TABLES = (
+    *("cells.parquet", "latency.parquet", "mechanism.parquet"),
+    *("unavailable.json", "kernels.json"),
+)
+
+
+@pytest.mark.parametrize("name", _TABLES)
 def test_another_table_is_named(sealed: Path, tmp_path: Path, name: str) -> None:
     # Whole tables of one more block, so that only the hash tells.
     other = made_up(tmp_path / "other", kernel="6.12")
@@ -66,6 +72,9 @@ def test_another_table_is_named(sealed: Path, tmp_path: Path, name: str) -> None
     changed = foreign if foreign != original else original + b" "
     (sealed / name).write_bytes(changed)
     with pytest.raises(UserError, match=f"{name}: it was changed since {HASHES} was written"):
+        read_hashes(sealed, data)
+    (sealed / name).unlink()
+    with pytest.raises(UserError, match=f"{name} is missing: it belongs to {HASHES}"):
         read_hashes(sealed, data)
 
 

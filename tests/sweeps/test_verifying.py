@@ -99,18 +99,19 @@ def test_a_block_comes_out_again_and_a_forged_hash_does_not(
     with pytest.raises(SystemExit) as ended:
         main()
     told = capsys.readouterr()
+    document = json.loads(told.out)
+    by_folder = {block["folder"]: block for block in document["blocks"]}
+    honest, lying = by_folder[str(measured.folder)], by_folder[str(false)]
+    assert [cell for cell in honest["cells"] if not cell["same_bytes"] or cell["different"]] == []
+    assert [cell["same_trace"] for cell in honest["cells"]].count(True) == 2
+    assert (honest["same"], lying["same"]) == (True, False)
+    assert [cell["id"] for cell in lying["cells"] if not cell["same_bytes"]] == ["c001"]
+    assert all(cell["different"] == {} for cell in lying["cells"])
+    assert (document["seed"], document["blocks_same"], document["left_out"]) == (3, 1, [])
     assert (ended.value.code, told.err.splitlines()[-1]) == (
         1,
         "iolab: 1 of 2 blocks differ from what is stored",
     )
-    document = json.loads(told.out)
-    assert (document["seed"], document["blocks_same"], document["left_out"]) == (3, 1, [])
-    by_folder = {block["folder"]: block for block in document["blocks"]}
-    honest, lying = by_folder[str(measured.folder)], by_folder[str(false)]
-    assert (honest["same"], lying["same"]) == (True, False)
-    assert [cell["same_trace"] for cell in honest["cells"]].count(True) == 2
-    assert [cell["id"] for cell in lying["cells"] if not cell["same_bytes"]] == ["c001"]
-    assert all(cell["different"] == {} for cell in lying["cells"])
     assert "same bytes" in told.err
     assert f"1 of {len(lying['cells'])} cells differ" in told.err
     assert not list((cache_dir() / "verify").glob(f"*/{measured.key}"))
