@@ -25,7 +25,7 @@ from iolab.pathology.interventions import (
     intervention,
 )
 
-__all__ = ["blocks_of"]
+__all__ = ["blocks_of", "changed_machine"]
 
 _Role = Literal["control", "treatment"]
 
@@ -140,7 +140,7 @@ def _block(
     cells, work = _cells(pathology, profile, pairs, rng)
     changed = boot_part(conditions[0][INTERVENTION])
     whole_boot = intervention(changed or NO_INTERVENTION)
-    machine = _changed(machine_of(pathology, levels), whole_boot)
+    machine = changed_machine(machine_of(pathology, levels), whole_boot)
     slug = "".join(filter(str.isalnum, changed))
     plan = Plan(
         block="-".join(word for word in (name, slug[:20], kernel) if word),
@@ -167,7 +167,7 @@ def _block(
     )
 
 
-def _changed(machine: Machine, whole_boot: Intervention) -> Machine:
+def changed_machine(machine: Machine, whole_boot: Intervention) -> Machine:
     """Return a virtual machine with what an intervention changes of it."""
     highres = whole_boot.highres
     coalesced = machine.coalesced_timers if highres is None else not highres

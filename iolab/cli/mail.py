@@ -32,9 +32,9 @@ _FILE = click.Path(path_type=Path)
 def mail(folder: Path, kernels: tuple[str, ...], claim: str | None, output: Path | None) -> None:
     """Write one finding as a mail to a list.
 
-    FOLDER holds the tables of a sweep. The mail is plain text for a kernel mailing list: it has a subject, the effect with its interval on each
-    kernel, preemption model and HZ, what the traces show, a reproducer as a shell script, what was
-    not tested, and how to verify it. Nothing is sent.
+    FOLDER holds the tables of a sweep. The mail is plain text for a kernel mailing list: subject,
+    the effect with its interval on each kernel, preemption model and HZ, what the traces show, a
+    reproducer as a shell script, what was not tested, and how to verify it. Nothing is sent.
     """
     from iolab.files import atomic_write
     from iolab.report.mail import finding_mail

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 
+from iolab.design import changed_machine
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.interventions import INTERVENTION, intervention
@@ -30,7 +31,7 @@ def sides_of(pathology: Pathology, claim: Claim, profile: Profile, rng: random.R
         control=changed.of(cell_of(pathology, control, profile, rng)),
         treated_name=in_words(pathology, claim),
         control_name=pathology.control,
-        machine=changed.machine(machine_of(pathology, levels)),
+        machine=changed_machine(machine_of(pathology, levels), changed),
     )
 
 
