@@ -225,8 +225,8 @@ def _calls(function: str, stat: str) -> _Counting:
 def _workers(stat: str) -> _Counting:
     """Count the CPU time of unbound kworkers, in us as ``c``, and MiB as ``n``."""
     return _Counting(
-        look="c=0; for p in $(pgrep kworker/u)\n"
-        "    do read -r t rest </proc/$p/schedstat && c=$((c + t / 1000)); done\n"
+        look="c=0; for p in $(grep -l kworker/u /proc/[0-9]*/comm)\n"
+        "    do read -r t rest <${p%comm}schedstat && c=$((c + t / 1000)); done\n"
         f"    set -- $({stat})\n    n=$(($7 / 2048))",
         said=["c=$((c - c0)) n=$((n - n0))", f'echo "kworker/u*: {_WORKER}"'],
     )

@@ -175,18 +175,20 @@ def _file_system(
     node = f"/dev/{disks[filesystem.device]}"
     if filesystem.kind == "xfs":
         if filesystem.realtime_device is None:
-            return [f"mkfs.xfs -q -f -K {node}", f"mount {node} {_MOUNT}"]
+            return [f"mkfs.xfs -q -f -K {node}", f"mount -t xfs {node} {_MOUNT}"]
         data = f"/dev/{disks[filesystem.realtime_device]}"
         return [
             f"mkfs.xfs -q -f -K -d rtinherit=1 -r rtdev={data} {node}",
-            f"mount -o rtdev={data} {node} {_MOUNT}",
+            f"mount -t xfs -o rtdev={data} {node} {_MOUNT}",
         ]
     stored = not _unstored(filesystem, devices)
     # The page cache of the disk holds the metadata as long as somebody has it open.
     steps = [] if stored else [f"exec 9<{node} # nothing is stored: keep the page cache"]
     small = "" if stored else "-b 4096 -N 64 "
     lazy = "lazy_itable_init=0,lazy_journal_init=0"
-    return [*steps, f"mkfs.ext4 -q -F -E {lazy} \\\n    {small}{node}", f"mount {node} {_MOUNT}"]
+    make = f"mkfs.ext4 -q -F -E {lazy} \\\n    {small}{node}"
+    # A mount that tries other file systems first would empty the page cache.
+    return [*steps, make, f"mount -t ext4 {node} {_MOUNT}"]
 
 
 def _files(job: FioJob) -> list[str]:
