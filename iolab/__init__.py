@@ -7,6 +7,7 @@ The names below are loaded when they are first used, so that ``import iolab`` co
 `compare`                          measure conditions beside their control, or take them from the
                                    store
 `question`, `antagonist`           a fio job or a program of your own, treated and untreated
+`why`                              find the switch of a kernel that is the cause
 `sweep`                            measure a profile of one or several pathologies, with pages
 `load`                             read a folder of results
 `read_trace`, `timeline`           read a trace.dat, and show it
@@ -35,6 +36,7 @@ _PUBLIC = {
     "register": "iolab.pathology",
     "sweep": "iolab.experiment.sweeping",
     "timeline": "iolab.figures.interactive",
+    "why": "iolab.experiment.causes",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - the names are strings

@@ -7,7 +7,7 @@ import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from iolab.figures.interactive import Timeline
+    from iolab.report.attribution import Attribution
 
 __all__ = ["Comparison", "comparison_of"]
 
@@ -111,6 +112,26 @@ class Comparison:
         """
         table = verdict_table(self.data)
         return table[table["n"] > 0].reset_index(drop=True)
+
+    def why(self, **options: Any) -> Attribution:
+        """Find the switch of the kernel that is the cause of what was compared.
+
+        Parameters
+        ----------
+        **options
+            As those of `iolab.why`. The pathology and the kernel are the comparison's.
+
+        Raises
+        ------
+        UserError
+            If there is more than one kernel and none is named.
+        """
+        from iolab.experiment.causes import why  # noqa: PLC0415 - it measures, and this does not
+
+        kernels = kernels_of(self.cells)
+        if len(kernels) > 1 and "kernel" not in options:
+            raise UserError(f"name one of its kernels: {', '.join(kernels)}")
+        return why(self.pathology, **{"kernel": kernels[0], **options})
 
     def figure(self, value: str | None = None) -> Figure:
         """Draw a value against the treatment: its ratio to the control, or its mean.

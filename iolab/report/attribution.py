@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +34,7 @@ ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attribution:
     """What ``iolab why`` found of one pathology on one kernel.
 
@@ -63,6 +64,18 @@ class Attribution:
         """The finding as a paragraph."""
         head = f"{self.pathology} on kernel {self.kernel}."
         return "\n".join([head, *attribution_text(self.table)])
+
+    def figure(self) -> Figure:
+        """Draw each claim's value under each intervention: `iolab.figures.attribution`."""
+        from iolab.figures.attribution import attribution  # noqa: PLC0415 - drawing is optional
+
+        return attribution(self.table, self.claims)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
 
 
 def load_attribution(folder: Path | str) -> Attribution:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Find the switch of a kernel that is a pathology's cause, from a notebook or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from iolab.errors import UserError
+from iolab.experiment.parameters import kernel_names
+from iolab.experiment.progress import Bar
+from iolab.pathology import named_pathologies
+from iolab.pathology.base import Pathology
+from iolab.paths import runs_dir
+from iolab.report.attribution import Attribution, load_attribution
+from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.request import Request
+from iolab.sweeps.why import CONFIRMING_BOOTS, WhyRequest, find_causes
+from iolab.vm.kernels import known_kernels
+
+__all__ = ["why"]
+
+
+def why(
+    pathology: str | Pathology,
+    *,
+    kernel: object = None,
+    claim: str = "",
+    switches: Sequence[str] = (),
+    boots: int = CONFIRMING_BOOTS,
+    target: str = "vm",
+    root: Path | str | None = None,
+    progress: bool = True,
+) -> Attribution:
+    """Change one thing of a kernel at a time, and see whether a pathology stays.
+
+    Parameters
+    ----------
+    pathology : str or Pathology
+        The pathology, or its name.
+    kernel : str
+        The kernel to boot. A real machine runs its own.
+    claim : str, optional
+        The claim that is asked about, with its condition; by default the first primary one that
+        needs no trace.
+    switches : sequence of str, optional
+        What is tried, as levels of the factor ``intervention``; by default whatever the kernel
+        offers.
+    boots : int, optional
+        Boots that confirm what the screening picked.
+    target : str, optional
+        "vm", "local" or ``ssh://user@host[:port]``.
+    root : Path or str, optional
+        Folder of the results; by default `iolab.paths.runs_dir`.
+    progress : bool, optional
+        Whether to show a bar.
+
+    Returns
+    -------
+    Attribution
+        The effect of each switch; it shows itself in a notebook.
+
+    Raises
+    ------
+    UserError, CannotRunError, IolabError
+        As `iolab.sweeps.why.find_causes`.
+
+    Examples
+    --------
+    >>> import iolab
+    >>> iolab.why("dio_kworker", kernel="6.12", switches=["NO_DELAY_DEQUEUE"])  # doctest: +SKIP
+    """
+    found = named_pathologies([pathology])
+    if len(found) > 1:
+        raise UserError(f"{pathology} defines {len(found)} pathologies: name one")
+    virtual = target == "vm"
+    kernels = [] if kernel is None else kernel_names(kernel, known_kernels())
+    if virtual and len(kernels) != 1:
+        raise UserError("name one kernel: kernel='6.12'")
+    request = Request(
+        profile="quick",
+        kernels=kernels,
+        clock="virtual" if virtual else "host",
+        jobs=default_jobs() if virtual else 1,
+        root=Path(root or runs_dir()).resolve(),
+        target=target,
+    )
+    asked = WhyRequest(
+        pathology=found[0],
+        kernel=kernels[0] if kernels else "",
+        request=request,
+        claim=claim,
+        interventions=switches,
+        boots=boots,
+    )
+    with Bar(shown=progress) as bar:
+        return load_attribution(find_causes(asked, bar.log, bar.update).folder)
