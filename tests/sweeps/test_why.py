@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""iolab why: the switches of a kernel, a machine that hangs, and a cause that is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.design import blocks_of
+from iolab.errors import CannotRunError, UserError
+from iolab.pathology import get_pathology
+from iolab.report.attribution import attribution_text, load_attribution
+from iolab.sweeps import why
+from iolab.sweeps.planning import PathologyPlan
+from iolab.sweeps.request import Request
+from iolab.sweeps.switches import switches
+from iolab.sweeps.why import WhyRequest, find_causes
+from iolab.sweeps.why_page import make_why_page
+from iolab.targets.vm import prepare
+
+_FACTS = {
+    "scheduler_tunables": {
+        "features": "GENTLE_FAIR_SLEEPERS NO_HRTICK DELAY_DEQUEUE",
+        "preempt": "none (voluntary) full",
+    },
+    "settings": {"autogroup": 1, "base_slice_ns": 3_000_000, "dirty_bytes": 0, "nr_migrate": 1},
+}
+
+
+def test_every_thing_that_a_kernel_offers_is_tried_once() -> None:
+    pathology = get_pathology("dio_kworker")
+    block = blocks_of(pathology, pathology.profiles["smoke"], kernel="6.1", clock="virtual")[0]
+    found = switches(_FACTS, block.machine, block.plan.cells[0])
+    assert found == [
+        *("NO_GENTLE_FAIR_SLEEPERS", "HRTICK", "NO_DELAY_DEQUEUE"),
+        *("preempt=none", "preempt=full"),
+        "autogroup=0",
+        *("base_slice_ns=750000", "base_slice_ns=12000000"),
+        # A setting of 0 has no quarter.
+        *("nr_migrate=0", "nr_migrate=4"),
+        *("nohz=off", "highres=on", "cpus=2", "cpus=4"),
+    ]
+    # The boot of a real machine is left alone.
+    assert switches(_FACTS, None, block.plan.cells[0]) == found[:-4]
+    factor = pathology.factors["intervention"]
+    for level in found:
+        factor.check("intervention", level)
+    # A kernel that shows nothing offers what its machine does.
+    assert switches({}, block.machine, block.plan.cells[0]) == found[-4:]
+
+
+def test_an_io_scheduler_is_changed_where_a_device_has_one() -> None:
+    pathology = get_pathology("bfq_idling")
+    block = blocks_of(pathology, pathology.profiles["smoke"], kernel="6.1", clock="virtual")[0]
+    cell = next(c for c in block.plan.cells if any(d.scheduler == "bfq" for d in c.devices))
+    offered = [level for level in switches({}, None, cell) if level.startswith("iosched")]
+    assert "iosched=mq-deadline" in offered
+    assert "iosched.slice_idle=0" in offered
+    assert "iosched=bfq" not in offered
+
+
+class _Store:
+    """A store that has what was measured."""
+
+    def __init__(self, done: set[str]) -> None:
+        self.done = done
+
+    def has(self, key: str) -> bool:
+        return key in self.done
+
+
+def test_the_switch_that_hangs_a_machine_is_found_by_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pathology = get_pathology("fsnotify_contention")
+    request = Request(profile="quick", kernels=["6.1"], root=tmp_path)
+    run = why._Run(WhyRequest(pathology, "6.1", request), print, lambda progress: None)
+    done: set[str] = set()
+    tried: list[list[str]] = []
+
+    def planned(chosen: Iterable[Any], request: Request, log: object) -> list[PathologyPlan]:
+        ((one, profile),) = chosen
+        blocks = blocks_of(one, profile, kernel="6.1", clock="virtual")
+        plan = PathologyPlan(one, tmp_path)
+        plan.blocks = {json.dumps(block.document(), sort_keys=True): block for block in blocks}
+        return [plan]
+
+    def measured(
+        plan: PathologyPlan, request: Request, on_progress: object
+    ) -> tuple[int, dict[str, str]]:
+        errors = {}
+        for key, block in plan.blocks.items():
+            levels = {str(cell.condition["intervention"]) for cell in block.cells}
+            tried.append(sorted(levels))
+            if "NO_HANG" in levels:
+                errors[block.plan.block] = "the guest printed nothing for 240 s\nits last lines"
+            else:
+                done.add(key)
+        return 0, errors
+
+    monkeypatch.setattr(why, "plan_blocks", planned)
+    monkeypatch.setattr(why, "measure_plan", measured)
+    monkeypatch.setattr(why._Run, "store", _Store(done))
+    levels = ["NO_AA", "NO_BB", "NO_HANG", "NO_CC", "NO_DD"]
+    keys = run.measure(pathology.claims[0], levels, boots=1)
+    assert run.failed == {"NO_HANG": "the guest printed nothing for 240 s"}
+    assert set(keys) == done
+    assert {level for some in tried[1:] for level in some} == {"none", *levels}
+    assert ["NO_HANG", "none"] in tried
+
+
+def test_bad_input_is_one_sentence_before_anything_boots(tmp_path: Path) -> None:
+    pathology = get_pathology("dio_kworker")
+    request = Request(profile="quick", kernels=["6.1"], root=tmp_path)
+    for asked, sentence in (
+        (WhyRequest(pathology, "6.1", request, boots=1), "at least 2 boots, not 1"),
+        (WhyRequest(pathology, "6.1", request, claim="IOPS los"), "did you mean IOPS lost"),
+        (WhyRequest(pathology, "6.1", request, interventions=["x y"]), "scheduler's feature"),
+    ):
+        with pytest.raises(UserError) as caught:
+            find_causes(asked)
+        assert sentence in str(caught.value)
+
+
+@pytest.mark.vm
+def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
+    """CFS preempts nobody without its feature WAKEUP_PREEMPTION: the ping-pong must go."""
+    try:
+        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+    except CannotRunError as error:
+        pytest.skip(str(error))
+    asked = WhyRequest(
+        get_pathology("dio_kworker"),
+        "6.1",
+        Request(profile="quick", kernels=["6.1"], root=tmp_path, jobs=1),
+        interventions=["NO_WAKEUP_PREEMPTION", "NO_SUCH_FEATURE"],
+        boots=3,
+    )
+    found = find_causes(asked)
+    rows = found.table[found.table["claim"] == "two switches per I/O"].to_dict("records")
+    cause, refused = sorted(rows, key=lambda row: str(row["intervention"]), reverse=True)
+    assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 3)
+    assert cause["baseline"] > 1.9
+    assert cause["estimate"] < 0.1
+    assert refused["effect"] == "cannot run here"
+    assert "no feature SUCH_FEATURE" in refused["reason"]
+
+    again = load_attribution(found.folder)
+    assert again.table["effect"].tolist() == found.table["effect"].tolist()
+    text = "\n".join(attribution_text(again.table))
+    assert "NO_WAKEUP_PREEMPTION removes it" in text
+    page = make_why_page(found.folder).read_text()
+    assert "NO_WAKEUP_PREEMPTION removes it" in page
