@@ -17,14 +17,14 @@ from statsmodels.stats.proportion import proportion_confint
 from iolab.stats.attribution import attribution, candidates, screening
 from tests.support.interventions import claim, measured
 
-RUNS: Final = 300
+RUNS: Final = 100
 _SWITCHES: Final = 20
 _MOST: Final = 8
 _WORDS: Final = {"removes", "restores", "weakens", "strengthens"}
 
 
 def one_run(noise: float, seed: int, cause: float | None) -> tuple[bool, bool]:
-    """Return whether a run errs about a switch that does nothing, and whether it finds the cause."""
+    """Return whether a run errs about an idle switch, and whether it finds the cause."""
     truth = {"none": 0.72, **{f"NO_T{n}": 0.72 for n in range(_SWITCHES)}}
     if cause is not None:
         truth["NO_CAUSE"] = cause
@@ -53,7 +53,7 @@ def main() -> None:
     """Print the table."""
     print("| spread over boots | cause | errs, of runs | finds the cause |")
     print("|---|---|---|---|")
-    for noise, cause in ((0.02, None), (0.08, None), (0.02, 1.0), (0.08, 1.0), (0.08, 0.95)):
+    for noise, cause in ((0.08, None), (0.02, 1.0), (0.04, 1.0)):
         runs = [one_run(noise, seed, cause) for seed in range(RUNS)]
         wrong, found = (sum(column) for column in zip(*runs, strict=True))
         power = "-" if cause is None else _share(found, RUNS)
