@@ -176,8 +176,9 @@ def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
             server.ssh("until ls -d /srv/data/iolab-*; do :; done; sync")
             server.cut_power()
 
+    # A busy machine hears of the first cell late: the next one must still be at work.
     with pytest.raises(IolabError, match=r"was killed, or root@127.0.0.1:.* was rebooted"):
-        target.run(folder_plan(runtime_ms=3000), tmp_path / "results", cut)
+        target.run(folder_plan(runtime_ms=30_000), tmp_path / "results", cut)
     assert server.ssh("ls /srv/data").stdout.startswith("iolab-")
     (line,) = target.restore(show=True)
     assert line.startswith("tree /srv/data/iolab-")
