@@ -20,6 +20,7 @@ import pandas as pd
 from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.pathology.limits import no_effect
 from iolab.stats.claims import Judged, boot_values, cells_of, judge
 from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import Floats, t_interval, what_is_missing
@@ -40,7 +41,7 @@ ATTRIBUTION_COLUMNS: Final = (
     *("claim", "intervention", "stage", "effect", "baseline", "baseline_verdict"),
     *("estimate", "low", "high", "verdict", "share", "n", "reason"),
 )
-# Of the way from the baseline to the claim's limit: what is worth confirming, and what is nothing.
+# Of `_scale`: what is worth confirming, and what is nothing.
 _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
 _CROSSED: Final = {
@@ -62,6 +63,17 @@ def _in_logarithms(claim: Claim) -> bool:
 def _limit(claim: Claim) -> float:
     """Return a claim's limit in the unit of `boot_values`."""
     return math.log(claim.limit) if _in_logarithms(claim) else claim.limit
+
+
+def _scale(claim: Claim, baseline: float) -> float:
+    """Return the change that counts as whole, in the unit of `boot_values`.
+
+    It is the way from the baseline to the limit, or from no effect to the limit where that is more:
+    beside a baseline near its limit, any spread would look like a cause.
+    """
+    start = no_effect(claim.contrast) if claim.without is None else claim.without
+    nothing = math.log(start) if _in_logarithms(claim) else start
+    return max(abs(_limit(claim) - baseline), abs(_limit(claim) - nothing))
 
 
 def _in_unit(claim: Claim, value: float) -> float:
@@ -125,8 +137,8 @@ class _Measured:
         mean, low, high = t_interval(changes, confidence)
         for name, change in (("estimate", mean), ("low", low), ("high", high)):
             row[name] = _in_unit(self.claim, self.baseline + change)
-        if way := _limit(self.claim) - self.baseline:
-            row["share"] = mean / way
+        towards = math.copysign(1, _limit(self.claim) - self.baseline)
+        row["share"] = towards * mean / _scale(self.claim, self.baseline)
         return row
 
 
@@ -151,9 +163,10 @@ def screening(
     DataFrame
         A row for each claim and intervention, with the columns `ATTRIBUTION_COLUMNS`: ``baseline``
         and ``estimate`` are the claim's contrast without and with it, ``low`` and ``high`` the ends
-        of the t interval of the change, laid to the baseline (all in the contrast's unit),
-        ``share`` is how far it moves the contrast from the baseline to the claim's limit: 1 reaches
-        the limit, a negative one moves away. ``effect`` is provisional.
+        of the t interval of the change, laid to the baseline (all in the contrast's unit).
+        ``share`` is how far it moves the contrast, as a share of the way from the baseline to the
+        claim's limit, or from no effect to the limit where that is longer; a negative one moves
+        away. ``effect`` is provisional.
     """
     rows = []
     for claim in claims:

@@ -159,6 +159,7 @@ class _Run:
             raise IolabError(f"without any intervention: {reason}")
         if len(again) == 1:
             self.failed[again[0]] = reason.splitlines()[0]
+            self.log(f"{again[0]}: {reason}")
             return keys
         half = len(again) // 2
         self.log(f"a machine failed; trying its {len(again)} interventions in halves")
@@ -214,7 +215,7 @@ def find_causes(
     screened_data = run.data(keys)
     screened = screening(screened_data, claims, kernel, tried)
     picked = candidates(screened, _MOST_CANDIDATES)
-    chosen = [*picked, *_pairs(screened, picked)]
+    chosen = [*picked, *_pairs(screened, claims, picked)]
     folder = asked.request.root / asked.pathology.name / f"why-{kernel}"
     tables = [screened]
     confirmed_keys: dict[str, None] = {}
@@ -288,9 +289,18 @@ def _offered(run: _Run, surveyed: PathologyPlan) -> list[str]:
     return switches(facts, block.machine if virtual else None, treated)
 
 
-def _pairs(screened: pd.DataFrame, picked: Sequence[str]) -> list[str]:
+def _reached(screened: pd.DataFrame, claims: Sequence[Claim]) -> bool:
+    """Return whether an intervention brings a claim's value to the other side of its limit."""
+    for claim in claims:
+        rows = screened[(screened["claim"] == claim.name) & (screened["n"] > 0)]
+        if ((rows["baseline"] > claim.limit) != (rows["estimate"] > claim.limit)).any():
+            return True
+    return False
+
+
+def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str]) -> list[str]:
     """Return pairs of what moves a claim most, where nothing alone reaches its limit."""
-    if screened["share"].max() >= 1:
+    if _reached(screened, claims):
         return []
     towards = screened[(screened["share"] > 0) & screened["intervention"].isin(picked)]
     furthest = towards.groupby("intervention")["share"].max().sort_values(ascending=False)
