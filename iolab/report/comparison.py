@@ -221,7 +221,7 @@ def _incomparable(a: dict[Any, Any], b: dict[Any, Any], *, same_kernel: bool) ->
     sides = (("here", a), ("in virtual time", b))
     for where, row in sides:
         if row["verdict"] in ("not applicable", "not measured", "cannot run here"):
-            return f"{where}: {str(row['reason']).removeprefix('cannot run here: ')}"
+            return f"{where}: {row['reason']}"
     if not same_kernel:
         other = "kernel" if a["kernel"] != b["kernel"] else "scheduler"
         return f"another {other}"

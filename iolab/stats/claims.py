@@ -314,7 +314,8 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
     if gates:
         # A kernel that lacks something lacks it in every cell; another gate is of that run.
         verdict = "cannot run here" if len(lacking) == len(gates) else "not measured"
-        return _without_boots(verdict, gates[0])
+        # The verdict says it already.
+        return _without_boots(verdict, gates[0].removeprefix("cannot run here: "))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"
         return _without_boots("cannot run here", reason)

@@ -113,12 +113,12 @@ def ratio_table(
     >>> table = ratio_table(cells[~cells["aa"]])
     >>> table[["kernel", "weight", "ratio", "low", "high", "n", "p_holm"]].round(2)
       kernel  weight  ratio   low  high  n  p_holm
-    0    6.1     100   1.00  0.99  1.02  6    0.75
+    0    6.1     100   1.00  0.98  1.02  6    0.75
     1    6.1    1000   0.92  0.91  0.93  6    0.19
     2    6.1   10000   0.80  0.78  0.81  6    0.19
     3   6.12     100   1.01  0.99  1.02  6    0.44
-    4   6.12    1000   0.94  0.92  0.95  6    0.19
-    5   6.12   10000   0.85  0.83  0.87  6    0.19
+    4   6.12    1000   0.94  0.93  0.96  6    0.19
+    5   6.12   10000   0.85  0.82  0.87  6    0.19
     """
     by = pair_columns(cells) if by is None else by
     boots = pair_ratios(cells, value, by)
