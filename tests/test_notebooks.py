@@ -57,7 +57,7 @@ def images(page: NotebookNode) -> int:
 
 def test_all_pages_are_here() -> None:
     pages = {Path(pathology.notebook).stem for pathology in PATHOLOGIES.values()}
-    assert sorted({"00_start_here", "block", "experiment"} | pages) == NAMES
+    assert sorted({"00_start_here", "block", "experiment", "why"} | pages) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,8 +20,11 @@ __all__ = ["attribution"]
 _ROW_IN = 0.145
 _COLOURS = dict(
     zip(
-        ("removes", "restores", "weakens", "strengthens", "changes nothing", "inconclusive"),
-        (*sns.color_palette("colorblind")[:4], (0.5, 0.5, 0.5), (0.7, 0.6, 0.1)),
+        (
+            *("removes", "restores", "weakens", "strengthens"),
+            *("changes little", "changes nothing", "inconclusive"),
+        ),
+        (*sns.color_palette("colorblind")[:4], (0.3,) * 3, (0.6,) * 3, (0.7, 0.6, 0.1)),
         strict=True,
     )
 )

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
+_MOVES: Final = ("removes", "restores", "weakens", "strengthens")
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
@@ -183,7 +184,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         verdicts = [word for word in rows["baseline_verdict"].unique() if word]
         verdict = f", {verdicts[0]}" if verdicts else ""
         lines.append(f"{claim}: {baseline:.3g} without intervention{verdict}")
-        for effect in EFFECTS[:-3]:
+        for effect in _MOVES:
             for row in rows[rows["effect"] == effect].itertuples():
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
                 lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")
@@ -191,9 +192,11 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
             f"  {row.intervention} is inconclusive: {row.reason}"
             for row in rows[rows["effect"] == "inconclusive"].itertuples()
         ]
-        nothing = rows.loc[rows["effect"] == "changes nothing", "intervention"]
-        if len(nothing):
-            lines.append(f"  {len(nothing)} others change nothing: {', '.join(nothing)}")
+        for effect in ("changes little", "changes nothing"):
+            names = rows.loc[rows["effect"] == effect, "intervention"]
+            if len(names):
+                words = effect.replace("changes", "change")
+                lines.append(f"  {len(names)} others {words}: {', '.join(names)}")
         lines += [
             f"  {row.intervention} cannot run here: {row.reason}"
             for row in rows[rows["effect"] == "cannot run here"].itertuples()

@@ -33,6 +33,7 @@ EFFECTS: Final = (
     "restores",
     "weakens",
     "strengthens",
+    "changes little",
     "changes nothing",
     "inconclusive",
     "cannot run here",
@@ -44,10 +45,6 @@ ATTRIBUTION_COLUMNS: Final = (
 # Of `_scale`: what is worth confirming, and what is nothing.
 _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
-_CROSSED: Final = {
-    ("reproduced", "not reproduced"): "removes",
-    ("not reproduced", "reproduced"): "restores",
-}
 
 
 def under(claim: Claim, level: str) -> Claim:
@@ -74,6 +71,11 @@ def _scale(claim: Claim, baseline: float) -> float:
     start = no_effect(claim.contrast) if claim.without is None else claim.without
     nothing = math.log(start) if _in_logarithms(claim) else start
     return max(abs(_limit(claim) - baseline), abs(_limit(claim) - nothing))
+
+
+def _in_logs(claim: Claim, value: float) -> float:
+    """Return a value of a claim's contrast in the unit of `boot_values`."""
+    return math.log(value) if _in_logarithms(claim) else value
 
 
 def _in_unit(claim: Claim, value: float) -> float:
@@ -183,8 +185,8 @@ def screening(
 
 def _word(claim: Claim, baseline: float, share: float) -> str:
     """Return the effect of a share of the way to the limit, without regard to its spread."""
-    if abs(share) < _NOTHING:
-        return "changes nothing"
+    if abs(share) < _PICKED:
+        return "changes nothing" if abs(share) < _NOTHING else "changes little"
     return _direction(claim, baseline, share)
 
 
@@ -247,9 +249,10 @@ def attribution(
     -------
     DataFrame
         A row for each claim and intervention, with the columns `ATTRIBUTION_COLUMNS`. It *removes*
-        the pathology where the claim is reproduced without it and not reproduced with it, and
-        *restores* it the other way round. It *weakens* or *strengthens* it where the interval of
-        the change leaves zero out and the change is a tenth of the way to the limit or more.
+        the pathology where the claim holds without it (its estimate lies on the claimed side of the
+        limit) and is not reproduced with it, and *restores* it the other way round. Otherwise it
+        *weakens* or *strengthens* it. Each of these takes an interval of the change that leaves
+        zero out, and a change of a tenth of the way to the limit or more.
     """
     # Both verdicts and the change, each of one claim and intervention.
     family = max(1, len(claims) * len(levels))
@@ -278,9 +281,6 @@ def _effect(
     claim: Claim, before: Judged, after: Judged, row: dict[str, Any], changes: Floats
 ) -> tuple[str, str]:
     """Return what an intervention does, and why nothing can be said of it."""
-    crossed = _CROSSED.get((before.verdict, after.verdict))
-    if crossed:
-        return crossed, ""
     # Boots may agree on the change to the last digit, but be too few to rely on.
     agree = bool(what_is_missing(changes))
     fault = next((judged.reason for judged in (before, after) if judged.reason), "")
@@ -289,9 +289,9 @@ def _effect(
         return "inconclusive", fault or "one boot"
     if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):
         return "changes nothing", ""
-    return _moved(claim, before, row["share"]), ""
-
-
-def _moved(claim: Claim, before: Judged, share: float) -> str:
-    baseline = math.log(before.estimate) if _in_logarithms(claim) else before.estimate
-    return _direction(claim, baseline, share)
+    there = _is_there(claim, _in_logs(claim, before.estimate))
+    if there and after.verdict == "not reproduced":
+        return "removes", ""
+    if not there and after.verdict == "reproduced":
+        return "restores", ""
+    return _direction(claim, _in_logs(claim, before.estimate), row["share"]), ""

@@ -22,7 +22,7 @@ from iolab.report.mail.steps import (
     shared_steps,
     work_steps,
 )
-from iolab.report.mail.text import command
+from iolab.report.mail.text import WIDTH, command
 
 __all__ = ["RAMP_MS", "RUNTIME_MS", "Sides", "reproducer"]
 
@@ -241,9 +241,16 @@ def _counted(counting: _Counting, work: str, *, ramp_ms: int, runtime_ms: int) -
     return [
         *counting.before,
         f"look() {{ {counting.look}; }}",
-        f"{work} & f=$!",
+        _in_background(work),
         f"sleep {begin_s:g}; look; c0=$c n0=$n",
         f"sleep {runtime_ms / 2000:g}; look; wait $f",
         *counting.said,
         *counting.after,
     ]
+
+
+def _in_background(work: str) -> str:
+    """Return a command that runs beside the script; its process is ``$f``."""
+    ending = " & f=$!"
+    last = work.rpartition("\n")[2]
+    return f"{work} \\\n   {ending}" if len(last + ending) > WIDTH else work + ending
