@@ -93,6 +93,7 @@ def verdicts(folders: tuple[Path, ...], claims: bool, as_json: bool) -> None:
     names = list(judged.columns)
     if claims:
         judged["result"] = [verdict_text(row) for row in judged.to_dict("records")]
+        judged["published"] = judged["published"].map("{:.3g}".format, na_action="ignore")
         names = list(_CLAIMS)
     print_table(_texts(judged[names]), ("pathology", "kernel"))
 

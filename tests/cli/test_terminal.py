@@ -74,7 +74,7 @@ def test_claims_are_readable_on_80_columns(tmp_path: Path) -> None:
     at = lines.index("  IOPS lost")
     words = " ".join(line.strip() for line in lines[at : at + 8])
     assert "kind: magnitude" in words
-    assert "verdict: cannot run here" in words
+    assert "verdict: not measured" in words
     assert "rule: iops, treated / control: below" in words
     assert "result: its condition was not measured" in words
     # The same on a terminal that has room is a table.
