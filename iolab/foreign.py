@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 from typing import Any, Final
 
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 
 __all__ = [
     "LINE",
@@ -87,6 +88,24 @@ def document(said: bytes | str) -> Any:
         return _cleaned(json.loads(said))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def read_document(path: Path) -> Any:
+    """Read a file as `document` reads its content.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    UserError
+        If it cannot be read, or is not a whole JSON file.
+    """
+    try:
+        return document(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole JSON file") from error
 
 
 def facts(said: bytes) -> dict[str, Any]:

@@ -48,35 +48,12 @@ def why(as_json: bool, **options: Any) -> None:
     fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
     """
     from iolab.cli.progress import SweepProgress
-    from iolab.pathology import named_pathologies
-    from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.request import Request
-    from iolab.sweeps.why import WhyRequest, find_causes
+    from iolab.sweeps.why import find_causes, why_request
     from iolab.sweeps.why_page import make_why_page
 
-    virtual = options["target"] == "vm"
-    if virtual and not options["kernel"]:
+    if options["target"] == "vm" and not options["kernel"]:
         raise UserError("name the kernel: --kernel 6.12")
-    found = named_pathologies([options["pathology"]])
-    if len(found) > 1:
-        raise UserError(f"{options['pathology']} defines {len(found)} pathologies: name one")
-    most = default_jobs() if virtual else 1
-    request = Request(
-        profile="quick",
-        kernels=[options["kernel"]] if options["kernel"] else [],
-        clock="virtual" if virtual else "host",
-        jobs=most if options["jobs"] is None else options["jobs"],
-        root=options["root"].resolve(),
-        target=options["target"],
-    )
-    asked = WhyRequest(
-        pathology=found[0],
-        kernel=options["kernel"] or "",
-        request=request,
-        claim=options["claim"],
-        interventions=options["interventions"],
-        boots=options["boots"],
-    )
+    asked = why_request(**{**options, "kernel": options["kernel"] or ""})
     with SweepProgress() as progress:
         result = find_causes(asked, progress.log, progress.update)
         page = make_why_page(result.folder)

@@ -9,13 +9,10 @@ from pathlib import Path
 from iolab.errors import UserError
 from iolab.experiment.parameters import kernel_names
 from iolab.experiment.progress import Bar
-from iolab.pathology import named_pathologies
 from iolab.pathology.base import Pathology
 from iolab.paths import runs_dir
 from iolab.report.attribution import Attribution, load_attribution
-from iolab.sweeps.pool import default_jobs
-from iolab.sweeps.request import Request
-from iolab.sweeps.why import CONFIRMING_BOOTS, WhyRequest, find_causes
+from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
 from iolab.vm.kernels import known_kernels
 
 __all__ = ["why"]
@@ -70,28 +67,18 @@ def why(
     >>> import iolab
     >>> iolab.why("dio_kworker", kernel="6.12", switches=["NO_DELAY_DEQUEUE"])  # doctest: +SKIP
     """
-    found = named_pathologies([pathology])
-    if len(found) > 1:
-        raise UserError(f"{pathology} defines {len(found)} pathologies: name one")
-    virtual = target == "vm"
     kernels = [] if kernel is None else kernel_names(kernel, known_kernels())
-    if virtual and len(kernels) != 1:
+    if target == "vm" and len(kernels) != 1:
         raise UserError("name one kernel: kernel='6.12'")
-    request = Request(
-        profile="quick",
-        kernels=kernels,
-        clock="virtual" if virtual else "host",
-        jobs=default_jobs() if virtual else 1,
-        root=Path(root or runs_dir()).resolve(),
-        target=target,
-    )
-    asked = WhyRequest(
-        pathology=found[0],
+    asked = why_request(
+        pathology,
         kernel=kernels[0] if kernels else "",
-        request=request,
         claim=claim,
         interventions=switches,
         boots=boots,
+        target=target,
+        jobs=None,
+        root=Path(root or runs_dir()),
     )
     with Bar(shown=progress) as bar:
         return load_attribution(find_causes(asked, bar.log, bar.update).folder)

@@ -110,14 +110,18 @@ class Claim:
         """The limit, in the unit of the contrast."""
         return next(limit for limit in (self.above, self.below) if limit is not None)
 
+    @property
+    def start(self) -> float:
+        """The contrast without the effect, in its unit."""
+        return no_effect(self.contrast) if self.without is None else self.without
+
     def _take_published_limit(self, what: str, published: float) -> None:
         """Take the limit from the published number; refuse another one, which needs a reason."""
         try:
             limit = limit_of(published, self.contrast, without=self.without, scale=self.scale)
         except UserError as error:
             raise UserError(f"{what}: {error}") from error
-        start = no_effect(self.contrast) if self.without is None else self.without
-        side, other = ("above", "below") if published > start else ("below", "above")
+        side, other = ("above", "below") if published > self.start else ("below", "above")
         given = getattr(self, side)
         wrong = getattr(self, other) is not None or (
             given is not None and not math.isclose(given, limit)

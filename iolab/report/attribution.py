@@ -90,11 +90,9 @@ def load_attribution(folder: Path | str) -> Attribution:
     root = Path(folder)
     path = root / "attribution.json"
     try:
-        found = foreign.document(path.read_bytes())
+        found = foreign.read_document(path)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of iolab why?") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a whole JSON file") from error
     if not isinstance(found, dict) or found.get("format") != ATTRIBUTION_FORMAT:
         raise UserError(f"{path}: its format is not {ATTRIBUTION_FORMAT}")
     try:

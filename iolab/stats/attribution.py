@@ -20,7 +20,6 @@ import pandas as pd
 from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
-from iolab.pathology.limits import no_effect
 from iolab.stats.claims import Judged, boot_values, cells_of, judge
 from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import Floats, t_interval, what_is_missing
@@ -57,20 +56,14 @@ def _in_logarithms(claim: Claim) -> bool:
     return claim.contrast == "ratio" or claim.scale == "log"
 
 
-def _limit(claim: Claim) -> float:
-    """Return a claim's limit in the unit of `boot_values`."""
-    return math.log(claim.limit) if _in_logarithms(claim) else claim.limit
-
-
 def _scale(claim: Claim, baseline: float) -> float:
     """Return the change that counts as whole, in the unit of `boot_values`.
 
     It is the way from the baseline to the limit, or from no effect to the limit where that is more:
     beside a baseline near its limit, any spread would look like a cause.
     """
-    start = no_effect(claim.contrast) if claim.without is None else claim.without
-    nothing = math.log(start) if _in_logarithms(claim) else start
-    return max(abs(_limit(claim) - baseline), abs(_limit(claim) - nothing))
+    limit = _in_logs(claim, claim.limit)
+    return max(abs(limit - baseline), abs(limit - _in_logs(claim, claim.start)))
 
 
 def _in_logs(claim: Claim, value: float) -> float:
@@ -139,7 +132,7 @@ class _Measured:
         mean, low, high = t_interval(changes, confidence)
         for name, change in (("estimate", mean), ("low", low), ("high", high)):
             row[name] = _in_unit(self.claim, self.baseline + change)
-        towards = math.copysign(1, _limit(self.claim) - self.baseline)
+        towards = math.copysign(1, _in_logs(self.claim, self.claim.limit) - self.baseline)
         row["share"] = towards * mean / _scale(self.claim, self.baseline)
         return row
 
@@ -196,7 +189,7 @@ def _direction(claim: Claim, baseline: float, share: float) -> str:
 
 
 def _is_there(claim: Claim, baseline: float) -> bool:
-    limit = _limit(claim)
+    limit = _in_logs(claim, claim.limit)
     return baseline > limit if claim.above is not None else baseline < limit
 
 

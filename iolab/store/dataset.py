@@ -219,11 +219,9 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 def _unavailable(path: Path) -> pd.DataFrame:
     try:
-        rows = foreign.document(path.read_bytes())
+        rows = foreign.read_document(path)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a whole JSON file") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: is no list of kernels and reasons")
     return pd.DataFrame(rows, columns=None if rows else pd.Index(UNAVAILABLE_COLUMNS))

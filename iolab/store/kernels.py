@@ -167,11 +167,9 @@ def read_builds(path: Path) -> dict[str, KernelBuild]:
         If it is damaged.
     """
     try:
-        document = foreign.document(path.read_bytes())
+        document = foreign.read_document(path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a whole JSON file") from error
     try:
         return {foreign.line(name, foreign.NAME): _build(b) for name, b in document.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -22,7 +22,7 @@ import pandas as pd
 from iolab import __version__, foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write
+from iolab.files import atomic_write, canonical_json
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
 from iolab.targets import Target
@@ -30,7 +30,7 @@ from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
 
-__all__ = ["BlockResult", "measure_block", "read_block", "run_block"]
+__all__ = ["BlockResult", "measure_block", "read_block", "run_block", "write_block"]
 
 _CONSOLE_LINES = 20
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
@@ -45,6 +45,11 @@ class BlockResult:
     facts: dict[str, Any]
     run: dict[str, Any]
     console_tail: str
+
+
+def write_block(path: Path, block: Block) -> None:
+    """Write a block to a file, as `read_block` reads it."""
+    atomic_write(path, canonical_json(block.document()))
 
 
 def read_block(path: Path) -> Block:

@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from iolab.agent.proc import available_memory
+from iolab.blocks import Block
 from iolab.errors import IolabError
-from iolab.files import atomic_write, canonical_json
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
+from iolab.sweeps.block import write_block
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
-__all__ = ["measure_plan"]
+__all__ = ["block_job", "measure_plan"]
+
+
+def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
+    """Write a block to a file, and return the job that measures it into the store below `root`."""
+    write_block(file, block)
+    return pool.BlockJob(name, file, root, len(block.cells), block.machine.memory_mib << 20)
 
 
 def measure_plan(
@@ -44,10 +53,7 @@ def measure_plan(
     for key in missing:
         block = plan.blocks[key]
         file = request.root / "plans" / f"{key}.json"
-        atomic_write(file, canonical_json(block.document()))
-        memory_bytes = block.machine.memory_mib << 20
-        name = block.plan.block
-        jobs.append(pool.BlockJob(name, file, request.root, len(block.cells), memory_bytes))
+        jobs.append(block_job(block.plan.block, block, file, request.root))
     try:
         failed = pool.run_jobs(
             jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress

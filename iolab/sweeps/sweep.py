@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.proc import available_memory
-from iolab.files import atomic_write, canonical_json, locked
+from iolab.files import atomic_write, locked
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
@@ -22,6 +22,7 @@ from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
+from iolab.sweeps.block import write_block
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
@@ -149,7 +150,7 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
     block = plan.blocks[key]
     name = block.plan.block
     file = request.root / "plans" / f"{key}.json"
-    atomic_write(file, canonical_json(block.document()))
+    write_block(file, block)
     output = plan.folder / "pages" / f"{name}.ipynb"
     return NotebookJob(
         name=name,

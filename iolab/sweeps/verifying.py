@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from iolab.agent.proc import available_memory
 from iolab.blocks import Block
-from iolab.files import atomic_write, cache_dir, canonical_json, scratch_dir
+from iolab.files import cache_dir, scratch_dir
 from iolab.stats.conditions import main_value
 from iolab.store.differences import block_values, different_values
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
 from iolab.sweeps.choosing import ChosenBlock
-from iolab.sweeps.pool import BlockJob, Job, OnProgress, run_jobs
+from iolab.sweeps.measuring import block_job
+from iolab.sweeps.pool import Job, OnProgress, run_jobs
 from iolab.sweeps.preview import assumed_cell
 
 __all__ = ["CheckedBlock", "CheckedCell", "assumed_seconds", "compare_block", "verify_blocks"]
@@ -131,7 +131,8 @@ def verify_blocks(
         wanted = {}
         for number, (one, block) in enumerate(zip(chosen, blocks, strict=True)):
             # Two folders may hold blocks of the same name, and even the same block.
-            job = _job(f"{number} {one.words}", block, root / str(number))
+            own = root / str(number)
+            job = block_job(f"{number} {one.words}", block, own / "plan.json", own)
             wanted[job.name] = (one, block_key(block, one.identity), RawStore(job.root), job)
 
         def on_end(job: Job, error: str) -> None:
@@ -154,12 +155,6 @@ def assumed_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
         longest_ms = max(int((cell.get("job") or {}).get("runtime_ms", 0)) for cell in cells)
         seconds += assumed_cell(longest_ms)[0] * len(cells)
     return seconds / max(1, min(jobs, len(chosen)))
-
-
-def _job(name: str, block: Block, root: Path) -> BlockJob:
-    plan = root / "plan.json"
-    atomic_write(plan, canonical_json(block.document()))
-    return BlockJob(name, plan, root, len(block.cells), block.machine.memory_mib << 20)
 
 
 def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:

@@ -18,6 +18,7 @@ import pandas as pd
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, canonical_json
 from iolab.names import one_of
+from iolab.pathology import named_pathologies
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS, attribution, candidates, screening
@@ -27,11 +28,11 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
 from iolab.sweeps.measuring import measure_plan
 from iolab.sweeps.planning import PathologyPlan, plan_blocks
-from iolab.sweeps.pool import OnProgress
+from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
 from iolab.sweeps.switches import switches
 
-__all__ = ["CONFIRMING_BOOTS", "SCREENING_BOOTS", "Why", "WhyRequest", "find_causes"]
+__all__ = ["CONFIRMING_BOOTS", "SCREENING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
 
 SCREENING_BOOTS: Final = 2
 CONFIRMING_BOOTS: Final = 8
@@ -68,6 +69,53 @@ class WhyRequest:
     claim: str = ""
     interventions: Sequence[str] = ()
     boots: int = CONFIRMING_BOOTS
+
+
+def why_request(
+    pathology: str | Pathology,
+    *,
+    kernel: str,
+    claim: str,
+    interventions: Sequence[str],
+    boots: int,
+    target: str,
+    jobs: int | None,
+    root: Path,
+) -> WhyRequest:
+    """Return what is asked of one pathology by its name or file, on one kernel.
+
+    Parameters
+    ----------
+    pathology : str or Pathology
+        The pathology, or its name or file.
+    kernel, claim, interventions, boots
+        As those of `WhyRequest`.
+    target : str
+        "vm", "local" or ``ssh://user@host[:port]``.
+    jobs : int or None
+        Virtual machines side by side; None: as many as go.
+    root : Path
+        Folder of the results.
+
+    Raises
+    ------
+    UserError
+        If the pathology is unknown, or the file defines several.
+    """
+    found = named_pathologies([pathology])
+    if len(found) > 1:
+        raise UserError(f"{pathology} defines {len(found)} pathologies: name one")
+    virtual = target == "vm"
+    most = default_jobs() if virtual else 1
+    request = Request(
+        profile="quick",
+        kernels=[kernel] if kernel else [],
+        clock="virtual" if virtual else "host",
+        jobs=most if jobs is None else jobs,
+        root=root.resolve(),
+        target=target,
+    )
+    return WhyRequest(found[0], kernel, request, claim, interventions, boots)
 
 
 @dataclass(frozen=True)
