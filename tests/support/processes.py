@@ -4,11 +4,21 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["PATIENCE_S", "alive", "child_environment", "processes_naming", "wait_until"]
+__all__ = [
+    "PATIENCE_S",
+    "alive",
+    "child_environment",
+    "machines_disturbed",
+    "processes_naming",
+    "wait_until",
+]
 
 # Only a test that fails waits as long: other work may leave this one little of the machine.
 PATIENCE_S = 600
@@ -42,6 +52,42 @@ def processes_naming(*words: str) -> list[str]:
         if all(word in line for word in words):
             found.append(line)
     return found
+
+
+@contextmanager
+def machines_disturbed(folder: Path) -> Iterator[set[int]]:
+    """Wake the main loop of every QEMU that uses this folder, about 3,000 times a second.
+
+    QEMU reads SIGALRM from a signalfd and does nothing with it (util/main-loop.c). What is yielded
+    gets the process id of each QEMU that was disturbed.
+    """
+    disturbed: set[int] = set()
+    ended = threading.Event()
+
+    def machines() -> Iterator[int]:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                line = path.read_bytes()
+                if b"\0-icount\0" in line and bytes(folder) in line:
+                    yield int(path.parent.name)
+
+    def disturb() -> None:
+        while not ended.is_set():
+            running = set(machines())
+            disturbed.update(running)
+            for _ in range(1000):
+                for pid in running:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGALRM)
+                ended.wait(0.0003)
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        yield disturbed
+    finally:
+        ended.set()
+        thread.join()
 
 
 def child_environment(**different: str) -> dict[str, str]:

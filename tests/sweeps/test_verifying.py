@@ -31,7 +31,7 @@ from iolab.sweeps.choosing import choose_blocks, read_sources
 from iolab.sweeps.verifying import CheckedBlock, compare_block
 from iolab.targets.vm import own_identity, prepare
 from tests.support.command import ARGV
-from tests.support.processes import child_environment, processes_naming
+from tests.support.processes import child_environment, machines_disturbed, processes_naming
 from tests.support.sealed import forged, forged_table, made_up, measured_on
 
 _KERNEL = "6.1"
@@ -96,8 +96,13 @@ def test_a_block_comes_out_again_and_a_forged_hash_does_not(
     false = forged(measured.folder, tmp_path / "false", _forge_hash)
     words = ["verify", str(measured.folder), str(false), "--json", "--seed", "3"]
     monkeypatch.setattr(sys, "argv", ["iolab", *words])
-    with pytest.raises(SystemExit) as ended:
+    # A busy host wakes QEMU at any moment: what it measures must not show that.
+    with (
+        machines_disturbed(cache_dir() / "verify") as disturbed,
+        pytest.raises(SystemExit) as ended,
+    ):
         main()
+    assert len(disturbed) == 2
     told = capsys.readouterr()
     document = json.loads(told.out)
     by_folder = {block["folder"]: block for block in document["blocks"]}

@@ -121,8 +121,8 @@ def test_a_thread_that_is_migrated(tmp_path: Path) -> None:
         side: seen.number(side, r"migrated (\d+) times") * 1000 / (_RAMP_MS + _RUNTIME_MS)
         for side in _SIDES
     }
-    # A few dozen moves: the count of so short a run is itself uncertain.
-    assert rates["treated"] == pytest.approx(seen.cells["treated"]["migrations_per_s"], rel=0.5)
+    # A few dozen moves: even cells of 3 s differ by a factor of 1.5 from boot to boot (reference).
+    assert 0.5 < rates["treated"] / seen.cells["treated"]["migrations_per_s"] < 2
     # Starting fio on another core than the pinned one moves it once.
     assert rates["control"] <= 5
     assert seen.cells["control"]["migrations_per_s"] == 0
