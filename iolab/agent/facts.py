@@ -12,7 +12,7 @@ from typing import Any
 
 from iolab.agent.core_time import core_time_file
 from iolab.agent.proc import text_of
-from iolab.agent.scheduler import features_file, preemption_models
+from iolab.agent.scheduler import features_file
 from iolab.agent.tunables import current_settings
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
@@ -199,7 +199,6 @@ def collect() -> dict[str, Any]:
         "command_line": text_of(Path("/proc/cmdline")),
         "scheduler": scheduler_of(),
         "scheduler_tunables": _tunables(),
-        "preemption": preemption_models()[0] or None,
         "settings": current_settings(),
         "high_resolution_timers": high_resolution_timers(),
         "clocksource": text_of(

@@ -44,7 +44,7 @@ __all__ = ["load_plan", "parse_plan"]
 
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
 
-_BOOT_OPTION = re.compile(r"(nohz=(on|off))")
+_BOOT_OPTION = re.compile(r"nohz=(?:on|off)")
 
 # Fields by which a job with one set of options is told from one with sections.
 _OF_JOB = {f.name for f in fields(Job)} - {f.name for f in fields(OpenJob)}

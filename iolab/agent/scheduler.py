@@ -25,15 +25,21 @@ def features_file() -> Path | None:
     return next((path for path in _FEATURES if path.exists()), None)
 
 
-def preemption_models() -> tuple[str, list[str]]:
-    """Return the preemption model, and all that this kernel can change to.
+def preemption_models(text: str) -> tuple[str, list[str]]:
+    """Return the preemption model in use, and all that a kernel can change to.
+
+    Parameters
+    ----------
+    text : str
+        What debugfs's ``sched/preempt`` shows, such as ``none voluntary (full)``; "" where there is
+        no such file. ``sched_dynamic_show()`` of kernel/sched/debug.c puts the one in use in
+        brackets.
 
     Returns
     -------
     (str, list of str)
         Such as ``("full", ["none", "voluntary", "full"])``; ``("", [])`` where the model is fixed.
     """
-    text = text_of(_PREEMPTION) or ""
     chosen = re.search(r"\((\w+)\)", text)
     return (chosen[1] if chosen else "", re.findall(r"\w+", text))
 
@@ -100,7 +106,7 @@ def change_preemption(journal: Journal, model: str) -> dict[str, str]:
     SettingError
         If the kernel does not keep the change.
     """
-    present, known = preemption_models()
+    present, known = preemption_models(text_of(_PREEMPTION) or "")
     if not known:
         raise CannotRunError("this kernel's preemption model is fixed (no CONFIG_PREEMPT_DYNAMIC)")
     if model not in known:
@@ -108,7 +114,7 @@ def change_preemption(journal: Journal, model: str) -> dict[str, str]:
     if model != present:
         journal.note("write", str(_PREEMPTION), present)
         _write(_PREEMPTION, model)
-        if preemption_models()[0] != model:
+        if preemption_models(_PREEMPTION.read_text())[0] != model:
             raise SettingError(f"{_PREEMPTION} does not keep {model}")
     return {"preempt": str(_PREEMPTION)}
 

@@ -21,10 +21,10 @@ _PROC = Path("/proc/sys")
 _PLACES: dict[str, tuple[Path, ...]] = {
     "autogroup": (_PROC / "kernel/sched_autogroup_enabled",),
     "base_slice_ns": (_DEBUG / "base_slice_ns",),
-    "dirty_background_bytes": (_PROC / "vm/dirty_background_bytes",),
     "cfs_bandwidth_slice_us": (_PROC / "kernel/sched_cfs_bandwidth_slice_us",),
     # Linux commit 616db8779b1e (workqueue: Automatically mark CPU-hogging work items).
     "cpu_intensive_thresh_us": (Path("/sys/module/workqueue/parameters/cpu_intensive_thresh_us"),),
+    "dirty_background_bytes": (_PROC / "vm/dirty_background_bytes",),
     "dirty_bytes": (_PROC / "vm/dirty_bytes",),
     "dirty_expire_centisecs": (_PROC / "vm/dirty_expire_centisecs",),
     "dirty_writeback_centisecs": (_PROC / "vm/dirty_writeback_centisecs",),
@@ -33,13 +33,13 @@ _PLACES: dict[str, tuple[Path, ...]] = {
         _DEBUG / "migration_cost_ns",
         _PROC / "kernel/sched_migration_cost_ns",
     ),
-    "nr_migrate": (_DEBUG / "nr_migrate", _PROC / "kernel/sched_nr_migrate"),
-    "timer_migration": (_PROC / "kernel/timer_migration",),
     "min_granularity_ns": (
         _DEBUG / "min_granularity_ns",
         _PROC / "kernel/sched_min_granularity_ns",
         _DEBUG / "base_slice_ns",
     ),
+    "nr_migrate": (_DEBUG / "nr_migrate", _PROC / "kernel/sched_nr_migrate"),
+    "timer_migration": (_PROC / "kernel/timer_migration",),
     "wakeup_granularity_ns": (
         _DEBUG / "wakeup_granularity_ns",
         _PROC / "kernel/sched_wakeup_granularity_ns",

@@ -219,10 +219,10 @@ class Pathology:
         names = [claim.name for claim in self.claims]
         twice = sorted({name for name in names if names.count(name) > 1})
         refuse(bool(twice), what, f"two claims are called {', '.join(twice)}")
-        primary = [claim.name for claim in self.claims if not claim.secondary]
+        illnesses = [claim.name for claim in self.claims if not claim.cures]
         for claim in self.claims:
             if claim.cures:
-                one_of(f"primary claim that {claim.name!r} of {what} cures", claim.cures, primary)
+                one_of(f"claim that {claim.name!r} of {what} cures", claim.cures, illnesses)
         for claim in self.claims:
             where = f"{what}: claim {claim.name!r}"
             self._check_levels({n: (v,) for n, v in claim.condition.items()}, where)

@@ -57,7 +57,7 @@ class Claim:
     requires : str
         Why this kind of machine cannot decide it; then the verdict is "cannot run here".
     cures : str
-        Name of the primary claim that this cure undoes. Where that claim is not reproduced, there
+        Name of the claim that this cure undoes. Where that claim is not reproduced, there
         is nothing to cure, and the verdict is "not applicable".
     secondary : bool
         Negative controls, cures and by-products: judged, but no part of the pathology's verdict.

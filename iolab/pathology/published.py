@@ -109,7 +109,10 @@ BLOCK_CFQ = Published(
         "https://lkml.org/lkml/2015/11/19/359",
         "https://github.com/moby/moby/issues/21485",
     ),
-    measures=("gaps_per_100_ios", "gap_median_ms", "gap_share", "gaps_jbd2_waits", "gaps_dd_waits"),
+    measures=(
+        *("gaps_per_write", "gaps_per_100_ios", "gap_median_ms", "gap_share"),
+        *("gaps_jbd2_waits", "gaps_dd_waits"),
+    ),
     treated={"bfq-throughput": "bfq, low_latency=0", "bfq": "bfq"},
 )
 SOLIDIGM = Published(

@@ -20,7 +20,8 @@ The recipe and what was tuned in it, each for a reason:
   XFS's on a second device, ext4's in the page cache of the device.
 * **cpus=1 for the cost.** The virtual processors share one counted clock, so that with two each
   waits for the other and a worker's time grows by that. ``cpus=2`` is for how busy the worker is
-  beside its writer.
+  beside its writer: claimed of growing files and several jobs, the article's shape, and apart from
+  that of one job that overwrites.
 * **Dirty limits of 16 and 64 MiB**, so that writeback begins within the ramp and the writers are
   soon bound to it.
 * ``layout=growing``: the job makes its files, as the article's did. It does not decide the worker's
@@ -259,8 +260,8 @@ WRITEBACK_KWORKER = Pathology(
         Claim(
             name="ext4's flush worker is busy",
             kind="mechanism",
-            statement="while one job overwrites a file on ext4, the flush worker seldom rests",
-            condition=_first(_BESIDE),
+            statement="while jobs make files on ext4, the flush worker seldom rests",
+            condition=_first(_GROWING),
             value="worker_busy",
             contrast="treated",
             # At 100 % under 128 jobs.
@@ -270,11 +271,21 @@ WRITEBACK_KWORKER = Pathology(
             name="XFS's flush worker is not",
             kind="mechanism",
             statement="XFS's flush worker has a far smaller share of a CPU than ext4's",
-            condition=_first(_BESIDE),
+            condition=_first(_GROWING),
             value="worker_busy",
             contrast="difference",
             # 100 % and 20 %.
             published=0.8,
+        ),
+        Claim(
+            name="ext4's flush worker is busy, one job that overwrites",
+            kind="mechanism",
+            statement="while one job overwrites a file on ext4, the flush worker seldom rests",
+            condition=_first(_BESIDE),
+            value="worker_busy",
+            contrast="treated",
+            published=1.0,
+            secondary=True,
         ),
         Claim(
             name="ext4's worker pays more for a MiB",

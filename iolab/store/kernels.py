@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iolab import foreign
+from iolab.agent.scheduler import preemption_models
 from iolab.errors import UserError
 from iolab.vm.kernels import cached_kernel
 
@@ -26,8 +27,6 @@ _MODELS: Final = (
     ("PREEMPT_VOLUNTARY", "voluntary"),
     ("PREEMPT_NONE", "none"),
 )
-# sched_dynamic_show() of kernel/sched/debug.c puts the model in use in brackets.
-_IN_USE: Final = re.compile(r"\((\w+)\)")
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,8 @@ def build_of(facts: Mapping[str, Any], config: str) -> KernelBuild:
 
 
 def _preemption(in_use: str, config: str) -> str:
-    if model := _IN_USE.search(in_use):
-        return foreign.line(model[1], foreign.SCHEDULER)
+    if model := preemption_models(in_use)[0]:
+        return foreign.line(model, foreign.SCHEDULER)
     lines = set(config.splitlines())
     return next((model for name, model in _MODELS if f"CONFIG_{name}=y" in lines), "")
 

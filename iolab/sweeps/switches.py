@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from iolab.agent.plan import Cell
+from iolab.agent.scheduler import preemption_models
 from iolab.pathology.base import Machine
 
 __all__ = ["switches"]
@@ -42,13 +42,8 @@ def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> l
     tunables = facts.get("scheduler_tunables") or {}
     words = str(tunables.get("features", "")).split()
     found = [w.removeprefix("NO_") if w.startswith("NO_") else f"NO_{w}" for w in words]
-    models = str(tunables.get("preempt", ""))
-    present = re.search(r"\((\w+)\)", models)
-    found += [
-        f"preempt={m}"
-        for m in re.findall(r"\w+", models)
-        if present is not None and m != present[1]
-    ]
+    present, models = preemption_models(str(tunables.get("preempt", "")))
+    found += [f"preempt={model}" for model in models if present and model != present]
     for name, value in sorted((facts.get("settings") or {}).items()):
         if name in _ON_OFF:
             found.append(f"{name}={0 if value else 1}")

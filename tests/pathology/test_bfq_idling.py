@@ -40,6 +40,7 @@ def test_gaps_are_counted_by_who_waits(tmp_path: Path) -> None:
             "ios_traced": 4,
             "ios_inserted": 4,
             "gaps": 2,
+            "gaps_per_write": 1,
             "gaps_per_100_ios": 50,
             "gap_share": 12 / (12 + busy_ms),
             "gap_median_ms": 6,

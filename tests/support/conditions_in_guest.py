@@ -90,9 +90,10 @@ def changed() -> dict[str, Any]:
     text = Path("/sys/kernel/debug/sched/features").read_text()
     found["features"] = [words, text.split()]
     found["preempt"] = []
-    for model in preemption_models()[1]:
+    preempt = Path("/sys/kernel/debug/sched/preempt")
+    for model in preemption_models(preempt.read_text())[1]:
         change_preemption(journal, model)
-        found["preempt"].append(preemption_models()[0])
+        found["preempt"].append(preemption_models(preempt.read_text())[0])
     try:
         change_features(journal, {"SUCH_THING": True})
     except CannotRunError as error:
