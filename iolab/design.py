@@ -92,6 +92,8 @@ def _cells(
     work: list[Cell] = []
     # What a cell and its twin share, by the number of the untraced pair and the role.
     shared: dict[tuple[int, str], Cell] = {}
+    # What cells share that differ in nothing but an intervention, so that it is what they show.
+    alike: dict[str, Cell] = {}
     untraced: dict[tuple[int, str], str] = {}
     twins: dict[str, tuple[int, str]] = {}
     for position, (number, pair) in enumerate(order):
@@ -99,8 +101,11 @@ def _cells(
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
             if key not in shared:
-                cell = cell_of(pathology, condition, profile, rng)
-                shared[key] = intervention(condition[INTERVENTION]).of(cell)
+                rest = {name: v for name, v in pair.condition.items() if name != INTERVENTION}
+                same = canonical_json([rest, role, pair.aa])
+                if same not in alike:
+                    alike[same] = cell_of(pathology, condition, profile, rng)
+                shared[key] = intervention(condition[INTERVENTION]).of(alike[same])
             if pair.twin is None:
                 untraced[key] = identity
             else:

@@ -373,3 +373,19 @@ def test_the_user_says_what_is_recorded() -> None:
     assert {(c.condition["weight"], c.condition["iodepth"]) for c in recorded} == {(3000, 272)}
     with pytest.raises(UserError, match="--record wants"):
         override(pathology, profile, recorded=["all"])
+
+
+def test_cells_that_differ_in_an_intervention_alone_share_their_job() -> None:
+    pathology = get_pathology("dio_kworker")
+    base = pathology.profiles["quick"]
+    levels = ("none", "NO_GENTLE_FAIR_SLEEPERS", "NO_WAKEUP_PREEMPTION")
+    grid = {**{n: v[:1] for n, v in base.grids[0].items()}, "intervention": levels}
+    profile = replace(base, boots=1, grids=(grid,), mapped=(), recorded={})
+    (block,) = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    jobs: dict[tuple[str, bool], set[int | None]] = {}
+    for planned, cell in zip(block.cells, block.plan.cells, strict=True):
+        assert cell.job is not None
+        jobs.setdefault((planned.role, planned.aa), set()).add(cell.job.seed)
+    # The two sides of a pair differ, and so do the cells of the A/A pair.
+    assert [len(seeds) for seeds in jobs.values()] == [1, 1, 1, 1]
+    assert len(set.union(*jobs.values())) == 4
