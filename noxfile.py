@@ -83,7 +83,8 @@ def tests(session: nox.Session) -> None:
     Workers share all the tests. Of some that are named, the first starts sooner without them.
     """
     install(session, "dev", "docs", "paper")
-    session.run("pytest", *(session.posargs or ["-n", str(workers())]))
+    # What takes longest is worth shortening.
+    session.run("pytest", *(session.posargs or ["-n", str(workers()), "--durations", "40"]))
 
 
 @nox.session
