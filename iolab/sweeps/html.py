@@ -85,7 +85,9 @@ _MARKUP = re.compile(r"[*`]|<[^>]*>")
 _HASH = re.compile(r"sha(256|384|512)-[A-Za-z0-9+/]+={0,2}")
 
 
-def html_page(notebook: NotebookNode, links: Mapping[str, str] | None = None) -> str:
+def html_page(
+    notebook: NotebookNode, links: Mapping[str, str] | None = None, heading: str = ""
+) -> str:
     """Return the page of an executed notebook.
 
     The page holds no code. It omits a cell that shows nothing, with the sentences that introduce
@@ -98,6 +100,8 @@ def html_page(notebook: NotebookNode, links: Mapping[str, str] | None = None) ->
     links : mapping of str to str, optional
         Other pages, by the words that lead to them, above the first heading. Addresses are paths
         relative to this page.
+    heading : str, optional
+        Stands for the notebook's first heading, and is the page's title.
 
     Returns
     -------
@@ -106,6 +110,8 @@ def html_page(notebook: NotebookNode, links: Mapping[str, str] | None = None) ->
     """
     from nbconvert import HTMLExporter  # noqa: PLC0415 - a second that figures do not need
 
+    if heading:
+        _head(notebook.cells, heading)
     notebook.cells = list(_cells_with_something_to_show(notebook.cells))
     _add_alternative_texts(notebook.cells)
     allowed = script_hashes_of(notebook)
@@ -126,6 +132,13 @@ def html_page(notebook: NotebookNode, links: Mapping[str, str] | None = None) ->
     }
     page, _ = made.from_notebook_node(notebook, resources=resources)
     return str(page)
+
+
+def _head(cells: Iterable[NotebookNode], heading: str) -> None:
+    for cell in cells:
+        if cell.cell_type == "markdown" and _HEADING.search(cell.source):
+            cell.source = _HEADING.sub(lambda _: f"# {heading}", cell.source, count=1)
+            return
 
 
 def _navigation(links: Mapping[str, str]) -> str:

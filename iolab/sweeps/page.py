@@ -3,7 +3,7 @@
 
 ``python -m iolab.sweeps.page NOTEBOOK OUTPUT GIVEN.json html|notebook`` makes one in a process of
 its own, so that several can be made at once and none outlives the sweep that wanted it. The file
-holds ``parameters`` and ``links``.
+holds ``parameters``, ``links`` and ``heading``.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ def make_page(
     *,
     html: bool = True,
     links: Mapping[str, str] | None = None,
+    heading: str = "",
 ) -> Path:
     """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
 
-    Not `html`: the notebook alone, for what it draws and writes. The HTML page leads to `links`, as
-    `iolab.sweeps.html.html_page` describes.
+    Not `html`: the notebook alone, for what it draws and writes. `links` and `heading` are the HTML
+    page's, as `iolab.sweeps.html.html_page` describes.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def make_page(
             raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
         if html:
             executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
-            atomic_write(output.with_suffix(".html"), html_page(executed, links))
+            atomic_write(output.with_suffix(".html"), html_page(executed, links, heading))
         made.rename(output)
     return output
 
@@ -113,6 +114,7 @@ def main(argv: list[str]) -> int:
             given["parameters"],
             html=kind == "html",
             links=given["links"],
+            heading=given["heading"],
         )
     except IolabError as error:
         print(json.dumps({"error": str(error)}))

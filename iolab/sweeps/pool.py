@@ -62,7 +62,7 @@ class Job(Protocol):
 class NotebookJob:
     """A page to be made: a notebook, its output, its parameters and its links (a `Job`).
 
-    Not ``html``: the notebook alone.
+    Not ``html``: the notebook alone. ``heading`` stands in the page for the notebook's own.
     """
 
     name: str
@@ -74,6 +74,7 @@ class NotebookJob:
     memory_bytes: int = 0
     html: bool = True
     links: dict[str, str] = field(default_factory=dict)
+    heading: str = ""
 
     @property
     def log(self) -> Path:
@@ -85,8 +86,8 @@ class NotebookJob:
         return self.output.with_suffix(".parameters.json")
 
     def argv(self) -> list[str | Path]:
-        """Return the program with its arguments, after writing the parameters and the links."""
-        given = {"parameters": self.parameters, "links": self.links}
+        """Return the program with its arguments, after writing what it is given."""
+        given = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
         atomic_write(self._parameters, json.dumps(given))
         program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"

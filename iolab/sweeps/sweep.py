@@ -268,6 +268,7 @@ def _experiment_job(request: Request, plan: PathologyPlan, kernel: str) -> Noteb
         output=output,
         parameters={"data": str(plan.folder), "kernel": [kernel]},
         links=_links(output.parent, _above(request, plan)),
+        heading=f"{plan.pathology.title}: kernel {name}",
     )
 
 

@@ -57,12 +57,15 @@ def test_the_page_of_one_kernel_shows_it_alone_and_leads_back(tmp_path: Path) ->
     request = Request("quick", root=tmp_path)
     job = _experiment_job(request, plan, "6.12")
     parameters = {**job.parameters, "data": str(REFERENCE / "aio_migration")}
-    made = make_page(job.notebook, job.output, parameters, links=job.links)
+    made = make_page(job.notebook, job.output, parameters, links=job.links, heading=job.heading)
     page = BeautifulSoup(made.with_suffix(".html").read_text(encoding="utf-8"), "html.parser")
     assert {link.text: link["href"] for link in page.select("nav a")} == {
         "All verdicts": "../../../quick.html",
         "aio_migration": "../aio_migration.html",
     }
+    title = "A single AIO submission thread migrated madly: kernel 6.12"
+    assert [heading.text for heading in page.select("h1, title")] == [title, title]
+    assert [heading.text for heading in page.select("h2")][:2] == ["The comparison", "The verdict"]
     kernels = {cell.text for cell in page.select("tbody tr td:first-of-type")}
     assert kernels == {"6.12"}
     measured = set(load(REFERENCE / "aio_migration").cells["kernel"])

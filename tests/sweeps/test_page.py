@@ -153,7 +153,7 @@ def test_nothing_outlives_whoever_wanted_the_pages(tmp_path: Path, number: int) 
 
 def test_the_page_of_the_command_line_says_its_error_in_json(tmp_path: Path) -> None:
     source = _notebook(tmp_path / "n.ipynb", "raise ValueError('no')")
-    given = {"parameters": {"word": "x"}, "links": {}}
+    given = {"parameters": {"word": "x"}, "links": {}, "heading": ""}
     (tmp_path / "p.json").write_text(json.dumps(given))
     names = [str(p) for p in (source, tmp_path / "page.ipynb", tmp_path / "p.json")]
     argv = [sys.executable, "-m", "iolab.sweeps.page", *names, "notebook"]
