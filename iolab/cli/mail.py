@@ -27,17 +27,31 @@ _FILE = click.Path(path_type=Path)
     help="Kernel to write about instead of all (repeatable).",
 )
 @click.option("--claim", metavar="NAME", help="Claim to write about; `iolab verdicts` lists them.")
+@click.option(
+    "--why",
+    "causes",
+    type=_FILE,
+    multiple=True,
+    help="Folder of `iolab why`, for the cause on its kernel (repeatable).",
+)
 @click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
 @defined_in
-def mail(folder: Path, kernels: tuple[str, ...], claim: str | None, output: Path | None) -> None:
+def mail(
+    folder: Path,
+    kernels: tuple[str, ...],
+    claim: str | None,
+    causes: tuple[Path, ...],
+    output: Path | None,
+) -> None:
     """Write one finding as a mail to a list.
 
     FOLDER holds the tables of a sweep. The mail is plain text for a kernel mailing list: it has a
     subject, the effect with its interval on each kernel, preemption model and HZ, what the traces
-    show, a reproducer as a shell script, what was not tested, and how to verify it. Nothing is
-    sent.
+    show, the cause if a folder of `iolab why` is given, a reproducer as a shell script, what was
+    not tested, and how to verify it. Nothing is sent.
     """
     from iolab.files import atomic_write
+    from iolab.report.attribution import load_attribution
     from iolab.report.mail import finding_mail
     from iolab.store.dataset import load, result_folders
 
@@ -45,7 +59,8 @@ def mail(folder: Path, kernels: tuple[str, ...], claim: str | None, output: Path
     if len(folders) > 1:
         names = ", ".join(found.name for found in folders)
         raise UserError(f"{folder} holds several folders of results: name one of {names}")
-    text = finding_mail(load(folders[0]), kernels=kernels, claim=claim)
+    found = [load_attribution(cause) for cause in causes]
+    text = finding_mail(load(folders[0]), kernels=kernels, claim=claim, causes=found)
     if output is None:
         sys.stdout.write(text)
     else:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.process import run
+from iolab.report.attribution import load_attribution
 from iolab.report.mail import finding_mail
 from iolab.report.mail.events import trace_words
 from iolab.report.mail.reproducer import reproducer
@@ -187,3 +189,34 @@ def test_text_fits_the_width() -> None:
     assert table([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
     # Columns that are too wide two spaces apart stand one apart.
     assert table([["a" * 35, "b" * 36]]) == f"{'a' * 35} {'b' * 36}"
+
+
+def test_the_cause_is_said_with_what_removes_it(measured: Dataset) -> None:
+    cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
+    text = finding_mail(measured, claim="two switches per I/O", causes=[cause])
+    said = " ".join(text.split())
+    assert "Cause on 6.12: 50 switches of the kernel were changed one at a time." in said
+    confirmed = cause.table[
+        (cause.table["claim"] == "two switches per I/O") & (cause.table["effect"] == "removes")
+    ]
+    assert set(confirmed["intervention"]) == set(re.findall(r"- (\S+) removes it", said))
+    assert "- 47 others change little or nothing" in said
+    # What was done is not among what was not.
+    assert "No scheduler feature or tunable was changed" not in said
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "kernels", "says"),
+    [
+        ("bfq_idling", None, (), "about bfq_idling, and not about dio_kworker on 6.12"),
+        ("dio_kworker", None, ["6.1"], "the mail is not about kernel 6.12"),
+        ("dio_kworker", "reniced workers", (), "did not ask about 'reniced workers' on 6.12"),
+    ],
+)
+def test_a_cause_of_something_else_is_refused(
+    name: str, claim: str | None, kernels: Sequence[str], says: str
+) -> None:
+    cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
+    with pytest.raises(UserError, match=says):
+        finding_mail(load(REFERENCE / name), kernels=kernels, claim=claim, causes=[cause])

@@ -12,6 +12,8 @@ from typing import Final
 from iolab import __version__, trace
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.interventions import INTERVENTION
+from iolab.report.attribution import Attribution
+from iolab.report.mail.cause import cause_words
 from iolab.report.mail.events import trace_words
 from iolab.report.mail.finding import Finding, Row, find, side_means
 from iolab.report.mail.reproducer import Sides, reproducer
@@ -49,7 +51,13 @@ _CLOCKS: Final = {
 }
 
 
-def finding_mail(data: Dataset, *, kernels: Sequence[str] = (), claim: str | None = None) -> str:
+def finding_mail(
+    data: Dataset,
+    *,
+    kernels: Sequence[str] = (),
+    claim: str | None = None,
+    causes: Sequence[Attribution] = (),
+) -> str:
     """Return a mail about one claim, in plain text of 72 columns.
 
     Parameters
@@ -60,6 +68,8 @@ def finding_mail(data: Dataset, *, kernels: Sequence[str] = (), claim: str | Non
         Kernels to write about; by default all.
     claim : str, optional
         Name of the claim; by default as `iolab.report.mail.finding.find` chooses it.
+    causes : sequence of Attribution, optional
+        What `iolab.why` found of this claim, on any of the kernels.
 
     Returns
     -------
@@ -69,7 +79,8 @@ def finding_mail(data: Dataset, *, kernels: Sequence[str] = (), claim: str | Non
     Raises
     ------
     UserError
-        If a name is unknown, nothing was measured, or the claim cannot be a script's.
+        If a name is unknown, nothing was measured, the claim cannot be a script's, or a cause is of
+        something else.
     """
     finding = find(data, kernels, claim)
     pathology = finding.pathology
@@ -83,9 +94,10 @@ def finding_mail(data: Dataset, *, kernels: Sequence[str] = (), claim: str | Non
         paragraph(_set_up(finding, sides, clock)),
         _results(data, finding, sides),
         _events(data, finding),
+        *filter(None, [cause_words(finding, causes)]),
         _kernels(data, finding),
         f"{_REPRODUCER}\n\n--8<--\n{script}-->8--",
-        _untested(data, finding, clock),
+        _untested(data, finding, clock, tried=bool(causes)),
         _verify(finding),
         *_references(pathology),
         "-- \n" + paragraph(f"iolab {__version__}: {pathology.name}, {finding.claim.name}"),
@@ -242,11 +254,11 @@ def _kernels(data: Dataset, finding: Finding) -> str:
     return "Kernels:\n\n" + "\n".join(lines)
 
 
-def _untested(data: Dataset, finding: Finding, clock: str) -> str:
+def _untested(data: Dataset, finding: Finding, clock: str, *, tried: bool) -> str:
     said = ["No upstream commit was built and nothing was bisected."]
     if clock == "virtual":
         said.insert(0, "No hardware: no caches, no contention, a device of a fixed speed.")
-    if data.cells[INTERVENTION].nunique() == 1:
+    if not tried and data.cells[INTERVENTION].nunique() == 1:
         said.append("No scheduler feature or tunable was changed.")
     measured = set(data.cells["kernel"])
     if absent := [kernel for kernel in finding.unmeasured if kernel not in measured]:

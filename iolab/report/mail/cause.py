@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""The cause in a mail: what ``iolab why`` found on the kernels that the mail is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from iolab.errors import UserError
+from iolab.report.attribution import Attribution
+from iolab.report.mail.finding import Finding
+from iolab.report.mail.text import bullet, paragraph
+from iolab.report.mail.words import contrast_words, number_words
+from iolab.stats.estimates import CONFIDENCE
+
+__all__ = ["cause_words"]
+
+_MOVES = ("removes", "restores", "weakens", "strengthens")
+
+
+def cause_words(finding: Finding, causes: Sequence[Attribution]) -> str:
+    """Return the paragraphs that say which switches of each kernel change the finding.
+
+    Parameters
+    ----------
+    finding : Finding
+        What the mail is about.
+    causes : sequence of Attribution
+        What ``iolab why`` found, kernel by kernel.
+
+    Returns
+    -------
+    str
+        A paragraph and a list for each kernel; "" without causes.
+
+    Raises
+    ------
+    UserError
+        If one is of another pathology, of a kernel that the mail is not about, or does not answer
+        the mail's claim.
+    """
+    return "\n\n".join(_of_kernel(finding, found) for found in causes)
+
+
+def _of_kernel(finding: Finding, found: Attribution) -> str:
+    name = f"{found.pathology} on {found.kernel}"
+    if found.pathology != finding.pathology.name:
+        raise UserError(f"the mail is about {finding.pathology.name}, and not about {name}")
+    if found.kernel not in {row.kernel for row in finding.rows}:
+        raise UserError(f"the mail is not about kernel {found.kernel}")
+    table = found.table[found.table["claim"] == finding.claim.name]
+    if table.empty:
+        answered = ", ".join(claim.name for claim in found.claims)
+        raise UserError(
+            f"iolab why did not ask about {finding.claim.name!r} on {found.kernel}: name one of "
+            f"its claims with --claim ({answered})"
+        )
+    baseline = table["baseline"].iloc[0]
+    words = (
+        f"Cause on {found.kernel}: {len(table)} switches of the kernel were changed one at a time. "
+        f"As it is, the {contrast_words(finding.claim)} is {number_words(baseline)}. The "
+        f"intervals of the changes hold together at {CONFIDENCE:.0%}."
+    )
+    confirmed = table[(table["stage"] == "confirmed") & table["effect"].isin(_MOVES)]
+    lines = [bullet(_line(row)) for _, row in confirmed.iterrows()]
+    if not confirmed["effect"].isin(("removes", "restores")).any():
+        words += " No single switch removes or restores it."
+    rest = len(table) - len(lines)
+    lines.append(bullet(f"{rest} others change little or nothing, or could not be tried"))
+    return paragraph(words) + "\n\n" + "\n".join(lines)
+
+
+def _line(row: pd.Series) -> str:
+    interval = ""
+    if math.isfinite(row["low"]) and row["low"] != row["high"]:
+        low, high = number_words(row["low"]), number_words(row["high"])
+        interval = f" [{low}, {high}],"
+    return (
+        f"{row['intervention']} {row['effect']} it: {number_words(row['estimate'])}{interval} "
+        f"{row['n']} fresh boots"
+    )
