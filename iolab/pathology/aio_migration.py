@@ -192,6 +192,7 @@ AIO_MIGRATION = Pathology(
             ("randwrite", "randread"),
             "rw",
             words={"randwrite": "random writes", "randread": "random reads"},
+            before="randwrite",
         ),
     },
     profiles={

@@ -235,6 +235,12 @@ class Pathology:
             levels = {n: (v,) for n, v in condition.items() if n != "kernel"}
             self._check_levels(levels, f"{what}: preregistered condition")
 
+    @property
+    def before(self) -> dict[str, int | str]:
+        """The levels of results that are older than a factor, by its name."""
+        levels = {name: factor.before for name, factor in self.factors.items()}
+        return {name: level for name, level in levels.items() if level is not None}
+
     def _add_intervention(self) -> None:
         own = {INTERVENTION: InterventionFactor()}
         taken = self.factors.get(INTERVENTION, own[INTERVENTION]) != own[INTERVENTION]

@@ -40,6 +40,8 @@ class IntegerFactor:
         number.
     words : mapping of int to str
         Levels that have words of their own: ``{1: "1 job"}``.
+    before : int or None
+        The level of results from before the pathology had this factor; with None they are refused.
     """
 
     low: int
@@ -47,6 +49,7 @@ class IntegerFactor:
     label: str
     phrase: str = ""
     words: Mapping[int, str] = field(default_factory=dict)
+    before: int | None = None
 
     def in_words(self, level: int) -> str:
         """Return a level in words, as titles, legends and captions show it."""
@@ -96,12 +99,15 @@ class CategoricalFactor:
         A level in words, with ``{}`` for its name: ``"{} layout"``. By default the name alone.
     words : mapping of str to str
         Levels that have words of their own: ``{"default": "default tuning"}``.
+    before : str or None
+        The level of results from before the pathology had this factor; with None they are refused.
     """
 
     levels: tuple[str, ...]
     label: str
     phrase: str = "{}"
     words: Mapping[str, str] = field(default_factory=dict)
+    before: str | None = None
 
     def in_words(self, level: str) -> str:
         """Return a level in words, as titles, legends and captions show it."""

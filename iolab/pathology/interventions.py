@@ -183,6 +183,7 @@ class InterventionFactor:
     """
 
     label: str = INTERVENTION
+    before: str = NO_INTERVENTION
 
     def in_words(self, level: str) -> str:
         """Return a level as titles, legends and captions show it; "" where nothing is changed."""

@@ -19,6 +19,7 @@ from iolab.pathology import PATHOLOGIES, get_pathology, notebook_path
 from iolab.pathology.base import Pathology
 from iolab.pathology.rules import rules_digest
 from iolab.paths import CHECKOUT, REFERENCE
+from iolab.report.attribution import Attribution, load_attribution, publish_attribution
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
 from iolab.stats.conditions import kernels_of
@@ -123,7 +124,8 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
 def collect_results(data: Path, paper: Path = PAPER) -> Path:
     """Write the claims of all pathologies in a folder of results to ``results.json``.
 
-    The figure of all verdicts goes to ``figures/verdicts`` in the same folder.
+    The figure of all verdicts goes to ``figures/verdicts`` in the same folder, and that of each
+    folder of ``iolab why`` (``why/*`` in `data`) to ``figures/why``.
 
     Parameters
     ----------
@@ -153,8 +155,23 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     )
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
-    write_results(path, collect(zip(measured, map(_command, sources), strict=True)))
+    pairs = zip(measured, map(_command, sources), strict=True)
+    write_results(path, collect(pairs, causes=_causes(data, paper)))
     return path
+
+
+def _causes(data: Path, paper: Path) -> list[tuple[str, Attribution]]:
+    """Draw what ``iolab why`` found, and return it with the names of its folders."""
+    shutil.rmtree(paper / "figures" / "why", ignore_errors=True)
+    causes = []
+    for path in sorted(data.glob("why/*/attribution.json")):
+        found, figures = load_attribution(path.parent), paper / "figures" / "why" / path.parent.name
+        publish_attribution(found, found.figure(), figures)
+        caption = figures / "attribution.txt"
+        text = f"{caption.read_text().strip()} {_remade(data, path.parent)}\n"
+        atomic_write(caption, text)
+        causes.append((path.parent.name, found))
+    return causes
 
 
 def _command(folder: Path) -> str | None:

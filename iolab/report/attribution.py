@@ -24,6 +24,7 @@ from iolab.store.dataset import Dataset, load
 
 __all__ = [
     "ATTRIBUTION_FORMAT",
+    "MOVES",
     "Attribution",
     "attribution_text",
     "load_attribution",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
-_MOVES: Final = ("removes", "restores", "weakens", "strengthens")
+MOVES: Final = ("removes", "restores", "weakens", "strengthens")
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
@@ -182,7 +183,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         verdicts = [word for word in rows["baseline_verdict"].unique() if word]
         verdict = f", {verdicts[0]}" if verdicts else ""
         lines.append(f"{claim}: {baseline:.3g} without intervention{verdict}")
-        for effect in _MOVES:
+        for effect in MOVES:
             for row in rows[rows["effect"] == effect].itertuples():
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
                 lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")

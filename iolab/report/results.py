@@ -21,6 +21,7 @@ from iolab.errors import UserError
 from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.rules import rules_digest
+from iolab.report.attribution import MOVES, Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
@@ -34,13 +35,18 @@ from iolab.store.dataset import Dataset
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/3"
+FORMAT: Final = "iolab-results/4"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
 
 
-def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> dict[str, Any]:
+def collect(
+    measured: Iterable[Measured],
+    *,
+    causes: Sequence[tuple[str, Attribution]] = (),
+    confidence: float = CONFIDENCE,
+) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
 
     ``rules_sha256`` is `iolab.pathology.rules.rules_digest`.
@@ -53,6 +59,8 @@ def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> 
     ----------
     measured : iterable of (Dataset, str or None)
         A data set for each pathology, with the command that measured it if that is known.
+    causes : sequence of (str, Attribution), optional
+        What ``iolab why`` found, each with the name of its folder.
     confidence : float
         Level of the intervals, 0 to 1.
 
@@ -77,7 +85,35 @@ def collect(measured: Iterable[Measured], *, confidence: float = CONFIDENCE) -> 
         "confidence": confidence,
         "pathologies": [_pathology(data, command, confidence) for data, command in datasets],
         "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
+        "causes": [row for folder, found in causes for row in _causes(folder, found)],
     }
+
+
+def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:
+    """Return what moves each claim in fresh boots; the rest of the switches are counted."""
+    rows = []
+    for claim, table in found.table.groupby("claim", sort=False):
+        confirmed = table[(table["stage"] == "confirmed") & table["effect"].isin(MOVES)]
+        effects = [
+            {
+                **{name: row[name] for name in ("intervention", "effect")},
+                **{name: _finite(row[name]) for name in ("estimate", "low", "high")},
+                "n": int(row["n"]),
+            }
+            for row in confirmed.to_dict("records")
+        ]
+        rows.append(
+            {
+                "pathology": found.pathology,
+                "kernel": found.kernel,
+                "claim": str(claim),
+                "folder": folder,
+                "tried": len(table),
+                "baseline": _finite(table["baseline"].iloc[0]),
+                "effects": effects,
+            }
+        )
+    return rows
 
 
 def _pathology(data: Dataset, command: str | None, confidence: float) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.pathology.factors import IntegerFactor
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.store.kernels import KernelBuild, read_builds
 from iolab.store.program_counters import PROGRAM_COLUMNS
 from iolab.store.twins import gate_other_regimes
@@ -190,10 +189,8 @@ def load(folder: Path | str) -> Dataset:
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    # A table from before there were programs, or interventions, is as good without them.
+    # A table from before there were programs is as good without them.
     table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
-    if INTERVENTION not in table.columns:
-        table = table.assign(**{INTERVENTION: NO_INTERVENTION})
     found = _conform(table, CELL_COLUMNS, path)
     names = found["pathology"].unique()
     if len(names) > 1:
@@ -205,6 +202,8 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
             f"{path}: its pathology {names[0]!r} is not known here: name the file that defines it "
             "(--pathology FILE), or register it"
         )
+    before = get_pathology(names[0]).before
+    table = table.assign(**{n: level for n, level in before.items() if n not in table.columns})
     return _conform(table, column_types(names[0]), path)
 
 

@@ -22,7 +22,6 @@ from iolab.pathology.calls import (
     measures_of_result,
     measures_of_trace,
 )
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.store.counters import histogram, measures
 from iolab.store.dataset import (
     CELL_COLUMNS,
@@ -76,7 +75,7 @@ def _rows(
             "boot": block.boot,
             **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
             "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
-            INTERVENTION: NO_INTERVENTION,
+            **pathology.before,
             **cell["condition"],
             **found,
             "gate": foreign.line(found["gate"]),

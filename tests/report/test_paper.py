@@ -13,18 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bs4 import BeautifulSoup
 from matplotlib.figure import Figure
 
 from iolab.errors import IolabError, UserError
 from iolab.figures.save import save_figure
 from iolab.foreign import line
+from iolab.paths import REFERENCE
 from iolab.report.artifacts import PAPER
+from iolab.report.attribution import load_attribution
 from iolab.report.paper import build, check_sources, literals, macros
 from iolab.report.results import collect, write_results
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
 from tests.support.reports import COMMAND, every_report
 
-SOURCES = ("iolab.typ", "parts.typ", "published.toml", "not_results.toml", "page.css")
+SOURCES = (
+    *("iolab.typ", "parts.typ", "published.toml", "references.yml", "not_results.toml"),
+    "page.css",
+)
 CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMMAND}."
 
 
@@ -43,9 +49,11 @@ def folder(path: Path, results: dict[str, Any], *, drawn: bool = True) -> Path:
     for name in SOURCES:
         shutil.copy(PAPER / name, path / name)
     write_results(path / "results.json", results)
-    for place, name in re.findall(r'#shown\("(.*?)", "(.*?)"\)', (PAPER / "iolab.typ").read_text()):
-        if drawn:
-            save_figure(Figure(figsize=(1, 1)), path / "figures" / place, name, caption=CAPTION)
+    text = (PAPER / "iolab.typ").read_text()
+    figures = re.findall(r'#shown\("(.*?)", "(.*?)"', text)
+    figures += [(f"why/{cause['folder']}", "attribution") for cause in results["causes"]]
+    for place, name in figures if drawn else ():
+        save_figure(Figure(figsize=(1, 1)), path / "figures" / place, name, caption=CAPTION)
     return path
 
 
@@ -222,4 +230,21 @@ def test_what_a_machine_said_is_no_typst(tmp_path: Path) -> None:
     # A link that is meant would be found there.
     (tmp_path / "link.typ").write_text(f'#link("http://127.0.0.1/{MARK}")[x]')
     assert MARK.encode() in _unpacked(typst.compile(str(tmp_path / "link.typ")))
-    assert b"/URI" not in _unpacked(made["iolab.pdf"])
+    # What it cites has addresses, which Typst makes links.
+    cited = (PAPER / "references.yml").read_text()
+    links = re.findall(rb"/URI \((.*?)\)", _unpacked(made["iolab.pdf"]))
+    assert len(links) > 5
+    assert [link for link in links if link.decode() not in cited] == []
+
+
+def test_causes_are_said_with_their_figure(tmp_path: Path) -> None:
+    cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
+    measured = ((data, COMMAND) for data in every_report().values())
+    results = collect(measured, causes=[("dio_kworker-6.12", cause)])
+    page = built(folder(tmp_path / "paper", results))["iolab.html"].decode()
+    words = BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
+    assert "50 switches changed alone" in " ".join(words.split())
+    removing = cause.table[cause.table["effect"] == "removes"]["intervention"]
+    assert len(removing) > 0
+    for name in removing:
+        assert re.search(rf"{name}\s+removes it: ", words)

@@ -12,6 +12,7 @@ from iolab.errors import UserError
 from iolab.store.dataset import column_types, load
 from iolab.store.program_counters import PROGRAM_COLUMNS
 from tests.support import synthetic
+from tests.support.reports import report
 
 
 @pytest.fixture
@@ -91,3 +92,16 @@ def test_a_spoiled_folder_is_named_in_one_sentence(
         load(folder)
     assert str(folder / name) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_results_from_before_a_factor_have_the_level_that_it_names(tmp_path: Path) -> None:
+    synthetic.write(report("aio_migration"), tmp_path)
+    path = tmp_path / "cells.parquet"
+    table = pd.read_parquet(path)
+    table.drop(columns=["rw", "intervention"]).to_parquet(path)
+    assert load(tmp_path).cells[["rw", "intervention"]].drop_duplicates().to_dict("records") == [
+        {"rw": "randwrite", "intervention": "none"}
+    ]
+    table.drop(columns="size").to_parquet(path)
+    with pytest.raises(UserError, match="has no column size"):
+        load(tmp_path)
