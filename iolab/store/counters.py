@@ -11,13 +11,20 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
+from iolab import foreign
 from iolab.agent.fio import active_sides
 from iolab.errors import IolabError
 from iolab.results import CellResult, CpuSample, growth
 from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, program_measures
 
-__all__ = ["histogram", "measures"]
+__all__ = ["check_result", "histogram", "measures"]
 
+# What a result raises that is not the agent's: a missing key, a list for a mapping, letters for a
+# number, a number beyond all floats, two samples of one moment.
+_SENSELESS = (
+    *(AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError),
+    ZeroDivisionError,
+)
 _Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
 
 _PERCENTILES = {
@@ -26,6 +33,8 @@ _PERCENTILES = {
     "latency_p99_ns": 99.0,
     "latency_p999_ns": 99.9,
 }
+# Of a 64-bit counter.
+_MOST = 2.0**63
 _NOTHING = {
     **dict.fromkeys(
         ("iops", "steady_iops", "seconds_per_io", "latency_mean_ns", *_PERCENTILES), math.nan
@@ -173,18 +182,47 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
         found = {**_NOTHING, **_found(result, cpu)}
+        if not all(abs(value) < _MOST or math.isnan(value) for value in found.values()):
+            raise ValueError("a number is too large")
         if not found["ios"] and "program" not in result:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
-    except (KeyError, TypeError, IndexError) as error:
-        raise IolabError(f"a cell's result is not the agent's: {error!r}") from error
+    except _SENSELESS as error:
+        raise _not_the_agents(error) from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
+
+
+def _not_the_agents(error: Exception) -> IolabError:
+    return IolabError(f"a cell's result is not the agent's: {foreign.line(repr(error))}")
+
+
+def check_result(result: CellResult, *, cpu: int) -> None:
+    """Check that a cell's result can be measured, before it is stored.
+
+    Raises
+    ------
+    IolabError
+        If it is malformed.
+    """
+    measures(result, cpu=cpu)
+    histogram(result)
 
 
 def histogram(result: CellResult) -> list[tuple[float, int]]:
     """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
 
     There are none of a cell that did not run, of copies or of a program.
+
+    Raises
+    ------
+    IolabError
+        If the result is malformed.
     """
-    if result["state"] != "done" or "fio" not in result:
-        return []
-    return [(float(middle), count) for middle, count in sorted(_bins(_sides(result)).items())]
+    try:
+        if result["state"] != "done" or "fio" not in result:
+            return []
+        found = [(float(middle), count) for middle, count in sorted(_bins(_sides(result)).items())]
+        if not all(middle >= 0 and 0 <= count < _MOST for middle, count in found):
+            raise ValueError("a bin of the latencies makes no sense")
+    except _SENSELESS as error:
+        raise _not_the_agents(error) from error
+    return found

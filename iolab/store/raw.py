@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from iolab import foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
+from iolab.results import CellResult
+from iolab.store.counters import check_result
 
 __all__ = ["RawStore", "block_key"]
 
@@ -76,8 +78,8 @@ class RawStore:
         Raises
         ------
         IolabError
-            If the results are damaged or of another block, or the disk is full; then nothing is
-            left.
+            If the results are damaged, make no sense or are of another block, or the disk is full;
+            then nothing is left.
         """
         found, digests = _status(results)
         if found != block.plan.block:
@@ -96,6 +98,10 @@ class RawStore:
                 atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
             for cell in document["cells"]:
                 result = _checked(results, f"cells/{cell['id']}.json", digests)
+                try:
+                    check_result(cast("CellResult", result), cpu=block.plan.cpu)
+                except IolabError as error:
+                    raise IolabError(f"cell {cell['id']}: {error}") from error
                 stored = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
                 data = gzip.compress(canonical_json(stored).encode(), mtime=0)
                 atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)

@@ -47,7 +47,13 @@ def _rows(
     block = store.block(key)
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]
-        found = measures(document["result"], cpu=block.plan.cpu)
+        try:
+            found = measures(document["result"], cpu=block.plan.cpu)
+        except IolabError as error:
+            raise IolabError(
+                f"{store.folder(key)}: cell {cell['id']}: {error}; remove this folder, and the "
+                "next sweep measures it again"
+            ) from error
         if gates := machine_gates(facts):
             gates = [found["gate"], *gates] if found["gate"] else gates
             found.update(valid=False, gate="; ".join(gates))

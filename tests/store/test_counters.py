@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.results import copied, result
 
 # The results here are incomplete or wrong on purpose.
 measures: Any = counters.measures
+check_result: Any = counters.check_result
 histogram: Any = counters.histogram
 
 
@@ -193,3 +195,41 @@ def test_gates_keep_the_numbers_but_not_the_validity() -> None:
 def test_what_is_not_the_agents_is_one_sentence(made: dict[str, Any]) -> None:
     with pytest.raises(IolabError, match="a cell's result is not the agent's"):
         measures(made, cpu=0)
+
+
+def _deep(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    made = deepcopy(document)
+    place: Any = made
+    *above, last = path.split(".")
+    for step in above:
+        place = place[int(step) if step.isdigit() else step]
+    place[last] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("fio.jobs.0.write.clat_ns", 5),
+        ("fio.jobs.0.write.clat_ns.bins", {"x": 1}),
+        ("fio.jobs.0.write.clat_ns.bins", {"5": [1]}),
+        ("fio.jobs.0.write.clat_ns.bins", {"5": 10**30}),
+        ("fio.jobs.0.write.clat_ns.bins", {"-5": 3}),
+        ("fio.jobs.0.write.total_ios", 10**400),
+        ("fio.jobs.0.write.total_ios", 10**20),
+        ("last.ios", "many"),
+        ("last.tasks", [1]),
+    ],
+)
+def test_results_that_make_no_sense_are_refused_before_they_are_stored(
+    path: str, value: object
+) -> None:
+    check_result(result(), cpu=0)
+    with pytest.raises(IolabError, match="a cell's result is not the agent's"):
+        check_result(_deep(result(), path, value), cpu=0)
+
+
+def test_two_samples_of_one_moment_are_refused() -> None:
+    made = result()
+    with pytest.raises(IolabError, match="a cell's result is not the agent's"):
+        check_result(_deep(made, "last.at_ns", made["first"]["at_ns"]), cpu=0)

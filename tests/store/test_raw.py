@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 import subprocess
@@ -105,6 +106,17 @@ def _cut(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def _senseless(folder: Path) -> None:
+    """Let a cell claim more I/Os than there are numbers, and the block be sure of it."""
+    path = folder / "cells" / "c001.json"
+    said = json.loads(path.read_text())
+    said["fio"]["jobs"][0]["write"]["total_ios"] = 10**400
+    path.write_text(json.dumps(said))
+    status = json.loads((folder / "status.json").read_text())
+    status["sha256"]["cells/c001.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "status.json").write_text(json.dumps(status))
+
+
 def _status(**different: Any) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         status = json.loads((folder / "status.json").read_text())
@@ -119,6 +131,7 @@ def _status(**different: Any) -> Callable[[Path], None]:
         (_cut, r"damaged cells/c002\.json"),
         (lambda f: (f / "cells" / "c001.json").unlink(), r"lack cells/c001\.json"),
         (lambda f: (f / "facts.json").write_text("{}"), r"damaged facts\.json"),
+        (_senseless, "cell c001: a cell's result is not the agent's"),
         (_status(block="other"), "are of block 'other'"),
         (_status(sha256={}), "damaged facts"),
         (_status(sha256=5), "damaged"),
