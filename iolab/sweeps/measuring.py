@@ -3,18 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from iolab.agent.proc import available_memory
 from iolab.blocks import Block
 from iolab.errors import IolabError
+from iolab.files import locked
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import write_block
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
-__all__ = ["block_job", "measure_plan"]
+__all__ = ["block_job", "measure_plan", "store_locked"]
+
+
+@contextmanager
+def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
+    """Hold a store for the duration of a ``with`` block; say it if another process holds it."""
+    words = f"something else measures into {root}: waiting for its end"
+    with locked(root / ".sweep.lock", lambda: log(words)):
+        yield
 
 
 def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.proc import available_memory
-from iolab.files import atomic_write, locked
+from iolab.files import atomic_write
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
@@ -23,6 +23,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
+from iolab.sweeps.measuring import store_locked
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
@@ -97,8 +98,7 @@ def run_sweep(
     check_request(request)
     outcomes = [Outcome(plan) for plan in plan_sweep(request, log)]
     store = RawStore(request.root)
-    waiting = f"another sweep is at work in {request.root}: waiting for its end"
-    with locked(request.root / ".sweep.lock", lambda: log(waiting)):
+    with store_locked(request.root, log):
         _measure(request, store, outcomes, log=log, on_progress=on_progress)
         log("making the pages and figures")
         _write_up(request, store, outcomes)

@@ -26,7 +26,7 @@ from iolab.stats.claims import boot_values
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
-from iolab.sweeps.measuring import measure_plan
+from iolab.sweeps.measuring import measure_plan, store_locked
 from iolab.sweeps.planning import PathologyPlan, plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
@@ -256,6 +256,12 @@ def find_causes(
     for level in asked.interventions:
         factor.check(INTERVENTION, level)
     run = _Run(asked, log, on_progress)
+    with store_locked(asked.request.root, log):
+        return _found(run)
+
+
+def _found(run: _Run) -> Why:
+    asked, log = run.asked, run.log
     claims, surveyed, kernel = _survey(run)
     tried = list(asked.interventions) or _offered(run, surveyed)
     log(f"screening {len(tried)} interventions in {SCREENING_BOOTS} boots")

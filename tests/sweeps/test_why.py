@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError, UserError
+from iolab.files import locked
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
@@ -21,6 +23,7 @@ from iolab.sweeps.switches import switches
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab.sweeps.why_page import make_why_page
 from iolab.targets.vm import prepare
+from tests.support.processes import PATIENCE_S, wait_until
 
 _FACTS = {
     "scheduler_tunables": {
@@ -155,3 +158,25 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     assert "NO_WAKEUP_PREEMPTION removes it" in text
     page = make_why_page(found.folder).read_text()
     assert "NO_WAKEUP_PREEMPTION removes it" in page
+
+
+def test_a_store_into_which_something_else_measures_is_waited_for(tmp_path: Path) -> None:
+    request = Request("quick", kernels=["6.1"], root=tmp_path)
+    asked = WhyRequest(get_pathology("dio_kworker"), "6.1", request, claim="no such claim")
+    said: list[str] = []
+    ended: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            find_causes(asked, said.append)
+        except UserError as error:
+            ended.append(error)
+
+    with locked(tmp_path / ".sweep.lock"):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wait_until(lambda: said)
+        assert thread.is_alive()
+    thread.join(PATIENCE_S)
+    assert said == [f"something else measures into {tmp_path}: waiting for its end"]
+    assert "no such claim" in str(ended[0])
