@@ -30,7 +30,7 @@ from iolab.figures.style import COLUMN_IN, DOUBLE_IN, legend, styled
 from iolab.figures.words import number
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
-from iolab.stats.regions import region_table
+from iolab.stats.regions import IOPS_LOST, region_table
 
 __all__ = ["PublishedPoint", "region_iops", "region_switches"]
 
@@ -99,8 +99,8 @@ def region_iops(
 ) -> Figure:
     """Map the ratio of IOPS to the control's over the treatment and another factor.
 
-    The line runs between tiles whose whole interval lies below 1 and the others. The strip below
-    is the control, compared with itself.
+    The line runs between tiles whose whole interval lies below `IOPS_LOST` and the
+    others. The strip below is the control, compared with itself.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def region_iops(
         If there is nothing to draw, the cells mix what may not be pooled, or a factor has no
         logarithm.
     """
-    table = region_table(cells, "iops", "ratio")
+    table = region_table(cells, "iops", "ratio", limit=IOPS_LOST)
     reach = max(0.1, np.ceil(10 * float((table["y"] - 1).abs().max())) / 10)
     return _draw(
         cells,
@@ -136,7 +136,7 @@ def region_iops(
             _RATIOS,
             Normalize(1 - reach, 1 + reach),
             f"IOPS, relative to {pathology_of(cells).control}",
-            "IOPS lost: interval below 1",
+            f"IOPS lost: interval below {IOPS_LOST:g}",
         ),
         published,
     )

@@ -44,7 +44,7 @@ _SAYS: Final = {
         "Ratio of IOPS to the control's, for each {label} crossed with what varies besides. Tiles "
         "reach halfway to the next measured level on logarithmic axes; the strip below is the "
         "control, compared with itself. The line runs between tiles whose whole 95 % t interval "
-        "over boots lies below 1 and the others; a single boot has no interval, so no line. "
+        "over boots lies below 0.99 and the others; a single boot has no interval, so no line. "
         "Hatched: not measured, or no valid pair."
     ),
     "region_switches": (

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import pandas as pd
 
@@ -15,7 +15,11 @@ from iolab.stats.conditions import (
 )
 from iolab.stats.tables import mean_table, ratio_table
 
-__all__ = ["crossed_cells", "region_table"]
+__all__ = ["IOPS_LOST", "crossed_cells", "region_table"]
+
+# The ratio of IOPS below which something is lost: where two boots nearly agree, a thousandth would
+# otherwise be an effect.
+IOPS_LOST: Final = 0.99
 
 
 def crossed_cells(cells: pd.DataFrame, factor: str, *, by: str) -> pd.DataFrame:

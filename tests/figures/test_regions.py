@@ -234,6 +234,6 @@ def test_the_caption_says_the_rule_the_interval_and_n() -> None:
         assert sample in text
         assert "Hatched: not measured" in text
         assert "Cannot run here: 6.8." in text
-    assert "whole 95 % t interval over boots lies below 1" in figures.caption(
+    assert "whole 95 % t interval over boots lies below 0.99" in figures.caption(
         "region_iops", data.cells
     )
