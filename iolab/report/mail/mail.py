@@ -38,6 +38,8 @@ __all__ = ["finding_mail"]
 # The profile whose condition the reproducer and the commands have.
 _PROFILE: Final = "quick"
 _UNKNOWN: Final = "?"
+# The share of the way to a claim's limit from which something happens, if not enough.
+_SOME: Final = 0.1
 # Kernels whose treated and control columns fit beside each other.
 _BESIDE: Final = 2
 _REPRODUCER: Final = "Reproducer; compare what both sides print:"
@@ -141,14 +143,29 @@ def _opening(finding: Finding, sides: Sides) -> str:
 
 def _elsewhere(finding: Finding) -> list[str]:
     """Say on which kernels the claim does not hold, and on which nothing is certain."""
+    refuted = [row for row in finding.clean if row.verdict == "not reproduced"]
+    weak = [row for row in refuted if _share(finding.claim, row.estimate) > _SOME]
     said = []
-    for verdict, words in (("not reproduced", "Not on"), ("inconclusive", "Inconclusive on")):
-        rows = [row for row in finding.clean if row.verdict == verdict]
+    for rows, words in (
+        (weak, "Too little to count on"),
+        ([row for row in refuted if row not in weak], "Not on"),
+        ([row for row in finding.clean if row.verdict == "inconclusive"], "Inconclusive on"),
+    ):
         listed = [f"{row.kernel} ({row.scheduler}, {number_words(row.estimate)})" for row in rows]
         if listed:
             *most, last = listed
             said.append(f"{words} {', '.join(most)}{' and ' if most else ''}{last}.")
     return said
+
+
+def _share(claim: Claim, estimate: float) -> float:
+    """Return how much of the way from no effect to the limit an estimate goes."""
+    start, limit = claim.start, claim.limit
+    if claim.contrast == "ratio" or claim.scale == "log":
+        if min(start, limit, estimate) <= 0:
+            return math.nan
+        start, limit, estimate = math.log(start), math.log(limit), math.log(estimate)
+    return (estimate - start) / (limit - start) if limit != start else math.nan
 
 
 def _set_up(finding: Finding, sides: Sides, clock: str) -> str:
