@@ -97,7 +97,8 @@ def test_the_change_of_a_ratio_is_a_ratio_by_welch(
         cells = data.cells[(data.cells["kernel"] == "6.1") & ~data.cells["recorded"]]
         boots = []
         for _, boot in cells.groupby("block"):
-            treated = boot[(boot["weight"] == 1000) & boot["valid"]]
+            claimed = boot[(boot["iodepth"] == 272) & (boot["numjobs"] == 1)]
+            treated = claimed[(claimed["weight"] == 1000) & claimed["valid"]]
             pairs = boot[boot["pair"].isin(treated["pair"]) & (boot["role"] == "control")]
             boots.append(math.log(float(treated["iops"].item() / pairs["iops"].item())))
         logs.append(boots)
