@@ -181,7 +181,7 @@ def test_the_doctor_looks_at_the_current_folder(
 def test_an_installed_notebook_runs_from_the_reference_data(installed: Installed) -> None:
     code = "from iolab.paths import NOTEBOOKS; print(NOTEBOOKS)"
     page = Path(installed.output("python", "-c", code).strip()) / "00_start_here.ipynb"
-    given = json.dumps({"parameters": {}, "links": {}})
+    given = json.dumps({"parameters": {}, "links": {}, "heading": ""})
     (installed.here / "parameters.json").write_text(given)
     output = installed.here / "page.ipynb"
     installed.output("python", "-m", "iolab.sweeps.page", page, output, "parameters.json", "html")
