@@ -58,7 +58,10 @@ class _Pair:
 def _pairs(
     pathology: Pathology, profile: Profile, conditions: Iterable[Condition], boot: int
 ) -> list[_Pair]:
-    """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded."""
+    """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded.
+
+    Without controls, a pair is a treated cell alone.
+    """
     treated = [_Pair(c) for c in conditions]
     controls = {
         tuple(sorted((k, str(v)) for k, v in p.condition.items() if k != pathology.treatment)): {
@@ -74,7 +77,7 @@ def _pairs(
     ]
     # What is changed for a cell needs no A/A pair where the block has one without it.
     plain = [c for c in controls.values() if c[INTERVENTION] == NO_INTERVENTION]
-    again = [_Pair(c, aa=True) for c in plain or controls.values()]
+    again = [_Pair(c, aa=True) for c in plain or controls.values()] if profile.controls else []
     return [*treated, *again, *recorded]
 
 
@@ -90,28 +93,28 @@ def _cells(
     rng.shuffle(order)
     cells: list[PlannedCell] = []
     work: list[Cell] = []
-    # What a cell and its twin share, by the number of the untraced pair and the role.
-    shared: dict[tuple[int, str], Cell] = {}
-    # What cells share that differ in nothing but an intervention, so that it is what they show.
-    alike: dict[str, Cell] = {}
+    # What a cell shares with its twin, and with cells that differ in an intervention alone, so that
+    # it is what they show.
+    shared: dict[str, Cell] = {}
     untraced: dict[tuple[int, str], str] = {}
     twins: dict[str, tuple[int, str]] = {}
     for position, (number, pair) in enumerate(order):
         for role, condition in _sides(pair, pathology.treatment, control_first(pair)):
+            if role == "control" and not profile.controls:
+                continue
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
-            if key not in shared:
-                rest = {name: v for name, v in pair.condition.items() if name != INTERVENTION}
-                same = canonical_json([rest, role, pair.aa])
-                if same not in alike:
-                    alike[same] = cell_of(pathology, condition, profile, rng)
-                shared[key] = intervention(condition[INTERVENTION]).of(alike[same])
+            rest = {name: v for name, v in pair.condition.items() if name != INTERVENTION}
+            same = canonical_json([rest, role, pair.aa])
+            if same not in shared:
+                shared[same] = cell_of(pathology, condition, profile, rng)
+            cell = intervention(condition[INTERVENTION]).of(shared[same])
             if pair.twin is None:
                 untraced[key] = identity
             else:
                 twins[identity] = key
             recording = None if pair.twin is None else pathology.recording
-            work.append(replace(shared[key], id=identity, recording=recording))
+            work.append(replace(cell, id=identity, recording=recording))
             cells.append(
                 PlannedCell(
                     id=identity,

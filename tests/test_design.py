@@ -389,3 +389,14 @@ def test_cells_that_differ_in_an_intervention_alone_share_their_job() -> None:
     # The two sides of a pair differ, and so do the cells of the A/A pair.
     assert [len(seeds) for seeds in jobs.values()] == [1, 1, 1, 1]
     assert len(set.union(*jobs.values())) == 4
+
+
+def test_without_controls_each_treatment_is_alone() -> None:
+    pathology = get_pathology("aio_migration")
+    profile = replace(pathology.profiles["quick"], controls=False, recorded={})
+    for block in blocks_of(pathology, profile, kernel="6.1", clock="virtual"):
+        assert {cell.role for cell in block.cells} == {"treatment"}
+        assert not any(cell.aa for cell in block.cells)
+        conditions = [_factors(pathology, cell) for cell in block.cells]
+        assert len(conditions) == len(set(conditions))
+        assert set(conditions) == _treated(pathology, profile.grids_of(block.boot))

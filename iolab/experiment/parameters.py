@@ -13,7 +13,7 @@ from typing import Any, Final
 from iolab.errors import UserError
 from iolab.names import nearest, one_of
 from iolab.pathology.base import Pathology
-from iolab.pathology.factors import Condition
+from iolab.pathology.factors import Condition, first_levels
 
 __all__ = [
     "PARAMETERS",
@@ -89,7 +89,7 @@ def _equal(name: str, number: float) -> bool:
 def base_condition(pathology: Pathology) -> Condition:
     """Return the condition of a pathology's first claim, or of its quick profile."""
     grid = pathology.profiles["quick"].grids[0]
-    base = {name: levels[0] for name, levels in grid.items()}
+    base = first_levels(grid)
     return {**base, **pathology.claims[0].condition} if pathology.claims else base
 
 

@@ -23,7 +23,7 @@ from iolab.errors import UserError
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import Claim, Pathology, Profile
-from iolab.pathology.factors import Condition, Grid
+from iolab.pathology.factors import Condition, Grid, first_levels
 from iolab.pathology.fio_text import parse_fio
 from iolab.vm.programs import program as shipped
 
@@ -250,7 +250,7 @@ def _recording(recipe: Recipe) -> Recording:
 
 
 def _claims(given: str | Sequence[str | Claim], treated: Change, grid: Grid) -> tuple[Claim, ...]:
-    base = {name: levels[0] for name, levels in grid.items()}
+    base = first_levels(grid)
     found: list[Claim] = []
     for one in [given] if isinstance(given, str) else given:
         if isinstance(one, Claim):

@@ -18,6 +18,7 @@ from iolab.files import atomic_write
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.regions import IOPS_LOST
 from iolab.stats.tables import mean_table, ratio_table
 
 __all__ = ["CLOCKS", "caption", "save_figure"]
@@ -44,7 +45,8 @@ _SAYS: Final = {
         "Ratio of IOPS to the control's, for each {label} crossed with what varies besides. Tiles "
         "reach halfway to the next measured level on logarithmic axes; the strip below is the "
         "control, compared with itself. The line runs between tiles whose whole 95 % t interval "
-        "over boots lies below 0.99 and the others; a single boot has no interval, so no line. "
+        f"over boots lies below {IOPS_LOST:g} and the others; a single boot has no interval, so no "
+        "line. "
         "Hatched: not measured, or no valid pair."
     ),
     "region_switches": (

@@ -33,6 +33,7 @@ from iolab.pathology.factors import (
     Condition,
     Grid,
     IntegerFactor,
+    first_levels,
     integer_level,
     named_level,
 )
@@ -46,6 +47,8 @@ __all__ = ["AIO_MIGRATION"]
 
 _CPUS = 2
 _NDELAY = 41_000
+# 5000 migrations in 30 s.
+_PUBLISHED_PER_S = 5000 / 30
 # The report's values. EEVDF kernels have one of the two, under another name.
 _TUNINGS: dict[str, dict[str, int]] = {
     "default": {},
@@ -157,17 +160,11 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
         name=name,
         kind="mechanism",
         statement="one thread that could stay where it is is migrated 5000 to 10,000 times in 30 s",
-        condition={
-            "affinity": "free",
-            "size": size,
-            "tuning": tuning,
-            "integrity": "none",
-            "rw": "randwrite",
-        },
+        condition={**first_levels(_BASE), "size": size, "tuning": tuning},
         value="migrations_per_s",
         # A pinned thread is hardly migrated: the rate itself is judged, which is never negative.
         contrast="treated",
-        published=5000 / 30,
+        published=_PUBLISHED_PER_S,
         secondary=secondary,
     )
 
@@ -240,10 +237,10 @@ AIO_MIGRATION = Pathology(
             name="random reads stay",
             kind="mechanism",
             statement="a thread whose reads complete in the interrupt is migrated less",
-            condition={name: levels[0] for name, levels in _READS.items()},
+            condition=first_levels(_READS),
             value="migrations_per_s",
             contrast="treated",
-            below=5000 / 30 / 2,
+            below=_PUBLISHED_PER_S / 2,
             why="no number is published: the limit of the writes",
             secondary=True,
         ),

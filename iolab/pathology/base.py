@@ -68,6 +68,9 @@ class Profile:
         condition belongs to `grids`, which every boot measures.
     mapped_boots : int
         Number of boots, from the first, in which they are.
+    controls : bool
+        Whether a control is measured beside each treatment. A claim of the treated value alone does
+        without.
 
     Raises
     ------
@@ -84,6 +87,7 @@ class Profile:
     recorded_boots: int = 2
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
+    controls: bool = True
 
     def __post_init__(self) -> None:
         what = "profile"

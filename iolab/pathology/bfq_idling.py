@@ -44,6 +44,7 @@ from iolab.pathology.factors import (
     Condition,
     Grid,
     IntegerFactor,
+    first_levels,
     integer_level,
     named_level,
 )
@@ -167,7 +168,7 @@ _BASE: Grid = {
     "filesystem": ("ext4",),
     "writes": (10,),
 }
-_SHORT: Condition = {name: levels[0] for name, levels in _BASE.items()}
+_SHORT: Condition = first_levels(_BASE)
 _BOTH: Grid = {**_BASE, "io_scheduler": ("bfq", "bfq-throughput")}
 # The report's command.
 _LONG: Grid = {**_BOTH, "writes": (300,)}
@@ -259,7 +260,8 @@ BFQ_IDLING = Pathology(
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
-            boots=3,
+            # Gaps are few whole numbers: boots agree to the digit, and six such boots decide.
+            boots=6,
             grids=(
                 {**_BASE, "io_scheduler": _QUICK},
                 {**_BOTH, "cgroup": ("root",)},
@@ -267,7 +269,7 @@ BFQ_IDLING = Pathology(
                 _LONG,
             ),
             recorded={**_BASE, "io_scheduler": _QUICK, "writes": (10, 300)},
-            recorded_boots=3,
+            recorded_boots=6,
         ),
         "full": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
@@ -278,7 +280,7 @@ BFQ_IDLING = Pathology(
                 {**_BOTH, "filesystem": ("xfs", "raw")},
             ),
             recorded={**_ALL, "cgroup": ("own", "root"), "writes": (10, 300)},
-            recorded_boots=3,
+            recorded_boots=6,
         ),
     },
     boot_factors=(),

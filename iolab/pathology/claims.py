@@ -111,6 +111,11 @@ class Claim:
         return next(limit for limit in (self.above, self.below) if limit is not None)
 
     @property
+    def logarithmic(self) -> bool:
+        """Whether boots are averaged as logarithms."""
+        return self.contrast == "ratio" or self.scale == "log"
+
+    @property
     def start(self) -> float:
         """The contrast without the effect, in its unit."""
         return no_effect(self.contrast) if self.without is None else self.without

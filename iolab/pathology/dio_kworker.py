@@ -59,6 +59,7 @@ from iolab.pathology.factors import (
     Condition,
     Grid,
     IntegerFactor,
+    first_levels,
     integer_level,
     named_level,
 )
@@ -251,7 +252,7 @@ _BASE: Grid = {
 
 
 def _at(weight: int, **different: int | str) -> Condition:
-    return {**{name: levels[0] for name, levels in _BASE.items()}, "weight": weight, **different}
+    return {**first_levels(_BASE), "weight": weight, **different}
 
 
 # One that an ordinary node has, the published one, and the largest that a Kubernetes node sets.

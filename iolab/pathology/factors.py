@@ -17,6 +17,7 @@ __all__ = [
     "Factor",
     "Grid",
     "IntegerFactor",
+    "first_levels",
     "integer_level",
     "named_level",
 ]
@@ -136,6 +137,11 @@ class CategoricalFactor:
 
 
 Factor = IntegerFactor | CategoricalFactor | InterventionFactor
+
+
+def first_levels(grid: Grid) -> dict[str, int | str]:
+    """Return the condition of the first level of each factor of a grid."""
+    return {name: levels[0] for name, levels in grid.items()}
 
 
 def integer_level(condition: Condition, name: str) -> int:

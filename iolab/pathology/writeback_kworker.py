@@ -46,7 +46,14 @@ from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
-from iolab.pathology.factors import CategoricalFactor, Condition, Grid, IntegerFactor, integer_level
+from iolab.pathology.factors import (
+    CategoricalFactor,
+    Condition,
+    Grid,
+    IntegerFactor,
+    first_levels,
+    integer_level,
+)
 from iolab.pathology.published import SOLIDIGM
 from iolab.results import CellResult
 
@@ -187,8 +194,18 @@ _BESIDE: Grid = {**_COST, "io": ("buffered",), "cpus": (2,)}
 _GROWING: Grid = {**_BESIDE, "layout": ("growing",), "numjobs": (4,)}
 
 
-def _first(grid: Grid) -> Condition:
-    return {name: levels[0] for name, levels in grid.items()}
+def _busy(name: str, statement: str, grid: Grid, *, secondary: bool = False) -> Claim:
+    return Claim(
+        name=name,
+        kind="mechanism",
+        statement=statement,
+        condition=first_levels(grid),
+        value="worker_busy",
+        contrast="treated",
+        # At 100 % under 128 jobs.
+        published=1.0,
+        secondary=secondary,
+    )
 
 
 # Of the article's shares of a CPU and bandwidths: (100 % / 5383 MB/s) / (20 % / 14600 MB/s).
@@ -250,48 +267,39 @@ WRITEBACK_KWORKER = Pathology(
             name="one flush worker at a time",
             kind="mechanism",
             statement="however many jobs write, one worker at a time writes back",
-            condition=_first(_GROWING),
+            condition=first_levels(_GROWING),
             value="flush_workers_at_once",
             contrast="treated",
             published=1.0,
             # A whole number: what contradicts one worker is two.
             without=2.0,
         ),
-        Claim(
-            name="ext4's flush worker is busy",
-            kind="mechanism",
-            statement="while jobs make files on ext4, the flush worker seldom rests",
-            condition=_first(_GROWING),
-            value="worker_busy",
-            contrast="treated",
-            # At 100 % under 128 jobs.
-            published=1.0,
+        _busy(
+            "ext4's flush worker is busy",
+            "while jobs make files on ext4, the flush worker seldom rests",
+            _GROWING,
         ),
         Claim(
             name="XFS's flush worker is not",
             kind="mechanism",
             statement="XFS's flush worker has a far smaller share of a CPU than ext4's",
-            condition=_first(_GROWING),
+            condition=first_levels(_GROWING),
             value="worker_busy",
             contrast="difference",
             # 100 % and 20 %.
             published=0.8,
         ),
-        Claim(
-            name="ext4's flush worker is busy, one job that overwrites",
-            kind="mechanism",
-            statement="while one job overwrites a file on ext4, the flush worker seldom rests",
-            condition=_first(_BESIDE),
-            value="worker_busy",
-            contrast="treated",
-            published=1.0,
+        _busy(
+            "ext4's flush worker is busy, one job that overwrites",
+            "while one job overwrites a file on ext4, the flush worker seldom rests",
+            _BESIDE,
             secondary=True,
         ),
         Claim(
             name="ext4's worker pays more for a MiB",
             kind="mechanism",
             statement="a MiB costs ext4's flush worker many times what it costs XFS's",
-            condition=_first(_COST),
+            condition=first_levels(_COST),
             value="worker_us_per_mib",
             contrast="ratio",
             published=_PUBLISHED_COST,
@@ -300,7 +308,7 @@ WRITEBACK_KWORKER = Pathology(
             name="single pages against large folios",
             kind="mechanism",
             statement="XFS keeps what is written in folios of many pages, ext4 in smaller ones",
-            condition=_first(_GROWING),
+            condition=first_levels(_GROWING),
             value="pages_per_folio",
             contrast="ratio",
             below=0.25,
@@ -310,7 +318,7 @@ WRITEBACK_KWORKER = Pathology(
             name="direct I/O needs no worker",
             kind="mechanism",
             statement="direct writes go past the flush worker",
-            condition={**_first(_COST), "io": "direct"},
+            condition={**first_levels(_COST), "io": "direct"},
             value="worker_busy",
             contrast="treated",
             below=0.02,
@@ -321,7 +329,7 @@ WRITEBACK_KWORKER = Pathology(
             name="ext4 is slower buffered",
             kind="magnitude",
             statement="with 128 jobs, ext4 reaches 0.37 of XFS's buffered bandwidth",
-            condition=_first(_GROWING),
+            condition=first_levels(_GROWING),
             value="device_mib_per_s",
             contrast="ratio",
             published=5383 / 14600,
@@ -331,7 +339,7 @@ WRITEBACK_KWORKER = Pathology(
             name="more jobs do not help",
             kind="magnitude",
             statement="where one worker is saturated, buffered writes stop at about 7 GB/s",
-            condition=_first(_GROWING),
+            condition=first_levels(_GROWING),
             value="device_mib_per_s",
             contrast="treated",
             published=7e9 / _MIB,

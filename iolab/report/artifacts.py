@@ -97,9 +97,14 @@ def draw(data: Path, paper: Path = PAPER) -> list[Path]:
     shutil.rmtree(work)
     folders = [paper / "figures" / name for name in sources]
     for folder, source in zip(folders, sources.values(), strict=True):
-        for path in sorted(folder.glob("*.txt")):
-            atomic_write(path, f"{path.read_text().strip()} {_remade(data, source)}\n")
+        _end_captions(folder, data, source)
     return folders
+
+
+def _end_captions(folder: Path, data: Path, source: Path) -> None:
+    """End each caption in a folder of figures with the commands that remake the figure."""
+    for path in sorted(folder.glob("*.txt")):
+        atomic_write(path, f"{path.read_text().strip()} {_remade(data, source)}\n")
 
 
 def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
@@ -167,9 +172,7 @@ def _causes(data: Path, paper: Path) -> list[tuple[str, Attribution]]:
     for path in sorted(data.glob("why/*/attribution.json")):
         found, figures = load_attribution(path.parent), paper / "figures" / "why" / path.parent.name
         publish_attribution(found, found.figure(), figures)
-        caption = figures / "attribution.txt"
-        text = f"{caption.read_text().strip()} {_remade(data, path.parent)}\n"
-        atomic_write(caption, text)
+        _end_captions(figures, data, path.parent)
         causes.append((path.parent.name, found))
     return causes
 

@@ -24,7 +24,6 @@ from iolab.store.dataset import Dataset, load
 
 __all__ = [
     "ATTRIBUTION_FORMAT",
-    "MOVES",
     "Attribution",
     "attribution_text",
     "load_attribution",
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
-MOVES: Final = ("removes", "restores", "weakens", "strengthens")
+_MOVES: Final = ("removes", "restores", "weakens", "strengthens")
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
@@ -66,6 +65,11 @@ class Attribution:
         """The finding as a paragraph."""
         head = f"{self.pathology} on kernel {self.kernel}."
         return "\n".join([head, *attribution_text(self.table)])
+
+    def confirmed(self, claim: str) -> pd.DataFrame:
+        """Return the rows of the interventions that move a claim in fresh boots."""
+        table = self.table[self.table["claim"] == claim]
+        return table[(table["stage"] == "confirmed") & table["effect"].isin(_MOVES)]
 
     def figure(self) -> Figure:
         """Draw each claim's value under each intervention: `iolab.figures.attribution`."""
@@ -183,7 +187,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         verdicts = [word for word in rows["baseline_verdict"].unique() if word]
         verdict = f", {verdicts[0]}" if verdicts else ""
         lines.append(f"{claim}: {baseline:.3g} without intervention{verdict}")
-        for effect in MOVES:
+        for effect in _MOVES:
             for row in rows[rows["effect"] == effect].itertuples():
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
                 lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")

@@ -195,7 +195,7 @@ def _row(claim: Claim, here: _Side, virtual: _Side, confidence: float) -> dict[s
         **{name: a[name] for name in ("pathology", "claim", "kind", "secondary", "rule", *_SIDE)},
         **{f"virtual_{name}": b[name] for name in _SIDE},
         "same_scheduler": same,
-        "change_of": "ratio" if claim.contrast == "ratio" or claim.scale == "log" else "difference",
+        "change_of": "ratio" if claim.logarithmic else "difference",
         **dict(zip(("change", "change_low", "change_high"), change, strict=True)),
         "agreement": "cannot be compared" if reason else verdicts_agree,
         "reason": reason,
@@ -211,7 +211,7 @@ def _changed(
         for data, row in (here, virtual)
     )
     change = welch_difference(b, a, confidence)
-    if claim.contrast == "ratio" or claim.scale == "log":
+    if claim.logarithmic:
         return ratio_of(change.mean), ratio_of(change.low), ratio_of(change.high)
     return change.mean, change.low, change.high
 

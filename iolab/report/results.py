@@ -21,7 +21,7 @@ from iolab.errors import UserError
 from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.rules import rules_digest
-from iolab.report.attribution import MOVES, Attribution
+from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
@@ -93,14 +93,13 @@ def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:
     """Return what moves each claim in fresh boots; the rest of the switches are counted."""
     rows = []
     for claim, table in found.table.groupby("claim", sort=False):
-        confirmed = table[(table["stage"] == "confirmed") & table["effect"].isin(MOVES)]
         effects = [
             {
                 **{name: row[name] for name in ("intervention", "effect")},
                 **{name: _finite(row[name]) for name in ("estimate", "low", "high")},
                 "n": int(row["n"]),
             }
-            for row in confirmed.to_dict("records")
+            for row in found.confirmed(str(claim)).to_dict("records")
         ]
         rows.append(
             {

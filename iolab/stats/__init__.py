@@ -50,7 +50,7 @@ from iolab.stats.outliers import mark_outliers
 from iolab.stats.pairs import boot_means, log_values, matched_pairs
 from iolab.stats.plans import pairs_per_boot, plan_table
 from iolab.stats.power import POWER, power_of, sign_flip_boots, simulated_power
-from iolab.stats.regions import crossed_cells, region_table
+from iolab.stats.regions import IOPS_LOST, crossed_cells, region_table
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table, recording_cost
 from iolab.stats.threshold import Threshold, threshold
 from iolab.stats.variance import Components, components, components_of, variance_table
@@ -66,6 +66,7 @@ from iolab.stats.welch import Difference, welch_difference
 __all__ = [
     "CONFIDENCE",
     "GROWS",
+    "IOPS_LOST",
     "POWER",
     "ROUNDING",
     "VERDICTS",

@@ -51,11 +51,6 @@ def under(claim: Claim, level: str) -> Claim:
     return replace(claim, condition={**claim.condition, INTERVENTION: level})
 
 
-def _in_logarithms(claim: Claim) -> bool:
-    """Return whether `boot_values` gives logarithms."""
-    return claim.contrast == "ratio" or claim.scale == "log"
-
-
 def _scale(claim: Claim, baseline: float) -> float:
     """Return the change that counts as whole, in the unit of `boot_values`.
 
@@ -68,11 +63,11 @@ def _scale(claim: Claim, baseline: float) -> float:
 
 def _in_logs(claim: Claim, value: float) -> float:
     """Return a value of a claim's contrast in the unit of `boot_values`."""
-    return math.log(value) if _in_logarithms(claim) else value
+    return math.log(value) if claim.logarithmic else value
 
 
 def _in_unit(claim: Claim, value: float) -> float:
-    return ratio_of(value) if _in_logarithms(claim) else value
+    return ratio_of(value) if claim.logarithmic else value
 
 
 def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:

@@ -163,7 +163,7 @@ def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> J
 
 
 def _back(claim: Claim, value: float) -> float:
-    return ratio_of(value) if claim.contrast == "ratio" or claim.scale == "log" else value
+    return ratio_of(value) if claim.logarithmic else value
 
 
 def _ruled(claim: Claim, low: float, high: float) -> str:

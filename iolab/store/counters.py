@@ -21,10 +21,7 @@ __all__ = ["check_result", "histogram", "measures"]
 
 # What a result raises that is not the agent's: a missing key, a list for a mapping, letters for a
 # number, a number beyond all floats, two samples of one moment.
-_SENSELESS = (
-    *(AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError),
-    ZeroDivisionError,
-)
+_SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
 
 _PERCENTILES = {

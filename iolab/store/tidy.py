@@ -45,6 +45,7 @@ def _rows(
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
     """Yield the tidy row of each cell of a block, the document it is from, and its mechanism."""
     block = store.block(key)
+    pathology = get_pathology(block.pathology)
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]
         try:
@@ -57,7 +58,6 @@ def _rows(
         if gates := machine_gates(facts):
             gates = [found["gate"], *gates] if found["gate"] else gates
             found.update(valid=False, gate="; ".join(gates))
-        pathology = get_pathology(block.pathology)
         mechanism: dict[str, float] = {}
         if found["valid"]:
             mechanism = measures_of_result(pathology, document["result"])

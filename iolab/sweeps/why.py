@@ -161,10 +161,11 @@ class _Run:
     def store(self) -> RawStore:
         return RawStore(self.asked.request.root)
 
-    def profile(self, claim: Claim, levels: Sequence[str], boots: int) -> Profile:
+    def profile(self, claims: Sequence[Claim], levels: Sequence[str], boots: int) -> Profile:
+        """Return the profile of the claims' common condition, under each intervention."""
         base = self.asked.pathology.profiles["quick"]
         grid = {name: levels_[0] for name, levels_ in base.grids[0].items()}
-        chosen = {**grid, **claim.condition}
+        chosen = {**grid, **claims[0].condition}
         one = {n: (level,) for n, level in chosen.items() if level is not None}
         return replace(
             base,
@@ -172,6 +173,7 @@ class _Run:
             grids=({**one, INTERVENTION: (NO_INTERVENTION, *levels)},),
             mapped=(),
             recorded={},
+            controls=any(claim.contrast != "treated" for claim in claims),
         )
 
     def plan(self, profile: Profile, seed: int = 0) -> PathologyPlan:
@@ -181,14 +183,14 @@ class _Run:
         return plan
 
     def measure(
-        self, claim: Claim, levels: Sequence[str], *, boots: int, seed: int = 0
+        self, claims: Sequence[Claim], levels: Sequence[str], *, boots: int, seed: int = 0
     ) -> dict[str, None]:
         """Measure interventions beside none; return the keys of the blocks.
 
         Where a machine does not come to an end, its interventions are halved until the one is
         known with which it does not.
         """
-        plan = self.plan(self.profile(claim, levels, boots), seed)
+        plan = self.plan(self.profile(claims, levels, boots), seed)
         _, errors = measure_plan(plan, self.asked.request, self.on_progress)
         done = [key for key in plan.blocks if self.store.has(key)]
         keys = dict.fromkeys(done)
@@ -212,7 +214,7 @@ class _Run:
         half = len(again) // 2
         self.log(f"a machine failed; trying its {len(again)} interventions in halves")
         for part in (again[:half], again[half:]):
-            keys |= self.measure(claim, part, boots=boots, seed=seed)
+            keys |= self.measure(claims, part, boots=boots, seed=seed)
         return keys
 
     def data(self, keys: dict[str, None]) -> Dataset:
@@ -265,7 +267,7 @@ def _found(run: _Run) -> Why:
     claims, surveyed, kernel = _survey(run)
     tried = list(asked.interventions) or _offered(run, surveyed)
     log(f"screening {len(tried)} interventions in {SCREENING_BOOTS} boots")
-    keys = run.measure(claims[0], tried, boots=SCREENING_BOOTS)
+    keys = run.measure(claims, tried, boots=SCREENING_BOOTS)
     screened_data = run.data(keys)
     screened = screening(screened_data, claims, kernel, tried)
     picked = candidates(screened, _MOST_CANDIDATES)
@@ -275,7 +277,7 @@ def _found(run: _Run) -> Why:
     confirmed_keys: dict[str, None] = {}
     if chosen:
         log(f"confirming {', '.join(chosen)} in {asked.boots} fresh boots")
-        confirmed_keys = run.measure(claims[0], chosen, boots=asked.boots, seed=_FRESH)
+        confirmed_keys = run.measure(claims, chosen, boots=asked.boots, seed=_FRESH)
         decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
         rest = ~screened["intervention"].isin(decided["intervention"])
         tables = [decided, screened[rest]]
@@ -307,15 +309,15 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
             continue
         seen.append(condition)
         run.log(f"asking the kernel for its switches, at the condition of {claim.name!r}")
-        plan = run.plan(run.profile(claim, [], 1))
+        alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
+        alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
+        plan = run.plan(run.profile(alike, [], 1))
         measure_plan(plan, asked.request, run.on_progress)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
         if not keys:
             raise CannotRunError(f"{asked.pathology.name} was not measured on {asked.kernel}")
         data = run.data(keys)
         kernel = str(data.cells["kernel"].iloc[0])
-        alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
-        alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
         answered = tuple(c for c in alike if _has_value(data, c, kernel))
         if answered:
             return answered, plan, kernel

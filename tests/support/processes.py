@@ -43,15 +43,15 @@ def wait_until(true: Callable[[], object]) -> None:
 
 def processes_naming(*words: str) -> list[str]:
     """Return the command lines of the processes that have all of these words in theirs."""
-    found = []
+    return [line for _, line in _command_lines() if all(word in line for word in words)]
+
+
+def _command_lines() -> Iterator[tuple[int, str]]:
+    """Yield the process id and the command line of each process."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if all(word in line for word in words):
-            found.append(line)
-    return found
+            yield int(path.parent.name), line
 
 
 @contextmanager
@@ -64,16 +64,10 @@ def machines_disturbed(folder: Path) -> Iterator[set[int]]:
     disturbed: set[int] = set()
     ended = threading.Event()
 
-    def machines() -> Iterator[int]:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
-                line = path.read_bytes()
-                if b"\0-icount\0" in line and bytes(folder) in line:
-                    yield int(path.parent.name)
-
     def disturb() -> None:
         while not ended.is_set():
-            running = set(machines())
+            lines = _command_lines()
+            running = {pid for pid, line in lines if " -icount " in line and str(folder) in line}
             disturbed.update(running)
             for _ in range(1000):
                 for pid in running:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from iolab.errors import UserError
-from iolab.report.attribution import MOVES, Attribution
+from iolab.report.attribution import Attribution
 from iolab.report.mail.finding import Finding
 from iolab.report.mail.text import bullet, paragraph
 from iolab.report.mail.words import contrast_words, number_words
@@ -61,7 +61,7 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
         f"As it is, the {contrast_words(finding.claim)} is {number_words(baseline)}. The "
         f"intervals of the changes hold together at {CONFIDENCE:.0%}."
     )
-    confirmed = table[(table["stage"] == "confirmed") & table["effect"].isin(MOVES)]
+    confirmed = found.confirmed(finding.claim.name)
     lines = [bullet(_line(row)) for _, row in confirmed.iterrows()]
     if not confirmed["effect"].isin(("removes", "restores")).any():
         words += " No single switch removes or restores it."

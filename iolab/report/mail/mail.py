@@ -161,7 +161,7 @@ def _elsewhere(finding: Finding) -> list[str]:
 def _share(claim: Claim, estimate: float) -> float:
     """Return how much of the way from no effect to the limit an estimate goes."""
     start, limit = claim.start, claim.limit
-    if claim.contrast == "ratio" or claim.scale == "log":
+    if claim.logarithmic:
         if min(start, limit, estimate) <= 0:
             return math.nan
         start, limit, estimate = math.log(start), math.log(limit), math.log(estimate)
