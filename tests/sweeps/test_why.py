@@ -109,7 +109,7 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
     monkeypatch.setattr(why, "measure_plan", measured)
     monkeypatch.setattr(why._Run, "store", _Store(done))
     levels = ["NO_AA", "NO_BB", "NO_HANG", "NO_CC", "NO_DD"]
-    keys = run.measure(pathology.claims[0], levels, boots=1)
+    keys = run.measure([pathology.claims[0]], levels, boots=1)
     assert run.failed == {"NO_HANG": "the guest printed nothing for 240 s"}
     assert set(keys) == done
     assert {level for some in tried[1:] for level in some} == {"none", *levels}
