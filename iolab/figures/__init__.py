@@ -18,6 +18,7 @@ from iolab.figures.traces import (
     waits_ecdf,
     waits_histogram,
 )
+from iolab.figures.turns import turns_by_clump
 from iolab.figures.verdicts import verdict_grid
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "region_switches",
     "save_figure",
     "timeline",
+    "turns_by_clump",
     "verdict_grid",
     "waits_ecdf",
     "waits_histogram",

@@ -78,6 +78,10 @@ _SAYS_OF_TRACES: Final = {
         "How often a wait for a CPU of each length came, in bins of a power of two, for 1000 "
         "completed I/Os."
     ),
+    "turns_by_clump": (
+        "Switches between the two tasks per completed I/O, a point for each clump of completions "
+        "(one timer tick) in the trace of a cell."
+    ),
     "migration_intervals": (
         "Share of the moves to another CPU, by what moved the task, that came within a time of the "
         "move before."

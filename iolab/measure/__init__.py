@@ -8,7 +8,7 @@ from iolab.measure.balance import CAUSES, migration_causes
 from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.intervals import intervals, slices
 from iolab.measure.io_path import IoPath, io_path
-from iolab.measure.pingpong import PingPong, ping_pong
+from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
 from iolab.measure.tasks import (
     migrations,
     occupancy,
@@ -37,6 +37,7 @@ __all__ = [
     "preemptions",
     "slices",
     "time_in_state",
+    "turns_by_clump",
     "waits",
     "waits_by_pair",
     "work_items",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Count how often two tasks take turns on a CPU, for how long, and per I/O."""
+"""Count how often two tasks take turns on a CPU: in runs, per I/O, and per clump of completions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from iolab.errors import UserError
 from iolab.trace.trace import Trace
 
-__all__ = ["PingPong", "ping_pong"]
+__all__ = ["PingPong", "ping_pong", "turns_by_clump"]
+
+# Half of the shortest timer tick (HZ=1000).
+_APART_NS = 500_000
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,10 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     """
     trace.require("ping_pong", "sched_switch")
     switch = trace.frame("sched_switch")
-    side = _sides(trace, switch["prev_comm"].cat.categories, one, other)
     order = np.argsort(switch["common_cpu"].to_numpy(), kind="stable")
     cpu = switch["common_cpu"].to_numpy()[order]
     time = switch["timestamp_ns"].to_numpy()[order]
-    before = side[switch["prev_comm"].cat.codes.to_numpy()[order]]
-    after = side[switch["next_comm"].cat.codes.to_numpy()[order]]
-    turn = before + after == 3
+    turn = _turns(trace, switch, one, other)[order]
     # A run lasts while each switch on the CPU is a turn.
     fresh = turn & np.concatenate([[True], ~turn[:-1] | (cpu[1:] != cpu[:-1])])
     run = np.cumsum(fresh)[turn]
@@ -107,6 +107,70 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     ios = trace.events.get("block_rq_complete")
     span = int(time.max() - time.min()) if time.size else 0
     return PingPong(int(turn.sum()), ios, runs, span)
+
+
+def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
+    """Count the switches between two tasks after each clump of completions.
+
+    A clump is what a device completes at once, such as null_blk at a timer tick: completions less
+    than 0.5 ms apart. It lasts until the next one begins. The first and the last clump of a trace
+    are cut off by its ends and left out.
+
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_switch and block_rq_complete.
+    one, other : str
+        Regular expressions for the whole names of the tasks.
+
+    Returns
+    -------
+    DataFrame
+        One row for each clump, in order of time.
+
+        - ``start_ns`` (int64, ns): its first completion
+        - ``ios`` (int64): completions
+        - ``switches`` (int64): switches between the two tasks on all CPUs
+        - ``switches_per_io`` (float64): the one over the other
+
+    Raises
+    ------
+    MissingEventError
+        If the trace lacks an event.
+    UserError
+        As `ping_pong`.
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> from iolab.trace import read
+    >>> trace = read(REFERENCE / "dio_kworker" / "traces" / "441d975d0f908282-c074.dat")
+    >>> clumps = turns_by_clump(trace, "fio", "kworker/.*")
+    >>> clumps["switches_per_io"].describe()[["count", "min", "max"]].round(2).tolist()
+    [71.0, 1.84, 2.05]
+    """
+    trace.require("turns_by_clump", "sched_switch", "block_rq_complete")
+    switch = trace.frame("sched_switch")
+    turns = switch["timestamp_ns"].to_numpy()[_turns(trace, switch, one, other)]
+    completed = trace.frame("block_rq_complete")["timestamp_ns"].to_numpy()
+    first = np.diff(completed, prepend=completed[:1] - 2 * _APART_NS) > _APART_NS
+    start = completed[first][1:]
+    ios, switches = (np.diff(np.searchsorted(times, start)) for times in (completed, turns))
+    return pd.DataFrame(
+        {
+            "start_ns": start[:-1],
+            "ios": ios.astype(np.int64),
+            "switches": switches.astype(np.int64),
+            "switches_per_io": switches / ios,
+        }
+    )
+
+
+def _turns(trace: Trace, switch: pd.DataFrame, one: str, other: str) -> NDArray[np.bool_]:
+    """Return which switches are directly between the two tasks."""
+    side = _sides(trace, switch["prev_comm"].cat.categories, one, other)
+    before, after = (side[switch[name].cat.codes.to_numpy()] for name in ("prev_comm", "next_comm"))
+    return np.asarray(before + after == 3)
 
 
 def _sides(trace: Trace, names: pd.Index, one: str, other: str) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.quiver import Quiver
 
-from iolab import figures, report
+from iolab import figures, measure, report
 from iolab.errors import UserError
 from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
@@ -20,6 +20,7 @@ from iolab.trace import Trace
 from tests.support.story import PREEMPTED, Line, story, switch, waking
 
 FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
+KERNELS = ["6.1", "6.12"]
 LANES = {"fio": "fio", "kworker": "kworker/.*"}
 
 
@@ -116,7 +117,7 @@ def test_the_path_adds_up(data: Dataset) -> None:
 
 
 def test_captions_say_how_many_and_which_clock(data: Dataset) -> None:
-    for name in ("timeline", "waits_ecdf", "waits_histogram", "path_breakdown"):
+    for name in ("timeline", "turns_by_clump", "waits_ecdf", "path_breakdown"):
         text = report.publish(name, Figure(), data)
         recorded = data.cells[data.cells["valid"] & data.cells["recorded"]]
         count, boots = len(recorded), recorded["block"].nunique()
@@ -127,3 +128,17 @@ def test_captions_say_how_many_and_which_clock(data: Dataset) -> None:
 def test_a_kernel_without_traces_is_one_sentence(data: Dataset) -> None:
     with pytest.raises(UserError, match=r"no trace is kept of kernel 7.2 \(there are: 6.1, 6.12\)"):
         report.recorded_traces(data, "7.2")
+
+
+def test_each_clump_of_completions_is_a_point(data: Dataset) -> None:
+    inside = {kernel: report.recorded_traces(data, kernel)["cpu.weight 1000"] for kernel in KERNELS}
+    panels = figures.turns_by_clump(inside, "fio", "kworker/.*").axes[: len(inside)]
+    assert [axes.get_title() for axes in panels] == KERNELS
+    for axes, trace in zip(panels, inside.values(), strict=True):
+        (line,) = axes.get_lines()
+        clumps = measure.turns_by_clump(trace, "fio", "kworker/.*")
+        assert np.asarray(line.get_ydata()).tolist() == clumps["switches_per_io"].tolist()
+    # CFS turns at every tick, EEVDF with delayed dequeue at some.
+    still = [(np.asarray(axes.get_lines()[0].get_ydata()) < 0.1).mean() for axes in panels]
+    assert still[0] == 0
+    assert 0.1 < still[1] < 0.9
