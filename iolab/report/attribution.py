@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +51,8 @@ class Attribution:
         The cells in which every intervention was tried.
     confirmation : Dataset or None
         The cells that decided; None where nothing was worth confirming.
+    fixed : list of str
+        What could not be tried, because the kernel does not let it change.
     """
 
     pathology: str
@@ -59,12 +61,15 @@ class Attribution:
     table: pd.DataFrame
     screening: Dataset
     confirmation: Dataset | None
+    fixed: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
         """The finding as a paragraph."""
-        head = f"{self.pathology} on kernel {self.kernel}."
-        return "\n".join([head, *attribution_text(self.table)])
+        lines = [f"{self.pathology} on kernel {self.kernel}.", *attribution_text(self.table)]
+        if self.fixed:
+            lines.append(f"Not tried, because the kernel fixes it: {'; '.join(self.fixed)}.")
+        return "\n".join(lines)
 
     def confirmed(self, claim: str) -> pd.DataFrame:
         """Return the rows of the interventions that move a claim in fresh boots."""
@@ -106,12 +111,14 @@ def load_attribution(folder: Path | str) -> Attribution:
         claims = [claim for claim in pathology.claims if claim.name in names]
         table = _table(found["rows"])
         kernel = foreign.line(found["kernel"], foreign.NAME)
+        # Older documents lack it.
+        fixed = [foreign.line(phrase) for phrase in found.get("fixed", [])]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: holds something else than expected ({error})") from error
     second = root / "confirmation"
     confirmation = load(second) if second.is_dir() else None
     return Attribution(
-        pathology.name, kernel, claims, table, load(root / "screening"), confirmation
+        pathology.name, kernel, claims, table, load(root / "screening"), confirmation, fixed
     )
 
 

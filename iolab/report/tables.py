@@ -210,11 +210,14 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
         As `iolab.stats.tables.ratio_table`.
     """
     kept = comparable_cells(cells)
+    numbers = ["ratio", "low", "high", "n", "pairs", "p_value"]
+    if not kept["aa"].any():
+        return pd.DataFrame(columns=["kernel", *numbers, "holds"])
     table = ratio_table(kept, main_value(kept), confidence=confidence)
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
     holds = ((low <= 1) & (high >= 1)).astype("boolean")
-    columns = [*_varying(table, cells), "ratio", "low", "high", "n", "pairs", "p_value"]
+    columns = [*_varying(table, cells), *numbers]
     return table[columns].assign(holds=holds.mask(table["n"] < 2))
 
 

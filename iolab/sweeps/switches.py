@@ -10,7 +10,7 @@ from iolab.agent.plan import Cell
 from iolab.agent.scheduler import preemption_models
 from iolab.pathology.base import Machine
 
-__all__ = ["switches"]
+__all__ = ["fixed_switches", "switches"]
 
 # Settings that are on or off.
 _ON_OFF: Final = ("autogroup", "timer_migration")
@@ -53,6 +53,23 @@ def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> l
     if machine is not None:
         found += ["nohz=off", f"highres={'on' if machine.coalesced_timers else 'off'}"]
         found += [f"cpus={number}" for number in (1, 2, 4) if number != machine.cpus]
+    return found
+
+
+def fixed_switches(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a booted kernel does not let change, a phrase each.
+
+    Parameters
+    ----------
+    facts : mapping
+        As those of `switches`.
+    """
+    tunables = facts.get("scheduler_tunables") or {}
+    found = []
+    if not tunables.get("features"):
+        found.append("its scheduler's features (not shown in debugfs)")
+    if not tunables.get("preempt"):
+        found.append("its preemption model (no CONFIG_PREEMPT_DYNAMIC, or not shown in debugfs)")
     return found
 
 

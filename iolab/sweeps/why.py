@@ -30,7 +30,7 @@ from iolab.sweeps.measuring import measure_plan, store_locked
 from iolab.sweeps.planning import PathologyPlan, plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
-from iolab.sweeps.switches import switches
+from iolab.sweeps.switches import fixed_switches, switches
 
 __all__ = ["CONFIRMING_BOOTS", "SCREENING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
 
@@ -137,6 +137,8 @@ class Why:
         Folder of ``attribution.json`` and of the tables of both stages.
     failed : dict of str to str
         Interventions with which the machine did not come to an end, and why.
+    fixed : tuple of str
+        What could not be tried, because the kernel does not let it change.
     """
 
     pathology: str
@@ -146,6 +148,7 @@ class Why:
     tried: tuple[str, ...]
     folder: Path
     failed: dict[str, str] = field(default_factory=dict)
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass
@@ -265,7 +268,12 @@ def find_causes(
 def _found(run: _Run) -> Why:
     asked, log = run.asked, run.log
     claims, surveyed, kernel = _survey(run)
-    tried = list(asked.interventions) or _offered(run, surveyed)
+    tried = list(asked.interventions)
+    fixed: list[str] = []
+    if not tried:
+        tried, fixed = _offered(run, surveyed)
+        for phrase in fixed:
+            log(f"the kernel does not let change {phrase}")
     log(f"screening {len(tried)} interventions in {SCREENING_BOOTS} boots")
     keys = run.measure(claims, tried, boots=SCREENING_BOOTS)
     screened_data = run.data(keys)
@@ -288,7 +296,9 @@ def _found(run: _Run) -> Why:
     write_tables(run.store, list(keys), {}, folder / "screening")
     if confirmed_keys:
         write_tables(run.store, list(confirmed_keys), {}, folder / "confirmation")
-    why = Why(asked.pathology.name, kernel, claims, table, tuple(tried), folder, run.failed)
+    why = Why(
+        asked.pathology.name, kernel, claims, table, tuple(tried), folder, run.failed, tuple(fixed)
+    )
     atomic_write(folder / "attribution.json", canonical_json(_document(why)) + "\n")
     return why
 
@@ -333,7 +343,8 @@ def _has_value(data: Dataset, claim: Claim, kernel: str) -> bool:
         return False
 
 
-def _offered(run: _Run, surveyed: PathologyPlan) -> list[str]:
+def _offered(run: _Run, surveyed: PathologyPlan) -> tuple[list[str], list[str]]:
+    """Return the switches that the booted kernel offers, and what it does not let change."""
     key, block = next(iter(surveyed.blocks.items()))
     virtual = run.asked.request.target == "vm"
     treated = next(
@@ -342,7 +353,7 @@ def _offered(run: _Run, surveyed: PathologyPlan) -> list[str]:
         if planned.role == "treatment" and not planned.aa
     )
     facts = run.store.read(key, "facts.json")
-    return switches(facts, block.machine if virtual else None, treated)
+    return switches(facts, block.machine if virtual else None, treated), fixed_switches(facts)
 
 
 def _reached(screened: pd.DataFrame, claims: Sequence[Claim]) -> bool:
@@ -380,5 +391,6 @@ def _document(why: Why) -> dict[str, object]:
         "claims": [claim.name for claim in why.claims],
         "tried": list(why.tried),
         "failed": why.failed,
+        "fixed": list(why.fixed),
         "rows": rows,
     }

@@ -19,7 +19,7 @@ from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
-from iolab.sweeps.switches import switches
+from iolab.sweeps.switches import fixed_switches, switches
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab.sweeps.why_page import make_why_page
 from iolab.targets.vm import prepare
@@ -52,8 +52,13 @@ def test_every_thing_that_a_kernel_offers_is_tried_once() -> None:
     factor = pathology.factors["intervention"]
     for level in found:
         factor.check("intervention", level)
-    # A kernel that shows nothing offers what its machine does.
+    assert fixed_switches(_FACTS) == []
+    # A kernel that shows nothing offers what its machine does, and it is said what is missing.
     assert switches({}, block.machine, block.plan.cells[0]) == found[-4:]
+    assert [phrase.split(" (")[0] for phrase in fixed_switches({})] == [
+        "its scheduler's features",
+        "its preemption model",
+    ]
 
 
 def test_an_io_scheduler_is_changed_where_a_device_has_one() -> None:
