@@ -20,9 +20,10 @@ from iolab.pathology.base import Pathology
 from iolab.pathology.rules import rules_digest
 from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
+from iolab.report.comparison import compare_clocks
 from iolab.report.results import collect, write_results
 from iolab.shown import markdown
-from iolab.stats.conditions import kernels_of
+from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
@@ -130,7 +131,8 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     """Write the claims of all pathologies in a folder of results to ``results.json``.
 
     The figure of all verdicts goes to ``figures/verdicts`` in the same folder, and that of each
-    folder of ``iolab why`` (``why/*`` in `data`) to ``figures/why``.
+    folder of ``iolab why`` (``why/*`` in `data`) to ``figures/why``. What another clock measured
+    (``other-clock/*`` in `data`) is compared with virtual time.
 
     Parameters
     ----------
@@ -161,8 +163,19 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
     pairs = zip(measured, map(_command, sources), strict=True)
-    write_results(path, collect(pairs, causes=_causes(data, paper)))
+    document = collect(pairs, causes=_causes(data, paper), clocks=_other_clocks(data))
+    write_results(path, document)
     return path
+
+
+def _other_clocks(data: Path) -> list[tuple[str, pd.DataFrame]]:
+    """Compare what another clock measured (``other-clock/*``) with virtual time."""
+    found = []
+    for path in sorted(data.glob("other-clock/*/cells.parquet")):
+        here = load(path.parent)
+        virtual = load(data / pathology_of(here.cells).name)
+        found.append((path.parent.name, compare_clocks(here, virtual)))
+    return found
 
 
 def _causes(data: Path, paper: Path) -> list[tuple[str, Attribution]]:

@@ -35,7 +35,7 @@ from iolab.store.dataset import Dataset
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/4"
+FORMAT: Final = "iolab-results/5"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -45,6 +45,7 @@ def collect(
     measured: Iterable[Measured],
     *,
     causes: Sequence[tuple[str, Attribution]] = (),
+    clocks: Sequence[tuple[str, pd.DataFrame]] = (),
     confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
@@ -61,6 +62,9 @@ def collect(
         A data set for each pathology, with the command that measured it if that is known.
     causes : sequence of (str, Attribution), optional
         What ``iolab why`` found, each with the name of its folder.
+    clocks : sequence of (str, DataFrame), optional
+        Comparisons of another clock with virtual time (`iolab.report.comparison.compare_clocks`),
+        each with the name of its folder.
     confidence : float
         Level of the intervals, 0 to 1.
 
@@ -86,7 +90,29 @@ def collect(
         "pathologies": [_pathology(data, command, confidence) for data, command in datasets],
         "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
         "causes": [row for folder, found in causes for row in _causes(folder, found)],
+        "clocks": [row for folder, table in clocks for row in _compared(folder, table)],
     }
+
+
+def _compared(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the claims that were measured on another clock, beside virtual time."""
+    sides = {"here": "", "virtual": "virtual_"}
+    return [
+        {
+            **{name: row[name] for name in ("pathology", "claim", "kernel", "agreement", "reason")},
+            "folder": folder,
+            "secondary": bool(row["secondary"]),
+            **{
+                side: {
+                    **{n: _finite(row[f"{prefix}{n}"]) for n in ("estimate", "low", "high")},
+                    "n": int(row[f"{prefix}n"]),
+                    "verdict": row[f"{prefix}verdict"],
+                }
+                for side, prefix in sides.items()
+            },
+        }
+        for row in table[table["n"] > 0].to_dict("records")
+    ]
 
 
 def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from iolab.foreign import line
 from iolab.paths import REFERENCE
 from iolab.report.artifacts import PAPER
 from iolab.report.attribution import load_attribution
+from iolab.report.comparison import compare_clocks
 from iolab.report.paper import build, check_sources, literals, macros
-from iolab.report.results import collect, write_results
+from iolab.report.results import check, collect, write_results
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
 from tests.support.reports import COMMAND, every_report
 
@@ -235,6 +237,21 @@ def test_what_a_machine_said_is_no_typst(tmp_path: Path) -> None:
     links = re.findall(rb"/URI ?\((.*?)\)", _unpacked(made["iolab.pdf"]))
     assert len(links) > 5
     assert [link for link in links if link.decode() not in cited] == []
+
+
+def test_another_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
+    data = every_report()["dio_kworker"]
+    # The same cells as if another clock had measured them: all that was judged must agree.
+    there = replace(data, cells=data.cells.assign(clock="host"))
+    measured = [(one, COMMAND) for one in every_report().values()]
+    results = collect(measured, clocks=[("dio_kworker", compare_clocks(there, data))])
+    check(results)
+    judged = [row for row in results["clocks"] if row["agreement"] != "cannot be compared"]
+    assert {row["agreement"] for row in judged} == {"agrees"}
+    assert all(row["here"] == row["virtual"] for row in results["clocks"])
+    page = built(folder(tmp_path / "paper", results))["iolab.html"].decode()
+    words = BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
+    assert words.count("agrees") == sum(not row["secondary"] for row in judged)
 
 
 def test_causes_are_said_with_their_figure(tmp_path: Path) -> None:
