@@ -14,8 +14,9 @@ import click
 
 from iolab import __version__, shown
 from iolab.cli.choices import report_warnings
+from iolab.cli.kernels import kernels
 from iolab.cli.lab import lab
-from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.machines import doctor, restore
 from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
