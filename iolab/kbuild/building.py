@@ -122,9 +122,13 @@ def build_state(
     wanted: Configuration,
     *,
     name: str | None = None,
+    origin: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Built:
-    """Build one state of an opened tree; see `build_kernel`."""
+    """Build one state of an opened tree; see `build_kernel`.
+
+    ``origin`` says where the kernel is from; by default its state, configuration and compiler.
+    """
     began = time.monotonic()
     with locked(tree.lock, lambda: progress("waiting for another build of this tree")):
         source = tree.source(state, progress)
@@ -132,7 +136,7 @@ def build_state(
         work = _Work(tree, source, wanted, compiler_version())
         try:
             absent, options, files = work.compile(progress)
-            kernel = work.install(name, absent)
+            kernel = work.install(name, origin, absent)
         except OSError as error:
             raise IolabError(f"cannot build in {tree.folder}: {error.strerror or error}") from error
     return Built(kernel, source.title, absent, options, files, time.monotonic() - began)
@@ -186,7 +190,7 @@ class _Work:
             return 0 if (self._folder / "vmlinux").exists() else int(counted.read_text())
         return round(options * _FILES_PER_OPTION) if self._wanted.own else 0
 
-    def install(self, name: str | None, absent: tuple[str, ...]) -> Kernel:
+    def install(self, name: str | None, origin: str, absent: tuple[str, ...]) -> Kernel:
         """Put the kernel that was compiled into the cache."""
         source = self._source
         image = self._folder / "arch" / "x86" / "boot" / "bzImage"
@@ -206,12 +210,13 @@ class _Work:
             "compiler": self._version,
             "absent": list(absent),
         }
+        built_from = f"built from {source.title}, {self._wanted.title}, {self._version}"
         return add_built_kernel(
             name or _name(release, source),
             image,
             root / "lib" / "modules" / release,
             config=self._folder / ".config",
-            source=f"built from {source.title}, {self._wanted.title}, {self._version}",
+            source=origin or built_from,
             built=built,
         )
 

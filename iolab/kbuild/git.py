@@ -145,6 +145,10 @@ class Repository:
         tree = self._git(["rev-parse", f"{name}^{{tree}}"]).stdout.strip()
         return State(tree, name, f"commit {self.short(name)}")
 
+    def patch_of(self, commit: str) -> str:
+        """Return what a commit with one parent changes."""
+        return self.text("diff-tree", "-p", "--binary", "--full-index", f"{commit}^", commit)
+
     def present_state(self) -> State:
         """Return the state of the user's work tree, uncommitted changes included."""
         head = self.state_of("HEAD")

@@ -89,7 +89,7 @@ def make_kernel(
     BuildError
         If it fails.
     """
-    with log.open("wb") as stream:
+    with log.open("wb", buffering=0) as stream:
         process = start(
             [*make, *targets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
         )

@@ -68,6 +68,8 @@ class Profile:
         condition belongs to `grids`, which every boot measures.
     mapped_boots : int
         Number of boots, from the first, in which they are.
+    repeats_control : bool
+        Whether each control has an A/A pair: two controls, one after the other.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class Profile:
     recorded_boots: int = 2
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
+    repeats_control: bool = True
 
     def __post_init__(self) -> None:
         what = "profile"
