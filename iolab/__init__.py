@@ -8,6 +8,7 @@ The names below are loaded when they are first used, so that ``import iolab`` co
                                    store
 `question`, `antagonist`           a fio job or a program of your own, treated and untreated
 `why`                              find the switch of a kernel that is the cause
+`judge`                            one question about a kernel: good, bad or untestable
 `sweep`                            measure a profile of one or several pathologies, with pages
 `load`                             read a folder of results
 `read_trace`, `timeline`           read a trace.dat, and show it
@@ -28,6 +29,7 @@ _PUBLIC = {
     "Comparison": "iolab.experiment",
     "antagonist": "iolab.experiment",
     "compare": "iolab.experiment",
+    "judge": "iolab.experiment.judging",
     "kernels": "iolab.experiment.listing",
     "load": "iolab.experiment.listing",
     "pathologies": "iolab.experiment.listing",

@@ -13,9 +13,12 @@ import sys
 import click
 
 from iolab import __version__, shown
+from iolab.cli.bisect import bisect
 from iolab.cli.choices import report_warnings
+from iolab.cli.judge import judge
+from iolab.cli.kernels import kernels
 from iolab.cli.lab import lab
-from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.machines import doctor, restore
 from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.results import export, trace, verdicts
@@ -27,7 +30,7 @@ from iolab.errors import IolabError, UserError
 __all__ = ["main"]
 
 _COMMANDS = (
-    *(doctor, export, kernels, lab, mail, plan),
+    *(bisect, doctor, export, judge, kernels, lab, mail, plan),
     *(restore, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
