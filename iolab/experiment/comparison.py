@@ -14,12 +14,15 @@ import pandas as pd
 from iolab import report
 from iolab.errors import UserError
 from iolab.experiment.parameters import kernel_names
+from iolab.measure.profile import Profile
 from iolab.names import one_of
 from iolab.pathology.base import Pathology
 from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of
+from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
+from iolab.store.profiles import ProfileStore
 from iolab.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -52,6 +55,8 @@ class Comparison:
         Blocks that were measured now, and blocks that the store had.
     failed : mapping of str to str
         Each block that failed, and why.
+    observed : ProfileStore, optional
+        Where the profiles of observed cells are.
 
     Examples
     --------
@@ -66,6 +71,45 @@ class Comparison:
     measured: int = 0
     kept: int = 0
     failed: Mapping[str, str] = field(default_factory=dict)
+    observed: ProfileStore | None = None
+
+    @cached_property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles of the observed cells, by the names of the cells (column ``cell``)."""
+        if self.observed is None:
+            return {}
+        there = set(self.observed.names())
+        return {c: self.observed.profile(c) for c in self.cells["cell"] if c in there}
+
+    def subsystems(self) -> pd.DataFrame:
+        """Return what an I/O costs in each condition, in instructions by subsystem.
+
+        Returns
+        -------
+        DataFrame
+            As `iolab.stats.profiles.subsystem_table`.
+
+        Raises
+        ------
+        UserError
+            If no cell was observed.
+        """
+        return subsystem_table(self.data, self.profiles)
+
+    def differences(self, **options: Any) -> pd.DataFrame:
+        """Return what each function costs more in the treated cell than in its control.
+
+        Parameters
+        ----------
+        **options
+            As those of `iolab.stats.profiles.profile_differences`.
+
+        Raises
+        ------
+        UserError
+            If no pair was observed.
+        """
+        return profile_differences(self.data, self.profiles, **options)
 
     @property
     def value(self) -> str:
