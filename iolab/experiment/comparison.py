@@ -28,6 +28,7 @@ from iolab.trace.trace import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from iolab.figures.flame import Flame
     from iolab.figures.interactive import Timeline
     from iolab.report.attribution import Attribution
 
@@ -95,6 +96,24 @@ class Comparison:
             If no cell was observed.
         """
         return subsystem_table(self.data, self.profiles)
+
+    def flame(self) -> Flame:
+        """Return the flame graph of the first observed treated cell against its control.
+
+        Raises
+        ------
+        UserError
+            If no pair was observed.
+        """
+        from iolab.figures.flame import differential_flame  # noqa: PLC0415 - as in figure()
+
+        observed = self.cells[self.cells["cell"].isin(list(self.profiles)) & ~self.cells["aa"]]
+        for (block, _), pair in observed.groupby(["block", "pair"], sort=False):
+            cell = dict(zip(pair["role"], pair["cell"], strict=True))
+            if {"treatment", "control"} <= set(cell):
+                both = (self.profiles[cell[role]] for role in ("treatment", "control"))
+                return differential_flame(*both, f"{self.pathology.title}: {block}")
+        raise UserError("no pair was observed: compare with observe=True")
 
     def differences(self, **options: Any) -> pd.DataFrame:
         """Return what each function costs more in the treated cell than in its control.

@@ -64,13 +64,14 @@ _DEVICE_NAMES = re.compile(
 _LINE = re.compile(r"([0-9a-f]{16}) ([a-zA-Z]) (\S+)(?:\t\[(\S+)\])?")
 _PARTS = re.compile(r"\.(cold|part\.\d+\.cold|isra\.\d+\.cold)(\.\d+)?$")
 _IGNORED = re.compile(r"__(pfx|cfi)_")
+_TASK = ("pid", "tgid", "comm")
 _INIT = b"""#!/bin/busybox sh
 export PYTHONHASHSEED=0
 exec /usr/bin/python3 -S /iolab/symbols_init.py
 """
 _MEMORY_MIB = 768
 _STALL_S = 240.0
-_FORMAT = 4
+_FORMAT = 5
 
 
 @dataclass(frozen=True)
@@ -189,25 +190,10 @@ def _offsets(btf: Btf) -> dict[str, int]:
         found[f"mod_kallsyms.{name}"] = btf.offset("mod_kallsyms", name)
     try:
         # Since 6.4 (commit ac3b43283923) a module's memory is an array by type.
-        parts = {
-            "text": "mem[MOD_TEXT].base",
-            "text_size": "mem[MOD_TEXT].size",
-            "init": "mem[MOD_INIT_TEXT].base",
-            "init_size": "mem[MOD_INIT_TEXT].size",
-        }
-        found |= {f"module.{name}": btf.offset("module", path) for name, path in parts.items()}
+        text, size = (btf.offset("module", f"mem[MOD_TEXT].{name}") for name in ("base", "size"))
     except BtfError:
-        parts = {
-            "text": "core_layout.base",
-            "text_size": "core_layout.text_size",
-            "init": "init_layout.base",
-            "init_size": "init_layout.text_size",
-        }
-        found |= {f"module.{name}": btf.offset("module", path) for name, path in parts.items()}
-    return found
-
-
-_TASK = ("pid", "tgid", "comm")
+        text, size = (btf.offset("module", f"core_layout.{name}") for name in ("base", "text_size"))
+    return {**found, "module.text": text, "module.text_size": size}
 
 
 def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[str, bytes]:

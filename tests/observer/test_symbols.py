@@ -50,7 +50,7 @@ def _types() -> bytes:
     )
     types.structure(
         *(_STRUCT, "module", 200, ("name", number, 24), ("kallsyms", number, 100)),
-        *(("core_layout", layout, 32), ("init_layout", layout, 48)),
+        ("core_layout", layout, 32),
     )
     members = ("symtab", number, 0), ("num_symtab", number, 8), ("strtab", number, 16)
     types.structure(_STRUCT, "mod_kallsyms", 32, *members)

@@ -83,12 +83,10 @@ static void add_module(u64 module)
     for (u32 at = 0; at < n_strings; at += 64)
         if (!read_memory(strings + at, text + at, n_strings - at < 64 ? n_strings - at : 64))
             break;
-    u64 core = word_at(module + offsets.text), init = word_at(module + offsets.init);
-    u64 ranges[2][2] = {{core, core + (u32)word_at(module + offsets.text_size)},
-                        {init, init + (u32)word_at(module + offsets.init_size)}};
-    for (u32 r = 0; r < 2; r++)
-        if (ranges[r][0])
-            add_functions(name, ranges[r], found, n, text, n_strings);
+    /* Without its init functions: their memory is soon freed, and may become a trampoline's. */
+    u64 core = word_at(module + offsets.text);
+    u64 range[2] = {core, core + (u32)word_at(module + offsets.text_size)};
+    add_functions(name, range, found, n, text, n_strings);
     fflush(names);
     free(found);
     free(text);

@@ -252,8 +252,6 @@ static _Bool read_settings(const char *path)
         {"module.name", &offsets.name},
         {"module.text", &offsets.text},
         {"module.text_size", &offsets.text_size},
-        {"module.init", &offsets.init},
-        {"module.init_size", &offsets.init_size},
         {"module.kallsyms", &offsets.kallsyms},
         {"mod_kallsyms.symtab", &offsets.symtab},
         {"mod_kallsyms.num_symtab", &offsets.n_symtab},

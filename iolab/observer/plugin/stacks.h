@@ -46,7 +46,7 @@ static u64 lost_nodes, lost_frames;
 
 static struct {
     u64 pid, tgid, comm;
-    u64 name, text, text_size, init, init_size, kallsyms, symtab, n_symtab, strtab;
+    u64 name, text, text_size, kallsyms, symtab, n_symtab, strtab;
 } offsets;
 
 static void read_name(struct task *task)
