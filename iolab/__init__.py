@@ -12,6 +12,7 @@ The names below are loaded when they are first used, so that ``import iolab`` co
 `sweep`                            measure a profile of one or several pathologies, with pages
 `load`                             read a folder of results
 `read_trace`, `timeline`           read a trace.dat, and show it
+`profile`                          every instruction and call of an observed cell
 `pathologies`, `register`          the known pathologies, and one of your own
 `kernels`                          the kernels that can be booted
 =================================  ================================================================
@@ -33,6 +34,7 @@ _PUBLIC = {
     "kernels": "iolab.experiment.listing",
     "load": "iolab.experiment.listing",
     "pathologies": "iolab.experiment.listing",
+    "profile": "iolab.experiment.profiles",
     "question": "iolab.experiment",
     "read_trace": "iolab.experiment.listing",
     "register": "iolab.pathology",

@@ -21,6 +21,7 @@ from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, restore
 from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
+from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
 from iolab.cli.verifying import verify
@@ -31,7 +32,7 @@ __all__ = ["main"]
 
 _COMMANDS = (
     *(bisect, doctor, export, judge, kernels, lab, mail, plan),
-    *(restore, sweep, trace, verdicts, verify, why),
+    *(profile, restore, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 

@@ -14,6 +14,7 @@ from iolab.files import locked
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import write_block
+from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
@@ -59,12 +60,13 @@ def measure_plan(
         If measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = [key for key in plan.blocks if not store.has(key)]
+    missing = blocks_to_measure(plan.blocks, store, request.observed)
     jobs = []
     for key in missing:
         block = plan.blocks[key]
         file = request.root / "plans" / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root))
+        note_observed(file, block, request.observed)
     try:
         failed = pool.run_jobs(
             jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress
