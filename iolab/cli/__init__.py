@@ -13,6 +13,7 @@ import sys
 import click
 
 from iolab import __version__, shown
+from iolab.cli.checking import fsck
 from iolab.cli.choices import report_warnings
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
@@ -27,7 +28,7 @@ from iolab.errors import IolabError, UserError
 __all__ = ["main"]
 
 _COMMANDS = (
-    *(doctor, export, kernels, lab, mail, plan),
+    *(doctor, export, fsck, kernels, lab, mail, plan),
     *(restore, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"

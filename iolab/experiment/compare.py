@@ -111,7 +111,7 @@ def compare(
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with Bar(shown=progress) as bar:
         (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
-        kept, failed = measure_plan(plan, request, bar.update)
+        kept, failed = measure_plan(plan, request, bar.update, bar.log)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:

@@ -23,6 +23,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
+from iolab.sweeps.kept import missing_blocks
 from iolab.sweeps.measuring import store_locked
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
@@ -115,7 +116,7 @@ def _measure(
     on_progress: OnProgress,
 ) -> None:
     """Measure the blocks of all pathologies that the store lacks, side by side."""
-    missing = [[key for key in o.plan.blocks if not store.has(key)] for o in outcomes]
+    missing = [missing_blocks(store, o.plan.blocks, log) for o in outcomes]
     for outcome, keys in zip(outcomes, missing, strict=True):
         outcome.kept = len(outcome.plan.blocks) - len(keys)
     if kept := sum(outcome.kept for outcome in outcomes):
