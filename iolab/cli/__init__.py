@@ -14,6 +14,7 @@ import click
 
 from iolab import __version__, shown
 from iolab.cli.bisect import bisect
+from iolab.cli.checking import fsck
 from iolab.cli.choices import report_warnings
 from iolab.cli.judge import judge
 from iolab.cli.kernels import kernels
@@ -31,7 +32,7 @@ from iolab.errors import IolabError, UserError
 __all__ = ["main"]
 
 _COMMANDS = (
-    *(bisect, doctor, export, judge, kernels, lab, mail, plan),
+    *(bisect, doctor, export, fsck, judge, kernels, lab, mail, plan),
     *(profile, restore, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"

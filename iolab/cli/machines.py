@@ -22,15 +22,17 @@ __all__ = ["doctor", "restore"]
     "--target", default="local", show_default=True, help="local, or ssh://user@host[:port]."
 )
 @click.option("--show", is_flag=True, help="Only show what would be restored.")
+@click.option("--wait", is_flag=True, help="Wait for the end of a run that is at work there.")
 @json_option
-def restore(target: str, show: bool, as_json: bool) -> None:
+def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
     """Restore a real machine's settings.
 
-    A run that was killed may have left some changed; its journal says which.
+    A run that was killed may have left some changed; its journal says which. Beside a run at work
+    nothing is restored: one sentence says which process that is, since when, and how to stop it.
     """
     from iolab.targets.machines import real_target
 
-    lines = real_target(target).restore(show=show)
+    lines = real_target(target).restore(show=show, on_wait=note if wait else None)
     if as_json:
         print_json({"target": target, "restored": not show, "changes": lines})
         return

@@ -118,7 +118,7 @@ def compare(
     with Bar(shown=progress) as bar:
         (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
         prepare_observer(plan.blocks.values(), request.observed, bar.log)
-        kept, failed = measure_plan(plan, request, bar.update)
+        kept, failed = measure_plan(plan, request, bar.update, bar.log)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:

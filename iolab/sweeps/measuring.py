@@ -36,7 +36,10 @@ def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
 
 
 def measure_plan(
-    plan: PathologyPlan, request: Request, on_progress: pool.OnProgress
+    plan: PathologyPlan,
+    request: Request,
+    on_progress: pool.OnProgress,
+    log: Callable[[str], None] = lambda line: None,
 ) -> tuple[int, dict[str, str]]:
     """Measure the blocks that the store lacks, side by side.
 
@@ -48,6 +51,8 @@ def measure_plan(
         Its store, target and number of machines.
     on_progress : callable
         Called with the `Progress` of the measuring, twice a second.
+    log : callable
+        Called with a line for each stored block that is no result, and measured again.
 
     Returns
     -------
@@ -56,11 +61,13 @@ def measure_plan(
 
     Raises
     ------
+    UserError
+        If the store is of another format.
     IolabError
         If measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = blocks_to_measure(plan.blocks, store, request.observed)
+    missing = blocks_to_measure(plan.blocks, store, request.observed, log)
     jobs = []
     for key in missing:
         block = plan.blocks[key]

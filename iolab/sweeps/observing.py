@@ -15,6 +15,7 @@ from iolab.pathology import get_pathology
 from iolab.pathology.settings import parse_levels
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
+from iolab.sweeps.kept import missing_blocks
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare
 
@@ -61,9 +62,14 @@ def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
 
 
 def blocks_to_measure(
-    blocks: dict[str, Block], store: RawStore, wanted: Sequence[str]
+    blocks: dict[str, Block],
+    store: RawStore,
+    wanted: Sequence[str],
+    log: Callable[[str], None] = lambda line: None,
 ) -> list[str]:
     """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
+
+    What is no result is set aside first (`iolab.sweeps.kept.missing_blocks`).
 
     Parameters
     ----------
@@ -73,12 +79,15 @@ def blocks_to_measure(
         The store.
     wanted : sequence of str
         As for `observed_cells`.
+    log : callable, optional
+        Called with a line for each block that is set aside.
     """
     profiles = ProfileStore(store.root)
+    missing = set(missing_blocks(store, blocks, log))
     return [
         key
         for key, block in blocks.items()
-        if not store.has(key)
+        if key in missing
         or not all(profiles.has(key, cell) for cell in observed_cells(block, wanted))
     ]
 

@@ -118,7 +118,7 @@ def _measure(
     on_progress: OnProgress,
 ) -> None:
     """Measure the blocks of all pathologies that the store lacks, side by side."""
-    missing = [blocks_to_measure(o.plan.blocks, store, request.observed) for o in outcomes]
+    missing = [blocks_to_measure(o.plan.blocks, store, request.observed, log) for o in outcomes]
     for outcome, keys in zip(outcomes, missing, strict=True):
         outcome.kept = len(outcome.plan.blocks) - len(keys)
     if kept := sum(outcome.kept for outcome in outcomes):
