@@ -8,9 +8,11 @@ The names below are loaded when they are first used, so that ``import iolab`` co
                                    store
 `question`, `antagonist`           a fio job or a program of your own, treated and untreated
 `why`                              find the switch of a kernel that is the cause
+`judge`                            one question about a kernel: good, bad or untestable
 `sweep`                            measure a profile of one or several pathologies, with pages
 `load`                             read a folder of results
 `read_trace`, `timeline`           read a trace.dat, and show it
+`profile`                          every instruction and call of an observed cell
 `pathologies`, `register`          the known pathologies, and one of your own
 `kernels`                          the kernels that can be booted
 =================================  ================================================================
@@ -28,9 +30,11 @@ _PUBLIC = {
     "Comparison": "iolab.experiment",
     "antagonist": "iolab.experiment",
     "compare": "iolab.experiment",
+    "judge": "iolab.experiment.judging",
     "kernels": "iolab.experiment.listing",
     "load": "iolab.experiment.listing",
     "pathologies": "iolab.experiment.listing",
+    "profile": "iolab.experiment.profiles",
     "question": "iolab.experiment",
     "read_trace": "iolab.experiment.listing",
     "register": "iolab.pathology",

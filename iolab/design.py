@@ -77,7 +77,8 @@ def _pairs(
     ]
     # What is changed for a cell needs no A/A pair where the block has one without it.
     plain = [c for c in controls.values() if c[INTERVENTION] == NO_INTERVENTION]
-    again = [_Pair(c, aa=True) for c in plain or controls.values()] if profile.controls else []
+    repeated = (plain or controls.values()) if profile.controls and profile.repeats_control else ()
+    again = [_Pair(c, aa=True) for c in repeated]
     return [*treated, *again, *recorded]
 
 
@@ -206,8 +207,9 @@ def blocks_of(
     """Return the blocks of a pathology on one kernel, boot by boot.
 
     Every treated cell has its own control right before or after it, and each control condition has
-    one A/A pair. Pairs are in random order. Which cell of a pair comes first is drawn for one boot
-    and reversed in the next. A recorded pair has the jobs, seeds and order of its twin.
+    one A/A pair unless the profile asks for none. Pairs are in random order. Which cell of a pair
+    comes first is drawn for one boot and reversed in the next. A recorded pair has the jobs, seeds
+    and order of its twin.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from pathlib import Path
 from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
 from iolab.files import cache_dir
+from iolab.kbuild.tools import compiler, missing_tools
 from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
 from iolab.targets.vm import kvm_boots
@@ -112,6 +113,15 @@ def _kvm(log: Log) -> Finding:
     )
 
 
+def _kernel_builds() -> Finding:
+    what = "kernels from a source tree"
+    lacking = missing_tools()
+    if lacking is None:
+        cached = ", ccache" if shutil.which("ccache") else ""
+        return Finding(what, True, f"{compiler()}, make, flex, bison, bc{cached}", needed=False)
+    return Finding(what, False, f"without {', '.join(lacking.names)}", lacking.fix, needed=False)
+
+
 def examine(log: Log) -> Iterator[Finding]:
     """Yield findings one by one; what is not in the cache yet is fetched, as a sweep would.
 
@@ -141,6 +151,7 @@ def examine(log: Log) -> Iterator[Finding]:
             needed=False,
         )
     yield _kvm(log)
+    yield _kernel_builds()
     for name in ("fio", "trace-cmd"):
         what = f"{name} (for this machine as a target)"
         yield replace(_program(name, name), what=what, needed=False)

@@ -20,7 +20,7 @@ PACKAGE = Path(iolab.__file__).parent
 ROOMS = (
     *("iolab", "errors", "process", "names", "files", "paths", "foreign", "shown", "results"),
     *("agent", "trace", "measure", "pathology", "blocks", "design"),
-    *("vm", "targets", "store", "stats", "figures", "sweeps", "report"),
+    *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
     *("experiment", "doctor", "cli", "__main__"),
 )
 # Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.

@@ -24,6 +24,7 @@ from iolab.pathology.interventions import InterventionFactor
 from iolab.report import results
 from iolab.store import dataset
 from iolab.store.hashes import HASHES_FORMAT
+from iolab.store.raw import STORE_FORMAT
 from iolab.vm.catalogue import CATALOGUE
 
 _JSON_WORDS = {
@@ -175,6 +176,7 @@ def _kind(what: dict[str, Any], known: dict[str, Any]) -> str:
 def formats() -> str:
     """Return the names of the JSON documents' formats."""
     rows = (
+        (f"`{STORE_FORMAT}`", "`store.json` beside `raw`: the store itself"),
         (f"`{BLOCK_FORMAT}`", "`block.json` in the store"),
         (f"`{plan.FORMAT}`", "the agent's plan, in a block"),
         (f"`{HASHES_FORMAT}`", "`hashes.jsonl.gz` in a folder of results"),

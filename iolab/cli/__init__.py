@@ -13,11 +13,16 @@ import sys
 import click
 
 from iolab import __version__, shown
+from iolab.cli.bisect import bisect
+from iolab.cli.checking import fsck
 from iolab.cli.choices import report_warnings
+from iolab.cli.judge import judge
+from iolab.cli.kernels import kernels
 from iolab.cli.lab import lab
-from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.machines import doctor, restore
 from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
+from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
 from iolab.cli.verifying import verify
@@ -27,8 +32,8 @@ from iolab.errors import IolabError, UserError
 __all__ = ["main"]
 
 _COMMANDS = (
-    *(doctor, export, kernels, lab, mail, plan),
-    *(restore, sweep, trace, verdicts, verify, why),
+    *(bisect, doctor, export, fsck, judge, kernels, lab, mail, plan),
+    *(profile, restore, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 

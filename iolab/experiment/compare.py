@@ -17,9 +17,11 @@ from iolab.names import one_of
 from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
+from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
 from iolab.sweeps.measuring import measure_plan
+from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request
@@ -38,6 +40,7 @@ def compare(
     kernel: object = None,
     boots: int = _BOOTS,
     record: bool = False,
+    observe: bool = False,
     target: str = "vm",
     place: Place | None = None,
     clock: str | None = None,
@@ -61,6 +64,8 @@ def compare(
         Boots of each kernel: the replicates of the statistics.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
+    observe : bool, optional
+        Whether to profile every cell from outside the guest: see `Comparison.profiles`.
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
@@ -104,6 +109,7 @@ def compare(
         clock=clock or ("virtual" if virtual else "host"),
         jobs=default_jobs() if virtual else 1,
         root=Path(root or runs_dir()).resolve(),
+        observed=["all"] if observe else [],
         target=target,
         place=place or Place(),
     )
@@ -111,13 +117,17 @@ def compare(
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with Bar(shown=progress) as bar:
         (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
-        kept, failed = measure_plan(plan, request, bar.update)
+        prepare_observer(plan.blocks.values(), request.observed, bar.log)
+        kept, failed = measure_plan(plan, request, bar.update, bar.log)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
         raise IolabError("; ".join(dict.fromkeys(failed.values())))
     data = read_blocks(store, keys, plan.unavailable)
-    return Comparison(chosen, data, measured=len(keys) - kept, kept=kept, failed=failed)
+    observed = ProfileStore(request.root)
+    return Comparison(
+        chosen, data, measured=len(keys) - kept, kept=kept, failed=failed, observed=observed
+    )
 
 
 def _chosen(

@@ -14,17 +14,21 @@ import pandas as pd
 from iolab import report
 from iolab.errors import UserError
 from iolab.experiment.parameters import kernel_names
+from iolab.measure.profile import Profile
 from iolab.names import one_of
 from iolab.pathology.base import Pathology
 from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of
+from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
+from iolab.store.profiles import ProfileStore
 from iolab.trace.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from iolab.figures.flame import Flame
     from iolab.figures.interactive import Timeline
     from iolab.report.attribution import Attribution
 
@@ -52,6 +56,8 @@ class Comparison:
         Blocks that were measured now, and blocks that the store had.
     failed : mapping of str to str
         Each block that failed, and why.
+    observed : ProfileStore, optional
+        Where the profiles of observed cells are.
 
     Examples
     --------
@@ -66,6 +72,63 @@ class Comparison:
     measured: int = 0
     kept: int = 0
     failed: Mapping[str, str] = field(default_factory=dict)
+    observed: ProfileStore | None = None
+
+    @cached_property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles of the observed cells, by the names of the cells (column ``cell``)."""
+        if self.observed is None:
+            return {}
+        there = set(self.observed.names())
+        return {c: self.observed.profile(c) for c in self.cells["cell"] if c in there}
+
+    def subsystems(self) -> pd.DataFrame:
+        """Return what an I/O costs in each condition, in instructions by subsystem.
+
+        Returns
+        -------
+        DataFrame
+            As `iolab.stats.profiles.subsystem_table`.
+
+        Raises
+        ------
+        UserError
+            If no cell was observed.
+        """
+        return subsystem_table(self.data, self.profiles)
+
+    def flame(self) -> Flame:
+        """Return the flame graph of the first observed treated cell against its control.
+
+        Raises
+        ------
+        UserError
+            If no pair was observed.
+        """
+        from iolab.figures.flame import differential_flame  # noqa: PLC0415 - as in figure()
+
+        observed = self.cells[self.cells["cell"].isin(list(self.profiles)) & ~self.cells["aa"]]
+        for (block, _), pair in observed.groupby(["block", "pair"], sort=False):
+            cell = dict(zip(pair["role"], pair["cell"], strict=True))
+            if {"treatment", "control"} <= set(cell):
+                both = (self.profiles[cell[role]] for role in ("treatment", "control"))
+                return differential_flame(*both, f"{self.pathology.title}: {block}")
+        raise UserError("no pair was observed: compare with observe=True")
+
+    def differences(self, **options: Any) -> pd.DataFrame:
+        """Return what each function costs more in the treated cell than in its control.
+
+        Parameters
+        ----------
+        **options
+            As those of `iolab.stats.profiles.profile_differences`.
+
+        Raises
+        ------
+        UserError
+            If no pair was observed.
+        """
+        return profile_differences(self.data, self.profiles, **options)
 
     @property
     def value(self) -> str:

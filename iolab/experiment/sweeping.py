@@ -54,6 +54,7 @@ def sweep(
     kernel: object = (),
     levels: Mapping[str, object] | None = None,
     record: Mapping[str, object] | None = None,
+    observe: Mapping[str, object] | bool = False,
     target: str = "vm",
     place: Place | None = None,
     jobs: int | None = None,
@@ -70,6 +71,8 @@ def sweep(
         By default all pathologies, and the kernels of the profile.
     levels, record : mapping of str to level or sequence of levels, optional
         Levels instead of the profile's, and levels to trace.
+    observe : mapping of str to level or sequence of levels, or bool, optional
+        Levels whose pairs are profiled from outside the guest; True: all.
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
@@ -93,6 +96,7 @@ def sweep(
         kernels=kernel_names(kernel, known_kernels()) if listed(kernel) else [],
         settings=_settings(levels or {}),
         recorded=_settings(record or {}),
+        observed=["all"] if observe is True else _settings(observe or {}),
         clock="virtual" if virtual else "host",
         jobs=jobs or (default_jobs() if virtual else 1),
         root=Path(root or runs_dir()).resolve(),

@@ -71,6 +71,8 @@ class Profile:
     controls : bool
         Whether a control is measured beside each treatment. A claim of the treated value alone does
         without.
+    repeats_control : bool
+        Whether each control has an A/A pair: two controls, one after the other.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class Profile:
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
     controls: bool = True
+    repeats_control: bool = True
 
     def __post_init__(self) -> None:
         what = "profile"

@@ -11,10 +11,28 @@ from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.pathology.base import Pathology, Profile
 
-__all__ = ["override"]
+__all__ = ["override", "parse_levels"]
 
 
-def _levels(pathology: Pathology, option: str, settings: Sequence[str]) -> dict[str, Any]:
+def parse_levels(
+    pathology: Pathology, option: str, settings: Sequence[str]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the levels in ``FACTOR=LEVEL[,LEVEL...]``, by factor.
+
+    Parameters
+    ----------
+    pathology : Pathology
+        Has the factors.
+    option : str
+        The option that they are of, for the message.
+    settings : sequence of str
+        What the user wrote.
+
+    Raises
+    ------
+    UserError
+        If a factor is unknown, a level is out of range, or no treatment is left.
+    """
     found: dict[str, Any] = {}
     for setting in settings:
         name, separator, text = setting.partition("=")
@@ -50,9 +68,9 @@ def override(
     """
     changed = profile
     if settings:
-        grid = {**profile.grids[0], **_levels(pathology, "--set", settings)}
+        grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
         changed = replace(changed, grids=(grid,), mapped=())
     if recorded:
-        levels = _levels(pathology, "--record", recorded)
+        levels = parse_levels(pathology, "--record", recorded)
         changed = replace(changed, recorded=levels, recorded_boots=profile.boots)
     return changed

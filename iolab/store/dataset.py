@@ -27,6 +27,7 @@ __all__ = [
     "MECHANISM_COLUMNS",
     "UNAVAILABLE_COLUMNS",
     "Dataset",
+    "UnknownPathologyError",
     "column_types",
     "load",
     "result_folders",
@@ -99,6 +100,10 @@ _MOST: Final = {
 LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
 MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
 UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
+
+
+class UnknownPathologyError(UserError):
+    """The tables are of a pathology that is not known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +203,7 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     if not len(names):
         return found
     if names[0] not in pathology_names():
-        raise UserError(
+        raise UnknownPathologyError(
             f"{path}: its pathology {names[0]!r} is not known here: name the file that defines it "
             "(--pathology FILE), or register it"
         )

@@ -9,16 +9,23 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from iolab import foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
+from iolab.files import atomic_write, canonical_json, digest_file, digest_of, scratch_dir
 from iolab.results import CellResult
 from iolab.store.counters import check_result
 
-__all__ = ["RawStore", "block_key"]
+__all__ = ["DIGESTS", "STORE_FORMAT", "RawStore", "block_key"]
+
+STORE_FORMAT: Final = "iolab-store/1"
+# Of each of a block's files but run.json, the SHA-256.
+DIGESTS: Final = "sha256.json"
+# Of a cell that is no bomb: traces are files of their own.
+_MOST_CELL_BYTES: Final = 256 << 20
+_MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
 
 def block_key(block: Block, target: Mapping[str, Any]) -> str:
@@ -36,6 +43,8 @@ class RawStore:
     ``facts.json`` (what the kernel said), ``run.json`` (when and how long; the only file that
     differs between two runs in virtual time), ``console.txt``, and ``cells/ID.json.gz``: the
     agent's result with its condition and provenance. ``traces/ID.dat`` is what was recorded of it.
+    ``sha256.json`` has the digests of all of these but ``run.json``. ``root/store.json`` names the
+    format of the store. What `set_aside` took out of it is in ``root/set-aside``.
     """
 
     def __init__(self, root: Path) -> None:
@@ -45,6 +54,60 @@ class RawStore:
     def has(self, key: str) -> bool:
         """Tell whether a block's results are there, whole."""
         return (self._raw / key).is_dir()
+
+    def check_format(self) -> None:
+        """Check that this iolab knows the store's format; a store without a name has the first.
+
+        Raises
+        ------
+        UserError
+            If it is another format, or cannot be read.
+        """
+        path = self._format
+        try:
+            found = foreign.read_document(path)
+        except FileNotFoundError:
+            return
+        named = found.get("format") if isinstance(found, dict) else None
+        if named != STORE_FORMAT:
+            raise UserError(
+                f"{path}: the store's format is {named!r}, this iolab reads {STORE_FORMAT!r}: use "
+                "the iolab that wrote it, or another folder (--root)"
+            )
+
+    @property
+    def _format(self) -> Path:
+        return self.root / "store.json"
+
+    def all_keys(self) -> list[str]:
+        """Return the keys of all blocks, sorted; whole or not."""
+        return sorted(p.name for p in self._raw.glob("[0-9a-f]*") if p.is_dir())
+
+    def set_aside(self, key: str) -> Path | None:
+        """Move a block out of the store, so that it can be measured again.
+
+        Returns
+        -------
+        Path or None
+            Where its folder is now; None if another process took it first.
+
+        Raises
+        ------
+        IolabError
+            If the store cannot be written.
+        """
+        aside = self.root / "set-aside"
+        try:
+            aside.mkdir(exist_ok=True)
+            # One block may be damaged again and again.
+            number = sum(1 for _ in aside.glob(f"{key}*"))
+            place = aside / (f"{key}.{number}" if number else key)
+            (self._raw / key).rename(place)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise IolabError(f"cannot set {self._raw / key} aside: {error.strerror}") from error
+        return place
 
     def folder(self, key: str) -> Path:
         """Return the folder of a block's results.
@@ -78,9 +141,10 @@ class RawStore:
         Raises
         ------
         IolabError
-            If the results are damaged, make no sense or are of another block, or the disk is full;
-            then nothing is left.
+            If the results are damaged, make no sense or are of another block, the disk is full, or
+            the store is of another format; then nothing is left.
         """
+        self.check_format()
         found, digests = _status(results)
         if found != block.plan.block:
             other = foreign.line(found, 80)
@@ -112,12 +176,16 @@ class RawStore:
             console = results / "console.txt"
             if console.exists():
                 atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
+            _write_digests(made)
+            if not self._format.exists():
+                atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
             try:
                 made.rename(self._raw / key)
-            except OSError:
+            except OSError as error:
                 # It is there already: what was stored first stays.
                 if not self.has(key):
-                    raise
+                    sentence = f"cannot store {self._raw / key}: {error.strerror}"
+                    raise IolabError(sentence) from error
 
     def read(self, key: str, name: str) -> dict[str, Any]:
         """Return one of a block's JSON files.
@@ -131,7 +199,7 @@ class RawStore:
         try:
             found: dict[str, Any] = foreign.document(path.read_bytes())
         except (OSError, ValueError) as error:
-            raise IolabError(f"{path} is missing or damaged: remove its folder") from error
+            raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
         return found
 
     def block(self, key: str) -> Block:
@@ -159,13 +227,28 @@ class RawStore:
         for cell in self.block(key).cells:
             path = self.folder(key) / "cells" / f"{cell.id}.json.gz"
             try:
-                yield foreign.document(gzip.decompress(path.read_bytes()))
+                yield foreign.document(_unzipped(path))
             except (OSError, EOFError, ValueError, zlib.error) as error:
-                raise IolabError(f"{path} is missing or damaged: remove its folder") from error
+                raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
 
     def trace(self, key: str, cell: str) -> Path:
         """Return where the trace.dat of a recorded cell of a block is."""
         return self.folder(key) / "traces" / f"{cell}.dat"
+
+
+def _unzipped(path: Path) -> bytes:
+    with gzip.open(path) as stream:
+        data = stream.read(_MOST_CELL_BYTES + 1)
+    if len(data) > _MOST_CELL_BYTES:
+        raise ValueError("it is larger than any cell's result")
+    return data
+
+
+def _write_digests(folder: Path) -> None:
+    """Write the digests of a block's files beside them; two runs differ in run.json alone."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "run.json")
+    digests = {str(path.relative_to(folder)): digest_file(path) for path in files}
+    atomic_write(folder / DIGESTS, canonical_json(digests), mode=0o444)
 
 
 def _status(results: Path) -> tuple[str, dict[str, str]]:

@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +23,14 @@ from iolab import __version__, foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json
+from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
+from iolab.sweeps.observing import observation_of, read_observed
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
-from iolab.targets.vm import prepare
+from iolab.targets.vm import VmTarget, prepare
 
 __all__ = ["BlockResult", "measure_block", "read_block", "run_block", "write_block"]
 
@@ -66,7 +68,9 @@ def read_block(path: Path) -> Block:
         raise UserError(f"{path} holds no block: {error}") from error
 
 
-def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]) -> str:
+def _measure(
+    block: Block, store: RawStore, observed: Sequence[str], progress: Callable[[int, int], None]
+) -> str:
     # A block of a virtual machine names none: its machine is made.
     target: Target = (
         prepare(
@@ -80,7 +84,12 @@ def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]
     )
     identity = target.identity()
     key = block_key(block, identity)
-    if store.has(key):
+    profiles = ProfileStore(store.root)
+    wanted = [cell for cell in observed if not profiles.has(key, cell)]
+    if store.has(key) and not wanted:
+        return key
+    observation = observation_of(target, block, wanted, lambda line: print(line, flush=True))
+    if store.has(key) and observation is None:
         return key
 
     def on_line(line: str) -> None:
@@ -94,7 +103,10 @@ def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with store.workspace() as work:
         results = work / "results"
-        target.run(block.plan, results, on_line)
+        if isinstance(target, VmTarget):
+            target.run(block.plan, results, on_line, observation=observation)
+        else:
+            target.run(block.plan, results, on_line)
         run = {
             "started": started,
             "wall_s": round(time.monotonic() - began, 3),
@@ -104,8 +116,24 @@ def _measure(block: Block, store: RawStore, progress: Callable[[int, int], None]
         }
         if shown is not None:
             run["pyperf_system_show"] = foreign.text(shown)
-        store.put(key, block=block, target=identity, results=results, run=run)
+        if store.has(key):
+            _check_same(store, key, results)
+        else:
+            store.put(key, block=block, target=identity, results=results, run=run)
+        profiles.take(key, results / "profiles")
     return key
+
+
+def _check_same(store: RawStore, key: str, results: Path) -> None:
+    """Check that a block that was measured again for its profiles gave what the store has."""
+    for document in store.cells(key):
+        cell = document["cell"]["id"]
+        found = foreign.document((results / "cells" / f"{cell}.json").read_bytes())
+        if canonical_json(found) != canonical_json(document["result"]):
+            raise IolabError(
+                f"cell {cell} of block {key} came out differently when it was observed: "
+                "its profile is not kept"
+            )
 
 
 def measure_block(
@@ -125,7 +153,7 @@ def measure_block(
     CannotRunError, GuestError, IolabError
         If the block cannot be measured; then nothing is stored.
     """
-    block = read_block(plan_path)
+    block, observed = read_block(plan_path), read_observed(plan_path)
     note = plan_path.with_suffix(".progress")
 
     def on_progress(done: int, total: int) -> None:
@@ -133,7 +161,7 @@ def measure_block(
         progress(done, total)
 
     try:
-        return _measure(block, store, on_progress)
+        return _measure(block, store, observed, on_progress)
     finally:
         note.unlink(missing_ok=True)
 

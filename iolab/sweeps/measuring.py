@@ -14,6 +14,7 @@ from iolab.files import locked
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import write_block
+from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
@@ -35,7 +36,10 @@ def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
 
 
 def measure_plan(
-    plan: PathologyPlan, request: Request, on_progress: pool.OnProgress
+    plan: PathologyPlan,
+    request: Request,
+    on_progress: pool.OnProgress,
+    log: Callable[[str], None] = lambda line: None,
 ) -> tuple[int, dict[str, str]]:
     """Measure the blocks that the store lacks, side by side.
 
@@ -47,6 +51,8 @@ def measure_plan(
         Its store, target and number of machines.
     on_progress : callable
         Called with the `Progress` of the measuring, twice a second.
+    log : callable
+        Called with a line for each stored block that is no result, and measured again.
 
     Returns
     -------
@@ -55,16 +61,19 @@ def measure_plan(
 
     Raises
     ------
+    UserError
+        If the store is of another format.
     IolabError
         If measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = [key for key in plan.blocks if not store.has(key)]
+    missing = blocks_to_measure(plan.blocks, store, request.observed, log)
     jobs = []
     for key in missing:
         block = plan.blocks[key]
         file = request.root / "plans" / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root))
+        note_observed(file, block, request.observed)
     try:
         failed = pool.run_jobs(
             jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress

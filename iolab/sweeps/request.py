@@ -47,6 +47,8 @@ class Request:
         Empty: those of the profile.
     settings, recorded : sequence of str
         ``FACTOR=LEVEL[,LEVEL...]``: levels instead of the profile's, and levels to trace.
+    observed : sequence of str
+        Likewise the levels that are observed, or "all".
     boots : int, optional
         Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
     seed : int
@@ -68,6 +70,7 @@ class Request:
     kernels: Sequence[str] = ()
     settings: Sequence[str] = ()
     recorded: Sequence[str] = ()
+    observed: Sequence[str] = ()
     boots: int | None = None
     seed: int = 0
     clock: str = "virtual"
@@ -119,6 +122,7 @@ def chosen_pathologies(request: Request) -> list[Pathology]:
     else:
         known = pathologies().values()
         named = [s.partition("=")[0] for s in (*request.settings, *request.recorded)]
+        named += [s.partition("=")[0] for s in request.observed if s != "all"]
         for name in named:
             one_of("factor", name, {f for p in known for f in p.factors})
         one_of("profile", request.profile, {f for p in known for f in p.profiles})

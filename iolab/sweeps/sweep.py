@@ -24,6 +24,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
 from iolab.sweeps.measuring import store_locked
+from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
@@ -97,6 +98,8 @@ def run_sweep(
     """
     check_request(request)
     outcomes = [Outcome(plan) for plan in plan_sweep(request, log)]
+    for outcome in outcomes:
+        prepare_observer(outcome.plan.blocks.values(), request.observed, log)
     store = RawStore(request.root)
     with store_locked(request.root, log):
         _measure(request, store, outcomes, log=log, on_progress=on_progress)
@@ -115,7 +118,7 @@ def _measure(
     on_progress: OnProgress,
 ) -> None:
     """Measure the blocks of all pathologies that the store lacks, side by side."""
-    missing = [[key for key in o.plan.blocks if not store.has(key)] for o in outcomes]
+    missing = [blocks_to_measure(o.plan.blocks, store, request.observed, log) for o in outcomes]
     for outcome, keys in zip(outcomes, missing, strict=True):
         outcome.kept = len(outcome.plan.blocks) - len(keys)
     if kept := sum(outcome.kept for outcome in outcomes):
@@ -151,6 +154,7 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
     name = block.plan.block
     file = request.root / "plans" / f"{key}.json"
     write_block(file, block)
+    note_observed(file, block, request.observed)
     output = plan.folder / "pages" / f"{name}.ipynb"
     return NotebookJob(
         name=name,

@@ -194,7 +194,7 @@ class _Run:
         known with which it does not.
         """
         plan = self.plan(self.profile(claims, levels, boots), seed)
-        _, errors = measure_plan(plan, self.asked.request, self.on_progress)
+        _, errors = measure_plan(plan, self.asked.request, self.on_progress, self.log)
         done = [key for key in plan.blocks if self.store.has(key)]
         keys = dict.fromkeys(done)
         lost = [key for key in plan.blocks if key not in keys]
@@ -322,7 +322,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
         alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
         plan = run.plan(run.profile(alike, [], 1))
-        measure_plan(plan, asked.request, run.on_progress)
+        measure_plan(plan, asked.request, run.on_progress, run.log)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
         if not keys:
             raise CannotRunError(f"{asked.pathology.name} was not measured on {asked.kernel}")

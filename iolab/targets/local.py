@@ -22,6 +22,7 @@ __all__ = ["LocalTarget"]
 
 _POLL_S = 0.5
 _AGENT_S = 600.0
+_LOOK_BYTES = 1 << 20
 
 
 class LocalTarget(RealTarget):
@@ -59,7 +60,7 @@ class LocalTarget(RealTarget):
         try:
             with (Path(folder) / "console.txt").open("rb") as stream:
                 stream.seek(offset)
-                return state, stream.read()
+                return state, stream.read(_LOOK_BYTES)
         except FileNotFoundError:
             return state, b""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,17 @@ from iolab.targets.shipping import agent_archive, agent_digest
 __all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "result_names"]
 
 RUNS = "/run/iolab/runs"
+# Of everything a run says, and of one line of it; an agent says a line for each cell, the kernel
+# some more.
+_MOST_CONSOLE = 64 << 20
+_MOST_LINE = 1 << 16
+_CELL_LINE = re.compile(rb"iolab: cell ([0-9]{1,6})/")
+# A cell makes a disk, a file system and files before its job runs for as long as the plan says.
+_CELL_S = 3600.0
+_RUNTIMES = 20
+# How `iolab.agent.lock` begins its sentence about who holds the machine.
+_AT_WORK = "iolab is at work on this machine already"
+_WAIT_S = 5.0
 # What a result does not depend on.
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
@@ -115,7 +127,7 @@ class RealTarget(ABC):
                 self.send(folder, "agent.pyz", agent_archive())
                 self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
                 self.agent(folder, "begin", folder)
-            self._follow(folder, progress)
+            self._follow(folder, plan, progress)
             self.fetch(folder, result_names(plan), work)
             results = work / "results"
             try:
@@ -131,21 +143,38 @@ class RealTarget(ABC):
             results.rename(into)
         return facts
 
-    def _follow(self, folder: str, progress: Callable[[str], None]) -> None:
-        """Wait for the end of a run, and pass on each line that it says."""
-        offset, rest = 0, b""
+    def _follow(self, folder: str, plan: Plan, progress: Callable[[str], None]) -> None:
+        """Wait for the end of a run, and pass on each line that it says.
+
+        Raises
+        ------
+        IolabError
+            If the run was killed, says more than a run does, or none of its cells ends for long.
+        """
+        offset, rest, done = 0, b"", -1
+        until = time.monotonic() + _longest_cell_s(plan)
         while True:
             state, more = self.look(folder, offset)
             offset += len(more)
             *lines, rest = (rest + more).split(b"\n")
+            rest = rest[:_MOST_LINE]
             for line in lines:
-                progress(foreign.line(line.decode(errors="replace")))
+                progress(foreign.line(line[:_MOST_LINE].decode(errors="replace")))
+                if (cell := _CELL_LINE.match(line)) and done < int(cell[1]) <= len(plan.cells):
+                    done, until = int(cell[1]), time.monotonic() + _longest_cell_s(plan)
+            if offset > _MOST_CONSOLE:
+                raise IolabError(f"the run on {self.where} says more than a run does")
             if state == "ended" and not more:
                 return
             if state == "gone":
                 raise IolabError(
                     f"the run was killed, or {self.where} was rebooted; the next one puts back "
                     "what it left, as iolab restore does, and goes on behind the cells it had done"
+                )
+            if time.monotonic() > until:
+                raise IolabError(
+                    f"no cell has ended on {self.where} for {_longest_cell_s(plan) / 60:.0f} min; "
+                    "the next sweep looks again, and iolab restore names the process at work there"
                 )
             if state == "alive":
                 self.rest()
@@ -178,23 +207,42 @@ class RealTarget(ABC):
         finally:
             self.remove(folder)
 
-    def restore(self, *, show: bool) -> list[str]:
+    def restore(self, *, show: bool, on_wait: Callable[[str], None] | None = None) -> list[str]:
         """Put back what an earlier run left there, unless `show`; return what, a line each.
+
+        With `on_wait`, wait for the end of a run at work; it hears once which process that is,
+        since when, and how to stop it.
 
         Raises
         ------
         IolabError
-            If a run is at work there, or something cannot be put back.
+            If a run is at work there and is not waited for, or something cannot be put back.
         """
         folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
-            lines = list(map(foreign.line, self.agent(folder, "restore", "--show").splitlines()))
+            said = self._idle_agent(on_wait, folder, "restore", "--show")
+            lines = list(map(foreign.line, said.splitlines()))
             if not show:
-                self.agent(folder, "restore")
+                self._idle_agent(on_wait, folder, "restore")
         finally:
             self.remove(folder)
         return lines
+
+    def _idle_agent(self, on_wait: Callable[[str], None] | None, folder: str, *words: str) -> str:
+        """Run the folder's agent as `agent` does; with `on_wait`, once no other one is at work."""
+        told = False
+        while True:
+            try:
+                return self.agent(folder, *words)
+            except IolabError as error:
+                # Only its words tell: it ends with 1 as with any other failure.
+                if on_wait is None or _AT_WORK not in str(error):
+                    raise
+                if not told:
+                    on_wait(f"waiting: {error}")
+                told = True
+                time.sleep(_WAIT_S)
 
     @abstractmethod
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
@@ -225,6 +273,13 @@ class RealTarget(ABC):
     @abstractmethod
     def remove(self, path: str) -> None:
         """Remove a run's folder, or a file in it."""
+
+
+def _longest_cell_s(plan: Plan) -> float:
+    """Return for how many seconds no cell of a plan has to end."""
+    jobs = [cell.job for cell in plan.cells if cell.job is not None]
+    longest_ms = max((job.ramp_ms + job.runtime_ms for job in jobs), default=0)
+    return _CELL_S + _RUNTIMES * longest_ms / 1e3
 
 
 def agent_words(stderr: str, reason: str) -> str:

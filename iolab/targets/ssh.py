@@ -28,7 +28,7 @@ from iolab.files import digest_of
 from iolab.process import kill_group, start
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.shipping import agent_archive
-from iolab.targets.unpack import MOST_BYTES, unpack
+from iolab.targets.unpack import MOST_BYTES, UnpackError, unpack
 
 __all__ = ["HostKeyError", "LostError", "SshTarget"]
 
@@ -63,6 +63,11 @@ _OPTIONS = (
 _CONNECT_S = 60.0
 _POLL_S = 5.0
 _SILENT_S = 120.0
+# What a link brings at least in that time, unless somebody makes it drip; and how long an agent's
+# answer, or the fetching of results, takes at most.
+_LEAST_BYTES = 1 << 16
+_ANSWER_S = 900.0
+_FETCH_S = 7200.0
 # Each twice as long as the one before: about a quarter of an hour, time for a reboot.
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 120.0, 240.0, 300.0)
 # ssh's own, for a connection that broke or never came.
@@ -111,6 +116,43 @@ def _reason(stderr: str, where: str) -> IolabError:
     lines = stderr.strip().splitlines()
     last = foreign.line(lines[-1], _MOST_REASON) if lines else "no word of ssh"
     return LostError(f"no connection to {where}: {last}")
+
+
+class _Bounds:
+    """How long a machine may take over what it says: `_SILENT_S` without a word, `most_s` in all.
+
+    Where it `drips`, fewer than `_LEAST_BYTES` in `_SILENT_S` are no more than a word.
+    """
+
+    def __init__(self, where: str, most_s: float, *, drips: bool) -> None:
+        self._where = where
+        self._most_s = most_s
+        self._least = _LEAST_BYTES if drips else 1
+        self._began = self._last = time.monotonic()
+        self._bytes = 0
+
+    def came(self, number: int) -> None:
+        """Count bytes that came."""
+        self._bytes += number
+        if self._bytes >= self._least:
+            self._bytes, self._last = 0, time.monotonic()
+
+    def left(self) -> float:
+        """Return how many seconds may pass until more comes.
+
+        Raises
+        ------
+        LostError
+            If none are left since the last word.
+        IolabError
+            If none are left in all.
+        """
+        now = time.monotonic()
+        if now - self._began >= self._most_s:
+            raise IolabError(f"{self._where} did not come to an end in {self._most_s:.0f} s")
+        if now - self._last >= _SILENT_S:
+            raise LostError(f"{self._where} is silent")
+        return min(self._most_s - (now - self._began), _SILENT_S - (now - self._last))
 
 
 class SshTarget(RealTarget):
@@ -174,6 +216,9 @@ class SshTarget(RealTarget):
         until = time.monotonic() + _CONNECT_S
         while not self._socket.exists():
             ended = self._master.poll() is not None
+            if words.stat().st_size > _MOST_WORDS:
+                self._hang_up()
+                raise IolabError(f"{self.where} says more than a server does")
             if ended or time.monotonic() > until:
                 self._hang_up()
                 raise _reason(words.read_text(errors="replace"), self.where)
@@ -195,43 +240,52 @@ class SshTarget(RealTarget):
         # No second connection in place of one that is lost: that is for `_connect` to make.
         argv = [*self._argv, "-S", str(self._socket), "-o", "ControlMaster=no"]
         argv += ["-o", "ProxyCommand=false", "--", self._host, command]
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as given:
             given.write(data)
             given.seek(0)
-            process = start(argv, stdin=given, stdout=subprocess.PIPE, stderr=said)
+            process = start(argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
-                out = self._read(process, into)
+                out, stderr = self._read(process, into)
                 code = process.wait(_SILENT_S)
             except subprocess.TimeoutExpired as error:
                 raise LostError(f"{self.where} is silent") from error
             finally:
                 kill_group(process)
-                if process.stdout is not None:
-                    process.stdout.close()
-            said.seek(0)
-            stderr = said.read(_MOST_WORDS)
+                for stream in (process.stdout, process.stderr):
+                    if stream is not None:
+                        stream.close()
         if code == _BROKEN:
             raise _reason(stderr.decode(errors="replace"), self.where)
         return code, out if code == 0 else stderr
 
-    def _read(self, process: subprocess.Popen[bytes], into: Path | None) -> bytes:
-        """Return what a command says, or write it to a file; no more than is believable."""
-        assert process.stdout is not None  # noqa: S101 - it was started with a pipe
-        handle, room, found = process.stdout.fileno(), MOST_BYTES if into else _MOST_WORDS, b""
+    def _read(self, process: subprocess.Popen[bytes], into: Path | None) -> tuple[bytes, bytes]:
+        """Return what a command says on both its streams, or write the first one to a file.
+
+        No more than is believable: in bytes, in time, and in time for so many bytes.
+        """
+        assert process.stdout is not None  # noqa: S101 - it was started with pipes
+        assert process.stderr is not None  # noqa: S101
+        out, err = process.stdout.fileno(), process.stderr.fileno()
+        room = {out: MOST_BYTES if into else _MOST_WORDS, err: _MOST_WORDS}
+        found = {out: b"", err: b""}
+        bounds = _Bounds(self.where, _FETCH_S if into else _ANSWER_S, drips=into is not None)
         with (into or Path(os.devnull)).open("wb") as stream:
-            while True:
-                ready, _, _ = select.select([handle], [], [], _SILENT_S)
-                if not ready:
-                    raise LostError(f"{self.where} is silent")
-                data = os.read(handle, 1 << 20)
-                if not data:
-                    return found
-                room -= len(data)
-                if room < 0:
-                    raise IolabError(f"{self.where} says more than an agent does")
-                stream.write(data)
-                if into is None:
-                    found += data
+            while room:
+                ready, _, _ = select.select(list(room), [], [], bounds.left())
+                for handle in ready:
+                    data = os.read(handle, 1 << 20)
+                    if not data:
+                        del room[handle]
+                        continue
+                    bounds.came(len(data))
+                    room[handle] -= len(data)
+                    if room[handle] < 0:
+                        raise IolabError(f"{self.where} says more than an agent does")
+                    if handle == out and into is not None:
+                        stream.write(data)
+                    else:
+                        found[handle] += data
+        return found[out], found[err]
 
     def _do(self, script: str, data: bytes = b"", into: Path | None = None) -> tuple[int, bytes]:
         """Run a shell script there, that may be run twice, whatever becomes of the connection."""
@@ -319,7 +373,10 @@ class SshTarget(RealTarget):
         code, said = self._do(script, into=archive)
         if code:
             raise IolabError(f"cannot fetch the results from {self.where}: {_last(said)}")
-        unpack(archive, names, into)
+        try:
+            unpack(archive, names, into)
+        except UnpackError as error:
+            raise UnpackError(f"{self.where}: {error}") from error
         archive.unlink()
 
     def remove(self, path: str) -> None:

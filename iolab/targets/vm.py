@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
+from iolab.measure.profile_file import write_profile
+from iolab.observer.observation import Observation
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
@@ -83,10 +86,14 @@ class VmTarget:
         plan: Plan,
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
+        *,
+        observation: Observation | None = None,
     ) -> dict[str, Any]:
         """Boot, run `plan`, and leave the agent's results folder at `into`.
 
-        Returns what the booted kernel said of itself.
+        With an `observation` the profiles of the observed cells are in ``profiles/ID.parquet``
+        there, and their recorded events in ``profiles/ID.events.parquet``; all else is the same,
+        to the byte. Returns what the booted kernel said of itself.
 
         Raises
         ------
@@ -103,6 +110,8 @@ class VmTarget:
         with scratch_dir(into.parent) as work:
             channel = work / "channel"
             make_channel(channel)
+            observed = work / "observed"
+            observed.mkdir()
             console = boot(
                 machine,
                 qemu=self.toolbox.qemu_argv(),
@@ -112,6 +121,7 @@ class VmTarget:
                 folder=work,
                 # A loaded machine runs a guest's second in half a minute.
                 stall_s=240 + 30 * longest_s,
+                options=() if observation is None else observation.options(observed),
                 progress=progress,
             )
             results = work / "results"
@@ -122,6 +132,8 @@ class VmTarget:
             _check_ending(results, console)
             shutil.copyfile(console, results / "console.txt")
             facts = foreign.facts((results / "facts.json").read_bytes())
+            if observation is not None:
+                _write_profiles(observation, observed, results, plan)
             results.rename(into)
         remember_kernel_facts(self.kernel, facts)
         return facts
@@ -141,6 +153,29 @@ class VmTarget:
         entries += program_entries(plan)
         write_cpio(job, entries)
         return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
+
+
+def _done_io(result: Path) -> dict[str, int]:
+    """Return what the device did between the two samples of a cell."""
+    try:
+        cell = foreign.document(result.read_bytes())
+        names = ("ios", "written_bytes")
+        return {name: int(cell["last"][name]) - int(cell["first"][name]) for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        # The cell failed; its result says why.
+        return {}
+
+
+def _write_profiles(observation: Observation, observed: Path, results: Path, plan: Plan) -> None:
+    profiles, into = observation.profiles(observed), results / "profiles"
+    for cell in (cell.id for cell in plan.cells if cell.id in profiles):
+        profile, events = profiles[cell]
+        totals = {**profile.totals, **_done_io(results / "cells" / f"{cell}.json")}
+        write_profile(into / f"{cell}.parquet", replace(profile, totals=totals))
+        if observation.events:
+            stream = io.BytesIO()
+            events.to_parquet(stream, index=False)
+            atomic_write(into / f"{cell}.events.parquet", stream.getvalue())
 
 
 def _work_s(cell: Cell) -> float:

@@ -9,34 +9,28 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from iolab.errors import IolabError, UserError
-from iolab.files import (
-    atomic_write,
-    cache_dir,
-    canonical_json,
-    digest_file,
-    digest_of,
-    scratch_dir,
-)
+from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, scratch_dir
 from iolab.names import nearest
 from iolab.vm.cached import make_folder
 from iolab.vm.catalogue import CATALOGUE, download_kernel, find_kernel
 from iolab.vm.deb import DamagedPackageError, control_fields, unpack
-from iolab.vm.modules import install_modules
-from iolab.vm.toolbox import Toolbox, ensure_toolbox
+from iolab.vm.installing import KERNEL_NAME, contents, install, install_unpacked, release_of
+from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
     "Kernel",
     "KernelStatus",
+    "add_built_kernel",
     "add_kernel",
     "cached_kernel",
     "check_name",
+    "check_new_name",
     "get_kernel",
     "known_kernels",
     "list_kernels",
@@ -46,8 +40,6 @@ __all__ = [
 # Recorded as the source of a kernel that the user added.
 _BY_USER = "given by the user"
 _ARCHITECTURE = "amd64"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_KEPT = ("vmlinuz", "config", "lib")
 
 
 @dataclass(frozen=True)
@@ -117,18 +109,12 @@ def known_kernels() -> list[str]:
     return [*CATALOGUE, *sorted(set(cached) - set(CATALOGUE))]
 
 
-def _contents(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.relative_to(folder).parts[0] in _KEPT:
-            yield path
-
-
 def cached_kernel(name: str) -> Kernel | None:
     """Return a kernel of the cache if its files are still what was put there, else None."""
     folder = _folder(name)
     try:
         recorded = json.loads((folder / "kernel.json").read_text())
-        sizes = {str(path.relative_to(folder)): path.stat().st_size for path in _contents(folder)}
+        sizes = {str(path.relative_to(folder)): path.stat().st_size for path in contents(folder)}
         if sizes != recorded["sizes"] or digest_file(folder / "vmlinuz") != recorded["vmlinuz"]:
             return None
         config = folder / "config"
@@ -145,69 +131,6 @@ def cached_kernel(name: str) -> Kernel | None:
         return None
 
 
-def _release_of(vmlinuz: Path) -> str:
-    """Return the release in a kernel image's boot header.
-
-    The header has "HdrS" at 0x202 and the offset of the version string, less 0x200, at 0x20e
-    (Documentation/arch/x86/boot.rst). Raises UserError for any other file.
-    """
-    with vmlinuz.open("rb") as stream:
-        head = stream.read(0x10000)
-    at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
-    release = head[at : head.find(b"\0", at)].split(b" ")[0].decode(errors="replace")
-    if head[0x202:0x206] != b"HdrS" or not _NAME.fullmatch(release):
-        raise UserError(f"{vmlinuz.name} is not a Linux kernel for x86: it has no boot header")
-    return release
-
-
-def _install(
-    folder: Path,
-    vmlinuz: Path,
-    modules: Path,
-    *,
-    config: Path | None,
-    source: str,
-    toolbox: Toolbox,
-) -> None:
-    """Copy a kernel's image, configuration and wanted modules to `folder`, with their digests."""
-    release = _release_of(vmlinuz)
-    shutil.copyfile(vmlinuz, folder / "vmlinuz")
-    if config is not None:
-        shutil.copyfile(config, folder / "config")
-    install_modules(modules, folder / "lib" / "modules" / release, toolbox)
-    digests = {str(path.relative_to(folder)): digest_file(path) for path in _contents(folder)}
-    recorded = {
-        "release": release,
-        "source": source,
-        "identity": digest_of(digests),
-        "vmlinuz": digests["vmlinuz"],
-        "sizes": {name: (folder / name).stat().st_size for name in digests},
-    }
-    atomic_write(folder / "kernel.json", canonical_json(recorded))
-
-
-def _install_unpacked(folder: Path, root: Path, source: str, toolbox: Toolbox) -> None:
-    """Install the kernel in unpacked packages, of Debian's older or newer packaging."""
-    bases = [root / "lib" / "modules", root / "usr" / "lib" / "modules"]
-    images = sorted(root.glob("boot/vmlinuz-*"))
-    images += [path for base in bases for path in sorted(base.glob("*/vmlinuz"))]
-    if len(images) != 1:
-        number = "no kernel (vmlinuz)" if not images else f"{len(images)} kernels"
-        raise UserError(f"the packages contain {number}: give those of exactly one")
-    release = _release_of(images[0])
-    for base in bases:
-        if (base / release / "kernel").is_dir():
-            modules = base / release
-            break
-    else:
-        raise UserError(
-            f"the packages contain no modules for {release}: give the linux-modules package too"
-        )
-    configs = [root / "boot" / f"config-{release}", *(base / release / "config" for base in bases)]
-    config = next((path for path in configs if path.is_file()), None)
-    _install(folder, images[0], modules, config=config, source=source, toolbox=toolbox)
-
-
 def check_name(name: str) -> None:
     """Check that a kernel has this name, without fetching it.
 
@@ -216,7 +139,7 @@ def check_name(name: str) -> None:
     UserError
         If none has; it lists the known kernels and suggests the nearest.
     """
-    if _NAME.fullmatch(name) is None or name not in known_kernels():
+    if KERNEL_NAME.fullmatch(name) is None or name not in known_kernels():
         raise UserError(
             f"unknown kernel {name!r}: known are {', '.join(known_kernels())}"
             f"{nearest(name, known_kernels(), cutoff=0.5)} "
@@ -258,7 +181,7 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
                 unpack(deb, work / "root")
                 deb.unlink()
             source = f"{package.name} {package.version}"
-            _install_unpacked(folder, work / "root", source, toolbox)
+            install_unpacked(folder, work / "root", source, toolbox)
 
     make_folder(_folder(name), make, good=lambda _: cached_kernel(name) is not None)
     kernel = cached_kernel(name)
@@ -280,6 +203,18 @@ def _unpack_users(debs: Sequence[Path], root: Path) -> None:
             raise UserError(str(error)) from error
 
 
+def check_new_name(name: str) -> None:
+    """Check that a kernel may have this name.
+
+    Raises
+    ------
+    UserError
+        If it may not.
+    """
+    if KERNEL_NAME.fullmatch(name) is None:
+        raise UserError(f"invalid kernel name {name!r}: use letters, digits and . _ + -")
+
+
 def add_kernel(
     name: str, files: Sequence[Path], progress: Callable[[str], None] = lambda _: None
 ) -> Kernel:
@@ -299,8 +234,7 @@ def add_kernel(
     UserError
         If the files are damaged, not for x86-64, or not exactly one kernel.
     """
-    if _NAME.fullmatch(name) is None:
-        raise UserError(f"invalid kernel name {name!r}: use letters, digits and . _ + -")
+    check_new_name(name)
     for path in files:
         if not path.exists():
             raise UserError(f"no such file: {path}")
@@ -310,9 +244,9 @@ def add_kernel(
     unpacked = (len(debs), len(images), len(folders)) == (0, 1, 1)
     if not unpacked and (not debs or images or folders):
         raise UserError("give the kernel's .deb files, or one vmlinuz and one modules directory")
-    if unpacked and _release_of(images[0]) != folders[0].name:
+    if unpacked and release_of(images[0]) != folders[0].name:
         raise UserError(
-            f"{images[0]} is {_release_of(images[0])}, but the modules are for {folders[0].name}: "
+            f"{images[0]} is {release_of(images[0])}, but the modules are for {folders[0].name}: "
             "give the directory lib/modules/RELEASE of the same kernel"
         )
 
@@ -321,12 +255,54 @@ def add_kernel(
         if unpacked:
             path = images[0].parent / f"config-{folders[0].name}"
             config = path if path.is_file() else None
-            _install(folder, images[0], folders[0], config=config, source=_BY_USER, toolbox=toolbox)
+            install(folder, images[0], folders[0], config=config, source=_BY_USER, toolbox=toolbox)
             return
         with scratch_dir(folder.parent) as work:
             _unpack_users(debs, work)
-            _install_unpacked(folder, work, _BY_USER, toolbox)
+            install_unpacked(folder, work, _BY_USER, toolbox)
 
+    return _added(name, make)
+
+
+def add_built_kernel(
+    name: str,
+    vmlinuz: Path,
+    modules: Path,
+    *,
+    config: Path,
+    source: str,
+    built: Mapping[str, Any],
+) -> Kernel:
+    """Add a kernel that iolab built to the cache; it replaces one of the same name.
+
+    Parameters
+    ----------
+    name : str
+        The name to use for it.
+    vmlinuz, modules, config : Path
+        The image, its ``lib/modules/RELEASE`` and its configuration.
+    source : str
+        What it was built from, in words.
+    built : mapping
+        How it was built; JSON. It is kept beside the kernel.
+
+    Raises
+    ------
+    UserError
+        If the name is invalid.
+    """
+    check_new_name(name)
+
+    def make(folder: Path) -> None:
+        toolbox = ensure_toolbox()
+        install(
+            folder, vmlinuz, modules, config=config, source=source, toolbox=toolbox, built=built
+        )
+
+    return _added(name, make)
+
+
+def _added(name: str, make: Callable[[Path], None]) -> Kernel:
     make_folder(_folder(name), make, good=lambda _: False)
     kernel = cached_kernel(name)
     if kernel is None:

@@ -152,6 +152,7 @@ def boot(
     channel: tuple[Path, int],
     folder: Path,
     stall_s: float,
+    options: Sequence[str] = (),
     progress: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Run a machine to its end.
@@ -170,6 +171,8 @@ def boot(
         The folder for the console's output.
     stall_s : float
         Seconds without output after which the machine is killed.
+    options : sequence of str
+        Further options of QEMU, which the guest must not see.
     progress : callable
         Gets every line that begins with "iolab:", as it appears.
 
@@ -188,7 +191,7 @@ def boot(
     path, size = channel
     argv = _argv(machine, qemu=qemu, kernel=kernel, initrd=initrd, console=console)
     argv += ["-object", f"memory-backend-file,id=results,mem-path={path},size={size},share=on"]
-    argv += ["-device", "ivshmem-plain,memdev=results"]
+    argv += ["-device", "ivshmem-plain,memdev=results", *options]
     limit = (machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20
     with errors.open("wb") as stream:
         process = start(argv, stderr=stream, stdout=stream, memory_limit=limit)

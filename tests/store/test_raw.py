@@ -58,7 +58,7 @@ def test_nobody_writes_to_what_is_stored(tmp_path: Path, made: Block, results: P
     store = RawStore(tmp_path / "store")
     key = _put(store, made, results)
     files = [p for p in store.folder(key).rglob("*") if p.is_file()]
-    assert len(files) == 5 + len(made.cells)
+    assert len(files) == 6 + len(made.cells)
     assert {stat.S_IMODE(p.stat().st_mode) for p in files} == {0o444}
     # The same results, put again at another time, are the same: the first ones stay.
     before = {p: (p.stat().st_ino, p.read_bytes()) for p in files}

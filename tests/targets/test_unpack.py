@@ -94,3 +94,35 @@ def test_what_is_no_tar_or_is_cut_is_said(tmp_path: Path) -> None:
         (tmp_path / "cut").write_bytes(data)
         with pytest.raises(UnpackError, match=r"no whole tar|cut short"):
             unpack(tmp_path / "cut", _NAMES, tmp_path / f"out{len(data)}")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_is_not_read_if_it_is_longer_than_any(tmp_path: Path, kind: bytes) -> None:
+    archive = tmp_path / "a"
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, 1 << 30
+    with archive.open("wb") as stream:
+        stream.write(info.tobuf(tarfile.GNU_FORMAT))
+        stream.truncate(1 << 31)
+    with pytest.raises(UnpackError, match="a header of 1073741824 bytes, which is refused"):
+        unpack(archive, _NAMES, tmp_path / "out")
+
+
+def test_headers_without_end_are_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 2
+    one = info.tobuf(tarfile.GNU_FORMAT) + b"x\0".ljust(512, b"\0")
+    (tmp_path / "a").write_bytes(one * 20_000)
+    with pytest.raises(UnpackError, match="headers without end"):
+        unpack(tmp_path / "a", _NAMES, tmp_path / "out")
+
+
+def test_a_result_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("results/cells/c000.json")
+    info.size = 1 << 30
+    with (tmp_path / "a").open("wb") as stream:
+        stream.write(info.tobuf(tarfile.GNU_FORMAT))
+        stream.truncate(info.size + 2048)
+    with pytest.raises(UnpackError, match=r"c000\.json of 1073741824 bytes"):
+        unpack(tmp_path / "a", _NAMES, tmp_path / "out")
+    assert written(tmp_path / "out") == []

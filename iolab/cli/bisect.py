@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""The command ``iolab bisect``: the commit of a kernel tree that changed an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.judge import judgement_line
+from iolab.cli.terminal import echo, note
+from iolab.errors import IolabError, UserError
+from iolab.paths import runs_dir
+
+if TYPE_CHECKING:
+    from iolab.sweeps.bisecting import Step
+    from iolab.sweeps.judged_trees import JudgedTree
+
+__all__ = ["bisect"]
+
+_PATH = click.Path(path_type=Path)
+_INTERRUPTED = "interrupted; what was judged is kept, and the same command goes on from there"
+
+
+@click.command()
+@click.argument("commits", nargs=-1, required=True, metavar="GOOD [BAD] CLAIM|EXPRESSION")
+@click.option("--tree", type=_PATH, required=True, help="Git repository of a kernel.")
+@click.option("--config", type=_PATH, help="A whole configuration instead of iolab's small one.")
+@click.option("--fixed", is_flag=True, help="GOOD is bad and BAD is good: what fixed it?")
+@click.option(
+    "--patches", type=_PATH, help="Judge GOOD, then each patch of this folder on top of it."
+)
+@click.option("--root", type=_PATH, default=runs_dir, help="Folder of the results.")
+@json_option
+def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Find the commit between GOOD and BAD that changed the answer.
+
+    The ends are judged first. Commits that do not compile or boot are passed over. The commit that
+    is found is verified: its parent, and BAD without it. An interrupted search goes on when it is
+    started again. The work tree is left as it is.
+    """
+    from iolab.cli.progress import SweepProgress
+    from iolab.pathology.expressions import question_of
+    from iolab.sweeps.judged_trees import judged_tree
+    from iolab.sweeps.judging import Judging
+
+    wanted = 2 if options["patches"] else 3
+    if len(commits) != wanted:
+        form = "GOOD CLAIM" if options["patches"] else "GOOD BAD CLAIM"
+        raise UserError(f"iolab bisect takes {form}, not {len(commits)} arguments")
+    asked = question_of(commits[-1])
+    root = options["root"].resolve()
+    try:
+        with SweepProgress() as progress:
+            how = Judging(asked, root, log=progress.log, on_progress=progress.update)
+            judged = judged_tree(options["tree"], how, options["config"])
+            if options["patches"]:
+                _judge_series(judged, commits[0], options["patches"], as_json=as_json)
+            else:
+                _search(judged, commits, fixed=options["fixed"], as_json=as_json)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_INTERRUPTED) from None
+
+
+def _tell(step: Step) -> None:
+    note(f"{step.title}: {judgement_line(step.judgement)}")
+
+
+def _search(judged: JudgedTree, commits: tuple[str, ...], *, fixed: bool, as_json: bool) -> None:
+    from iolab.report.bisection import write_bisection
+    from iolab.sweeps.bisecting import bisect as search
+
+    found = search(judged, commits[0], commits[1], fixed=fixed, on_step=_tell)
+    if judged.tree.repository is None:
+        return
+    path = write_bisection(found, judged.tree.repository, judged.how.root)
+    if as_json:
+        print_json({"found": found, "verified": found.verified, "report": path})
+    elif found.culprit is not None:
+        echo(found.culprit.title, bold=True)
+        echo(f"verified: {'yes' if found.verified else 'no'}; {path}")
+    if found.culprit is None:
+        raise IolabError(
+            f"commits that cannot be tested hide it: it is one of {len(found.suspects)}; {path}"
+        )
+
+
+def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool) -> None:
+    from iolab.sweeps.bisecting import judge_patches
+
+    patches = sorted(folder.glob("*.patch")) if folder.is_dir() else [folder]
+    if not patches:
+        raise UserError(f"{folder} has no file *.patch")
+    steps = judge_patches(judged, base, patches, _tell)
+    if as_json:
+        print_json(steps)
+        return
+    for step in steps:
+        echo(f"{step.title}: {judgement_line(step.judgement)}")

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Commands for the kernels that virtual machines boot: list, add, build, fetch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from iolab.cli.completion import complete_kernel
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.terminal import echo, note
+from iolab.errors import UserError
+
+if TYPE_CHECKING:
+    from iolab.vm.kernels import Kernel
+
+__all__ = ["kernels"]
+
+_FILE = click.Path(path_type=Path)
+_INTERRUPTED = "interrupted; what was compiled is kept, and the next build goes on from there"
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def kernels(context: click.Context, as_json: bool) -> None:
+    """List, add, build or fetch kernels.
+
+    Without a command, each kernel is listed as cached, fetchable or unreachable, with what it said
+    of its scheduler when it was booted.
+    """
+    if context.invoked_subcommand is not None:
+        if as_json:
+            raise UserError(f"--json goes behind {context.invoked_subcommand}")
+        return
+    from iolab.vm.kernels import list_kernels
+
+    listed = list_kernels(note)
+    if as_json:
+        print_json(listed)
+        return
+    for status in listed:
+        facts = status.facts or {}
+        scheduler = facts.get("scheduler", "scheduler not known before it was booted")
+        parts = [status.release, status.source, scheduler] if not status.reason else [status.reason]
+        line = f"{status.name:6}{status.state:13}" + ", ".join(p for p in parts if p)
+        echo(line)
+
+
+@kernels.command("add")
+@click.argument("name")
+@click.argument("files", type=_FILE, nargs=-1, required=True)
+@json_option
+def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
+    """Add kernel NAME from its .deb FILES, or from its vmlinuz and its modules directory."""
+    from iolab.vm.kernels import add_kernel
+
+    _show_cached([add_kernel(name, files, note)], as_json=as_json)
+
+
+@kernels.command("build")
+@click.argument("tree", type=_FILE)
+@click.option("--name", help="Name for it; by default its release and the commit.")
+@click.option("--config", type=_FILE, help="A whole configuration instead of iolab's small one.")
+@click.option("--commit", help="What to build of a git repository; by default the work tree as is.")
+@json_option
+def kernels_build(
+    tree: Path, name: str | None, config: Path | None, commit: str | None, as_json: bool
+) -> None:
+    """Build a kernel from the source TREE.
+
+    TREE is a git work tree or bare repository, a tarball, a linux-source package, or a folder. It
+    is left as it is: files are compiled in iolab's cache, and the next build compiles only what
+    changed.
+    """
+    from iolab.kbuild.building import build_kernel
+
+    try:
+        built = build_kernel(tree, name=name, config=config, commit=commit, progress=note)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_INTERRUPTED) from None
+    if as_json:
+        print_json(
+            {
+                **_document(built.kernel),
+                "built_from": built.title,
+                "options": built.options,
+                "options_absent": built.absent,
+                "files": built.files,
+                "seconds": round(built.seconds, 1),
+            }
+        )
+        return
+    if built.absent:
+        echo(f"not in this tree: {', '.join(built.absent)}")
+    took = f"{built.files} files in {built.seconds:.0f} s, {built.options} options on"
+    echo(f"kernel {built.kernel.name} is {built.kernel.release} ({built.title}); compiled {took}")
+
+
+@kernels.command("fetch")
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_kernel)
+@json_option
+def kernels_fetch(names: tuple[str, ...], as_json: bool) -> None:
+    """Fetch kernels of the catalogue into the cache."""
+    from iolab.vm.kernels import get_kernel
+
+    _show_cached([get_kernel(name, note) for name in names], as_json=as_json)
+
+
+def _document(kernel: Kernel) -> dict[str, str]:
+    return {
+        "name": kernel.name,
+        "release": kernel.release,
+        "source": kernel.source,
+        "identity": kernel.identity,
+    }
+
+
+def _show_cached(kernels: list[Kernel], *, as_json: bool) -> None:
+    if as_json:
+        print_json([_document(kernel) for kernel in kernels])
+        return
+    for kernel in kernels:
+        echo(f"kernel {kernel.name} is {kernel.release} ({kernel.source})")

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""Build a kernel from a source tree into the cache.
+
+Objects stay in the cache, one folder for each configuration and compiler: the next commit compiles
+only what differs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write, digest_of, locked
+from iolab.kbuild.configuring import Configuration, configuration, configure, options_of
+from iolab.kbuild.git import State
+from iolab.kbuild.making import BuildError, last_words, make_kernel
+from iolab.kbuild.source import Source, Tree, open_tree
+from iolab.kbuild.tools import check_tools, compiler, compiler_version
+from iolab.process import CommandError, run
+from iolab.vm.installing import release_of
+from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
+
+__all__ = ["Built", "build_kernel", "build_state"]
+
+_INSTALL_S = 600.0
+# Files compiled for each option that is on, in a configuration of iolab's: for the first build's
+# progress. Later ones know the number.
+_FILES_PER_OPTION = 2.3
+# Nothing of the day, the machine or the user goes into the image: the same sources give the same
+# bytes, and a commit that changes no code gives the same kernel.
+_SAME = {
+    "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 1970",
+    "KBUILD_BUILD_USER": "iolab",
+    "KBUILD_BUILD_HOST": "iolab",
+    "KBUILD_BUILD_VERSION": "1",
+    "LC_ALL": "C.UTF-8",
+}
+# Variables of the user's that would change what is built.
+_DROPPED = (
+    *("ARCH", "CROSS_COMPILE", "KCFLAGS", "KAFLAGS", "KBUILD_OUTPUT", "LOCALVERSION", "O"),
+    *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "KCONFIG_CONFIG", "W", "V", "C"),
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel that was built.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        It, in the cache.
+    title : str
+        What it was built from, in words.
+    absent : tuple of str
+        Options that were asked for and are not on: the tree does not have them.
+    options : int
+        Number of options that are on.
+    files : int
+        Number of files that were compiled.
+    seconds : float
+        How long it took.
+    """
+
+    kernel: Kernel
+    title: str
+    absent: tuple[str, ...]
+    options: int
+    files: int
+    seconds: float
+
+
+def build_kernel(
+    tree: Path,
+    *,
+    name: str | None = None,
+    config: Path | None = None,
+    commit: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Built:
+    """Build a kernel from a source tree into the cache; it replaces one of the same name.
+
+    Parameters
+    ----------
+    tree : Path
+        A git work tree or bare repository, a tarball, a Debian package of one, or a folder.
+    name : str, optional
+        The name to use for it; by default its release, with the commit if there is one.
+    config : Path, optional
+        A kernel's whole configuration, instead of iolab's small one. What a guest needs is
+        switched on in either.
+    commit : str, optional
+        What to build of a git repository; by default the work tree as it is.
+    progress : callable
+        Gets a line before each slow step, and how far the compiler is.
+
+    Raises
+    ------
+    UserError
+        If there is no such tree, commit or configuration.
+    CannotRunError
+        If this machine lacks a program that builds kernels.
+    BuildError
+        If the kernel does not compile.
+    """
+    if name is not None:
+        check_new_name(name)
+    wanted = configuration(config)
+    check_tools()
+    opened = open_tree(tree)
+    return build_state(opened, opened.state(commit), wanted, name=name, progress=progress)
+
+
+def build_state(
+    tree: Tree,
+    state: State,
+    wanted: Configuration,
+    *,
+    name: str | None = None,
+    origin: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+) -> Built:
+    """Build one state of an opened tree; see `build_kernel`.
+
+    ``origin`` says where the kernel is from; by default its state, configuration and compiler.
+    """
+    began = time.monotonic()
+    with locked(tree.lock, lambda: progress("waiting for another build of this tree")):
+        source = tree.source(state, progress)
+        progress(f"building {source.title}, {wanted.title}")
+        work = _Work(tree, source, wanted, compiler_version())
+        try:
+            absent, options, files = work.compile(progress)
+            kernel = work.install(name, origin, absent)
+        except OSError as error:
+            raise IolabError(f"cannot build in {tree.folder}: {error.strerror or error}") from error
+    return Built(kernel, source.title, absent, options, files, time.monotonic() - began)
+
+
+class _Work:
+    """One build: sources, configuration and compiler, with the folder of its objects."""
+
+    def __init__(self, tree: Tree, source: Source, wanted: Configuration, version: str) -> None:
+        self._source = source
+        self._wanted = wanted
+        self._version = version
+        # Directly below the sources where these are iolab's: kbuild then names them "..", and no
+        # path of this machine gets into the kernel or into the compiler's cache.
+        base = tree.folder if source.folder == tree.path else source.folder
+        key = digest_of([wanted.digest, compiler(), version])[:16]
+        self._folder = base / f"iolab-{key}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._make = [
+            *("make", "-C", str(source.folder), f"O={self._folder}", "ARCH=x86_64"),
+            *("LOCALVERSION=", f"CC={_cached(compiler())}", f"-j{os.cpu_count() or 1}"),
+        ]
+        self._env = {key: value for key, value in os.environ.items() if key not in _DROPPED} | _SAME
+
+    def compile(self, progress: Callable[[str], None]) -> tuple[tuple[str, ...], int, int]:
+        """Return the options that are absent, how many are on, and how many files were compiled."""
+        wanted, folder = self._wanted, self._folder
+        try:
+            absent = configure(wanted, self._source.folder, folder, self._make, self._env)
+        except CommandError as error:
+            raise BuildError(f"the tree cannot be configured: {last_words(error)}") from error
+        on = options_of(folder / ".config")
+        if on.get("CONFIG_MODULES") != "y":
+            raise UserError(f"{wanted.title} gives a kernel without modules: scsi_debug is one")
+        expected = self._expected(len(on))
+        files = make_kernel(
+            self._make,
+            ["bzImage", "modules"],
+            env=self._env,
+            log=folder / "iolab.log",
+            expected=expected,
+            progress=progress,
+        )
+        if files > expected:
+            atomic_write(folder / "iolab-files", str(files))
+        return tuple(absent), len(on), files
+
+    def _expected(self, options: int) -> int:
+        counted = self._folder / "iolab-files"
+        if counted.exists():
+            return 0 if (self._folder / "vmlinux").exists() else int(counted.read_text())
+        return round(options * _FILES_PER_OPTION) if self._wanted.own else 0
+
+    def install(self, name: str | None, origin: str, absent: tuple[str, ...]) -> Kernel:
+        """Put the kernel that was compiled into the cache."""
+        source = self._source
+        image = self._folder / "arch" / "x86" / "boot" / "bzImage"
+        release = release_of(image)
+        root = self._folder / "iolab-root"
+        shutil.rmtree(root, ignore_errors=True)
+        argv = [*self._make, f"INSTALL_MOD_PATH={root}", "DEPMOD=true", "modules_install"]
+        try:
+            run(argv, timeout_s=_INSTALL_S, env=self._env)
+        except CommandError as error:
+            raise BuildError(f"the modules cannot be installed: {last_words(error)}") from error
+        built = {
+            "title": source.title,
+            "commit": source.commit,
+            "tree": source.identity,
+            "configuration": self._wanted.digest,
+            "compiler": self._version,
+            "absent": list(absent),
+        }
+        built_from = f"built from {source.title}, {self._wanted.title}, {self._version}"
+        return add_built_kernel(
+            name or _name(release, source),
+            image,
+            root / "lib" / "modules" / release,
+            config=self._folder / ".config",
+            source=origin or built_from,
+            built=built,
+        )
+
+
+def _name(release: str, source: Source) -> str:
+    """Return a name for a kernel: its release, and the commit if it has one."""
+    if not source.commit:
+        return release
+    return f"{release}-{source.commit[:12]}{'' if source.unchanged else '+'}"
+
+
+def _cached(name: str) -> str:
+    """Return the compiler's command, through ccache if it is there."""
+    return name if shutil.which("ccache") is None or "ccache" in name else f"ccache {name}"

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""Read a git repository of the user's without changing anything in it.
+
+Files are checked out into a folder of iolab's, with an index of iolab's. What iolab itself writes
+(the state of a work tree with its changes, a commit without another one's patch) goes into an
+object folder of iolab's, which borrows the repository's objects.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.errors import UserError
+from iolab.process import CommandError, Result, run
+
+__all__ = ["Repository", "State", "repository_of"]
+
+_QUICK_S = 120.0
+_CHECKOUT_S = 1800.0
+_SHOWN_CHANGES = 3
+
+
+@dataclass(frozen=True)
+class State:
+    """The content of a kernel tree at one commit, or of a work tree with its changes.
+
+    Parameters
+    ----------
+    tree : str
+        Name of git's tree object.
+    commit : str
+        The commit; of a changed work tree the one that it is based on.
+    title : str
+        The state in words.
+    unchanged : bool
+        Whether it is the commit, without uncommitted changes or patches.
+    """
+
+    tree: str
+    commit: str
+    title: str
+    unchanged: bool = True
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    # A hook, or `git bisect run`, may hand down variables that name another repository.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**own, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", **more}
+
+
+def repository_of(tree: Path, scratch: Path) -> Repository | None:
+    """Return the repository whose top folder, or whose bare folder, is `tree`; None if it is none.
+
+    Parameters
+    ----------
+    tree : Path
+        A folder.
+    scratch : Path
+        iolab's folder for this tree.
+
+    Raises
+    ------
+    UserError
+        If git is missing, or refuses the repository.
+    """
+    argv = ["git", "-C", str(tree), "rev-parse", "--absolute-git-dir", "--is-bare-repository"]
+    try:
+        result = run(argv, timeout_s=_QUICK_S, env=_environment({}), check=False)
+    except CommandError as error:
+        if (tree / ".git").exists():
+            raise UserError(f"{tree} is a git work tree, and git cannot be run: {error}") from error
+        return None
+    if result.returncode != 0:
+        if (tree / ".git").exists():
+            raise UserError(f"git refuses {tree}: {_last_line(result)}")
+        return None
+    folder, bare = result.stdout.splitlines()[:2]
+    if bare == "true":
+        # Only if it is this folder: a tarball may be unpacked somewhere below a bare repository.
+        return Repository(Path(folder), None, scratch) if Path(folder) == tree.resolve() else None
+    argv = ["git", "-C", str(tree), "rev-parse", "--show-toplevel"]
+    top = run(argv, timeout_s=_QUICK_S, env=_environment({})).stdout.strip()
+    if Path(top).resolve() != tree.resolve():
+        return None
+    return Repository(Path(folder), tree.resolve(), scratch)
+
+
+def _last_line(result: Result) -> str:
+    lines = (result.stderr or result.stdout).strip().splitlines()
+    return lines[-1] if lines else f"exit {result.returncode}"
+
+
+class Repository:
+    """A git repository that is read, with a checkout of iolab's own.
+
+    Parameters
+    ----------
+    folder : Path
+        The repository (``.git``).
+    worktree : Path or None
+        The user's work tree; None of a bare repository.
+    scratch : Path
+        iolab's folder for it: index, objects.
+    """
+
+    def __init__(self, folder: Path, worktree: Path | None, scratch: Path) -> None:
+        self.folder = folder
+        self.worktree = worktree
+        self._index = scratch / "index"
+        self._objects = scratch / "objects"
+
+    def resolve(self, commit: str) -> str:
+        """Return the whole name of a commit.
+
+        Raises
+        ------
+        UserError
+            If the repository has no such commit.
+        """
+        argv = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}"]
+        result = self._git(argv, check=False)
+        if result.returncode != 0:
+            raise UserError(f"{self.folder} has no commit {commit!r}")
+        return result.stdout.strip()
+
+    def describe(self, commit: str) -> str:
+        """Return a commit's short name and the first line of its message."""
+        return self._git(["show", "-s", "--format=%h %s", commit]).stdout.strip()
+
+    def text(self, *argv: str, check: bool = True) -> str:
+        """Return what a git command that only reads prints."""
+        return self._git(argv, check=check).stdout
+
+    def short(self, commit: str) -> str:
+        """Return a commit's short name."""
+        return self._git(["rev-parse", "--short=12", commit]).stdout.strip()
+
+    def state_of(self, commit: str) -> State:
+        """Return the state of a commit."""
+        name = self.resolve(commit)
+        tree = self._git(["rev-parse", f"{name}^{{tree}}"]).stdout.strip()
+        return State(tree, name, f"commit {self.short(name)}")
+
+    def patch_of(self, commit: str) -> str:
+        """Return what a commit with one parent changes."""
+        return self.text("diff-tree", "-p", "--binary", "--full-index", f"{commit}^", commit)
+
+    def present_state(self) -> State:
+        """Return the state of the user's work tree, uncommitted changes included."""
+        head = self.state_of("HEAD")
+        if self.worktree is None:
+            return head
+        index = self._index.with_name("present")
+        index.parent.mkdir(parents=True, exist_ok=True)
+        theirs = Path(
+            self._git(["rev-parse", "--path-format=absolute", "--git-path", "index"]).stdout.strip()
+        )
+        index.unlink(missing_ok=True)
+        if theirs.exists():
+            # It knows which files are unchanged: without it, git would read all of them.
+            shutil.copyfile(theirs, index)
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.worktree)}
+        self._git(["add", "--all"], env=env, cwd=self.worktree, timeout_s=_CHECKOUT_S)
+        tree = self._git(["write-tree"], env=env).stdout.strip()
+        if tree == head.tree:
+            return head
+        listed = self._git(["diff-tree", "-r", "--name-only", head.tree, tree]).stdout.split("\n")
+        changed = [name for name in listed if name]
+        shown = ", ".join(changed[:_SHOWN_CHANGES])
+        more = ", ..." if len(changed) > _SHOWN_CHANGES else ""
+        files = "file" if len(changed) == 1 else "files"
+        return State(
+            tree,
+            head.commit,
+            f"{head.title} with uncommitted changes in {len(changed)} {files} ({shown}{more})",
+            unchanged=False,
+        )
+
+    def patched(self, base: State, patch: str, title: str, *, reverse: bool = False) -> State:
+        """Return a state with a patch applied, or with it taken back.
+
+        Raises
+        ------
+        UserError
+            If the patch does not apply.
+        """
+        index = self._index.with_name("patched")
+        index.parent.mkdir(parents=True, exist_ok=True)
+        env = {"GIT_INDEX_FILE": str(index)}
+        self._git(["read-tree", base.tree], env=env)
+        argv = ["apply", "--cached", *(["--reverse"] if reverse else []), "-"]
+        result = self._git(argv, env=env, stdin=patch, check=False)
+        if result.returncode != 0:
+            raise UserError(f"{title}: the patch does not apply ({_last_line(result)})")
+        tree = self._git(["write-tree"], env=env).stdout.strip()
+        return State(tree, base.commit, title, unchanged=False)
+
+    def checkout(self, state: State, into: Path) -> None:
+        """Make a folder hold the files of a state; only files that differ are written.
+
+        Raises
+        ------
+        IolabError
+            If the disk is full.
+        """
+        into.mkdir(parents=True, exist_ok=True)
+        self._index.parent.mkdir(parents=True, exist_ok=True)
+        # Of a killed process: the caller holds the lock of this tree.
+        self._index.with_name("index.lock").unlink(missing_ok=True)
+        env = {"GIT_INDEX_FILE": str(self._index), "GIT_WORK_TREE": str(into)}
+        self._git(["read-tree", "--reset", "-u", state.tree], env=env, timeout_s=_CHECKOUT_S)
+
+    def _git(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: str = "",
+        timeout_s: float = _QUICK_S,
+        check: bool = True,
+    ) -> Result:
+        (self._objects / "pack").mkdir(parents=True, exist_ok=True)
+        common = {
+            "GIT_DIR": str(self.folder),
+            "GIT_OBJECT_DIRECTORY": str(self._objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self._theirs()),
+            # A repository that lacks objects would fetch them, and write them.
+            "GIT_NO_LAZY_FETCH": "1",
+        }
+        # core.hooksPath and friends run programs of the repository's owner: none is needed.
+        options = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
+        return run(
+            ["git", *options, *argv],
+            timeout_s=timeout_s,
+            env=_environment({**common, **(env or {})}),
+            cwd=cwd,
+            stdin=stdin,
+            check=check,
+        )
+
+    def _theirs(self) -> Path:
+        shared = self.folder / "commondir"
+        if shared.exists():
+            return (self.folder / shared.read_text().strip()).resolve() / "objects"
+        return self.folder / "objects"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Programs and headers of this machine that compile a kernel, and the command that installs them.
+
+They are the system's: a kernel developer's own compiler is the one that counts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.errors import CannotRunError
+from iolab.process import CommandError, run
+
+__all__ = ["Missing", "check_tools", "compiler", "compiler_version", "missing_tools"]
+
+# By program, or header: its package in Debian and Ubuntu, in Fedora and openSUSE, and in Arch.
+_NEEDED = {
+    "gcc": ("gcc", "gcc", "gcc"),
+    "ld": ("binutils", "binutils", "binutils"),
+    "make": ("make", "make", "make"),
+    "flex": ("flex", "flex", "flex"),
+    "bison": ("bison", "bison", "bison"),
+    "bc": ("bc", "bc", "bc"),
+    "perl": ("perl", "perl", "perl"),
+    "gzip": ("gzip", "gzip", "gzip"),
+    "gelf.h": ("libelf-dev", "elfutils-libelf-devel", "libelf"),
+}
+_OPENSUSE = {"gelf.h": "libelf-devel"}
+# Where compilers look for headers; a multiarch folder lies below the first one.
+_HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
+_MANAGERS = (
+    ("apt-get", "apt-get install", 0),
+    ("dnf", "dnf install", 1),
+    ("zypper", "zypper install", 1),
+    ("pacman", "pacman -S", 2),
+)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a kernel cannot be compiled without, and the command that installs it.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Programs and headers.
+    fix : str
+        The command.
+    """
+
+    names: tuple[str, ...]
+    fix: str
+
+
+def compiler() -> str:
+    """Return the C compiler that compiles kernels: ``CC`` of the environment, or gcc."""
+    return os.environ.get("CC") or "gcc"
+
+
+def compiler_version() -> str:
+    """Return the compiler's version, as it says it itself.
+
+    Raises
+    ------
+    CannotRunError
+        If it cannot be run.
+    """
+    try:
+        text = run([*compiler().split(), "--version"], timeout_s=60).stdout
+    except CommandError as error:
+        raise CannotRunError(f"the compiler {compiler()} cannot be run: {error.reason}") from error
+    return (text.splitlines() or [compiler()])[0]
+
+
+def _has(name: str) -> bool:
+    if not name.endswith(".h"):
+        return shutil.which(name) is not None
+    return any((folder / name).exists() for folder in _HEADERS)
+
+
+def missing_tools() -> Missing | None:
+    """Return what is missing on this machine to compile kernels; None if nothing is."""
+    own = {"gcc": compiler().split()[-1]}
+    names = [name for name in _NEEDED if not _has(own.get(name, name))]
+    if not names:
+        return None
+    for program, command, column in _MANAGERS:
+        if shutil.which(program):
+            packages = [_NEEDED[name][column] for name in names]
+            if program == "zypper":
+                packages = [_OPENSUSE.get(n, p) for n, p in zip(names, packages, strict=True)]
+            return Missing(tuple(names), f"as root: {command} {' '.join(packages)}")
+    return Missing(tuple(names), f"install {', '.join(names)}")
+
+
+def check_tools() -> None:
+    """Check that kernels can be compiled on this machine.
+
+    Raises
+    ------
+    CannotRunError
+        If something is missing; the message says what to type.
+    """
+    if (lacking := missing_tools()) is not None:
+        raise CannotRunError(
+            f"a kernel cannot be compiled here without {', '.join(lacking.names)}; {lacking.fix}"
+        )

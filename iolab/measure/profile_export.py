@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Profiles for other tools: collapsed stacks (flamegraph.pl, speedscope) and pprof."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from iolab.files import atomic_write
+from iolab.measure.profile import Profile
+
+__all__ = ["collapsed_stacks", "write_collapsed", "write_pprof"]
+
+# Numbers of the fields of profile.proto (github.com/google/pprof, proto/profile.proto).
+_SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6
+
+
+def collapsed_stacks(profile: Profile) -> Iterator[str]:
+    """Yield a line for each stack: task and functions joined by semicolons, then instructions.
+
+    Parameters
+    ----------
+    profile : Profile
+        The profile.
+    """
+    frame = profile.stacks()
+    frame = frame[frame["instructions"] > 0]
+    sums: dict[tuple[str, ...], int] = {}
+    columns = (frame[name] for name in ("task", "stack", "instructions"))
+    for task, stack, instructions in zip(*columns, strict=True):
+        whole = (str(task), *stack)
+        sums[whole] = sums.get(whole, 0) + int(instructions)
+    for whole, instructions in sums.items():
+        yield f"{';'.join(name.replace(';', ':') for name in whole)} {instructions}"
+
+
+def write_collapsed(path: Path | str, profile: Profile) -> None:
+    """Write a profile as collapsed stacks.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+    profile : Profile
+        The profile.
+    """
+    atomic_write(Path(path), "".join(f"{line}\n" for line in collapsed_stacks(profile)))
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, data: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(data)) + data
+
+
+def _packed(field: int, values: Iterable[int]) -> bytes:
+    return _bytes(field, b"".join(map(_varint, values)))
+
+
+def write_pprof(path: Path | str, profile: Profile) -> None:
+    """Write a profile for pprof: instructions and calls, the task as outermost function.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file; it is compressed, as pprof expects it.
+    profile : Profile
+        The profile.
+    """
+    strings: dict[str, int] = {"": 0}
+
+    def text(word: str) -> int:
+        return strings.setdefault(word, len(strings))
+
+    parts = [
+        _bytes(_SAMPLE_TYPE, _number(1, text(kind)) + _number(2, text("count")))
+        for kind in ("instructions", "calls")
+    ]
+    functions: dict[str, int] = {}
+    frame = profile.stacks()
+    columns = (frame[name] for name in ("task", "stack", "instructions", "calls"))
+    for task, stack, instructions, calls in zip(*columns, strict=True):
+        names = (str(task), *stack)
+        # The innermost function comes first.
+        ids = [functions.setdefault(name, len(functions) + 1) for name in reversed(names)]
+        parts.append(_bytes(_SAMPLE, _packed(1, ids) + _packed(2, (instructions, calls))))
+    for name, number in functions.items():
+        parts.append(_bytes(_LOCATION, _number(1, number) + _bytes(4, _number(1, number))))
+        parts.append(_bytes(_FUNCTION, _number(1, number) + _number(2, text(name))))
+    parts += [_bytes(_STRINGS, word.encode()) for word in strings]
+    atomic_write(Path(path), gzip.compress(b"".join(parts), mtime=0))

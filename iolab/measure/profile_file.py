@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""Profiles in files: Parquet, with the totals among the schema's metadata."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from iolab.errors import IolabError
+from iolab.files import atomic_write
+from iolab.measure.profile import Profile
+
+__all__ = ["read_profile", "write_profile"]
+
+_KEY = b"iolab"
+_FORMAT = "iolab-profile/1"
+_COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions", "calls")
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    """Write a profile, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    profile : Profile
+        The profile.
+    """
+    table = pa.Table.from_pandas(profile.nodes[list(_COLUMNS)], preserve_index=False)
+    described = {"format": _FORMAT, "totals": dict(profile.totals)}
+    table = table.replace_schema_metadata({_KEY: json.dumps(described, sort_keys=True).encode()})
+    stream = io.BytesIO()
+    pq.write_table(table, stream, compression="zstd")
+    atomic_write(path, stream.getvalue())
+
+
+def read_profile(path: Path) -> Profile:
+    """Return the profile in a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    IolabError
+        If the file is missing, damaged or of another format.
+    """
+    try:
+        table = pq.read_table(path)
+        described = json.loads((table.schema.metadata or {})[_KEY])
+        if described["format"] != _FORMAT:
+            raise IolabError(f"{path} is of the format {described['format']}, not {_FORMAT}")
+        nodes = table.select(list(_COLUMNS)).to_pandas()
+        totals = {str(name): int(value) for name, value in described["totals"].items()}
+        # A parent comes before its children: sums walk the rows once.
+        if (nodes["parent"] >= pd.RangeIndex(len(nodes))).any() or (nodes["parent"] < -1).any():
+            raise IolabError(f"{path} holds a damaged profile: it is no tree")
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise IolabError(f"{path} holds no profile: {error}") from error
+    return Profile(nodes, totals)

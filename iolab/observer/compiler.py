@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""Build the plugin: with this machine's C compiler, else with Debian's tcc, unpacked.
+
+The plugin needs no header and no library: QEMU has loaded all that it calls. So any compiler for
+x86-64 will do, and what it makes runs in QEMUs of other distributions too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.files import cache_dir, digest_file, digest_of
+from iolab.process import CommandError, run
+from iolab.vm.apt import PrivateApt, Suite
+from iolab.vm.cached import make_folder
+from iolab.vm.deb import unpack
+
+__all__ = ["Compiler", "build_plugin", "find_compiler"]
+
+_SOURCES = Path(__file__).with_name("plugin")
+_OPTIONS = ("-O2", "-fPIC", "-shared", "-nostdlib")
+_COMPILE_S = 300.0
+_TCC = Suite("debian", "bookworm")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The command.
+    name : str
+        What it says of itself.
+    """
+
+    argv: Sequence[str]
+    name: str
+
+    @property
+    def thread_locals(self) -> bool:
+        """Whether it knows thread-local variables, with which several processors are told apart."""
+        return not self.name.startswith("tcc")
+
+
+def _asked(argv: Sequence[str], word: str) -> str:
+    said = run([*argv, word], timeout_s=60)
+    return (said.stdout or said.stderr).splitlines()[0]
+
+
+def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
+    def make(folder: Path) -> None:
+        progress("downloading the C compiler tcc from Debian")
+        apt = PrivateApt([_TCC])
+        apt.refresh(progress)
+        for deb in apt.download(["tcc"], folder / "debs"):
+            unpack(deb, folder)
+        shutil.rmtree(folder / "debs")
+
+    folder = make_folder(cache_dir() / "tcc" / digest_of({"suite": str(_TCC)})[:16], make)
+    argv = [str(folder / "usr" / "bin" / "tcc"), f"-B{folder}/usr/lib/x86_64-linux-gnu/tcc"]
+    return Compiler(argv, _asked(argv[:1], "--version"))
+
+
+def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
+    """Return the compiler that ``CC`` names, else this machine's, else Debian's tcc.
+
+    Parameters
+    ----------
+    progress : callable
+        Gets a line before each slow step.
+
+    Raises
+    ------
+    UserError
+        If ``CC`` is not a compiler.
+    CannotRunError
+        If there is none, and tcc cannot be fetched.
+    """
+    own = os.environ.get("CC")
+    for name in [own] if own else ["cc", "gcc", "clang"]:
+        if program := shutil.which(name):
+            try:
+                return Compiler([program], _asked([program], "--version"))
+            except (CommandError, IndexError) as error:
+                if own:
+                    raise UserError(f"CC is not a C compiler: {own}") from error
+    if own:
+        raise UserError(f"CC is not a program that can be run: {own}")
+    try:
+        return _unpacked_tcc(progress)
+    except IolabError as error:
+        raise CannotRunError(
+            f"there is no C compiler for the observer, and tcc cannot be fetched: {error}"
+        ) from error
+
+
+def build_plugin(
+    compiler: Compiler | None = None, progress: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Return the plugin; build it if the cache lacks it.
+
+    Parameters
+    ----------
+    compiler : Compiler, optional
+        The compiler; None: as `find_compiler`.
+    progress : callable
+        Gets a line before each slow step.
+
+    Raises
+    ------
+    CannotRunError
+        If there is no compiler, or it does not compile the plugin.
+    """
+    chosen = find_compiler(progress) if compiler is None else compiler
+    sources = {path.name: digest_file(path) for path in sorted(_SOURCES.iterdir())}
+    recipe = {"sources": sources, "compiler": chosen.name, "options": _OPTIONS}
+
+    def make(folder: Path) -> None:
+        progress(f"building the observer with {chosen.name}")
+        try:
+            run(
+                [*chosen.argv, *_OPTIONS, "-o", str(folder / "observer.so"), "plugin.c"],
+                cwd=_SOURCES,
+                timeout_s=_COMPILE_S,
+            )
+        except CommandError as error:
+            raise CannotRunError(
+                f"{chosen.name} does not build the observer: {error.output or error.reason}"
+            ) from error
+
+    key = digest_of({**recipe, "options": list(_OPTIONS)})[:16]
+    return make_folder(cache_dir() / "observer" / key, make) / "observer.so"

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: MIT
+"""The functions of a kernel, as the kernel itself names them.
+
+A kernel is booted once without counting, and hands over /proc/kallsyms and its types (BTF). All
+measured machines boot with ``nokaslr``, so the addresses are those of every boot. What a module
+adds is read by the plugin when the module is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from iolab.errors import CannotRunError, IolabError
+from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from iolab.observer.btf import Btf, BtfError
+from iolab.vm import guest_init
+from iolab.vm.cached import make_folder
+from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
+from iolab.vm.cpio import Entry, write_cpio
+from iolab.vm.image import Image
+from iolab.vm.kernels import Kernel
+from iolab.vm.qemu import GuestError, Machine, boot
+from iolab.vm.toolbox import Toolbox
+
+__all__ = ["FIRST_SYMBOL", "RESERVED", "Symbols", "kernel_symbols", "parse_symbols"]
+
+# Numbers of functions without a symbol (iolab/observer/plugin/symbols.h).
+RESERVED = {1: "[user]", 2: "[no symbol]", 3: "[callers not known]"}
+FIRST_SYMBOL = 16
+SYMBOL = np.dtype([("start", "<u8"), ("id", "<u4"), ("flags", "<u4")])
+
+_ENTRY, _ERROR, _FAULT, _SWITCH, _OPEN, _MODULE, _EXIT, _DEVICE, EVENT, _STUBS, _START, _NAME = (
+    1 << bit for bit in range(12)
+)
+# Exceptions for which the processor pushes an error code, and those after which the instruction is
+# executed again (the processor's manual, volume 3, chapter 6).
+_WITH_ERROR = {
+    *("double_fault", "invalid_tss", "segment_not_present", "stack_segment"),
+    *("general_protection", "page_fault", "alignment_check", "control_protection"),
+}
+_FAULTS = _WITH_ERROR - {"double_fault"}
+_NAMED = {
+    "__switch_to": _SWITCH,
+    "__x64_sys_openat": _OPEN,
+    "do_init_module": _MODULE,
+    "do_exit": _EXIT,
+    "__set_task_comm": _NAME,
+    "x86_64_start_kernel": _START,
+    "start_secondary": _START,
+}
+_STUB_NAMES = {"irq_entries_start", "spurious_entries_start"}
+# Functions that access a device's registers in memory: the local interrupt controller, the timer.
+_DEVICE_NAMES = re.compile(
+    r"_*(native_)?x?apic_|.*send_IPI|_*io_?apic_|(read|write)_hpet|hpet_|.*_hpet_"
+)
+_LINE = re.compile(r"([0-9a-f]{16}) ([a-zA-Z]) (\S+)(?:\t\[(\S+)\])?")
+_PARTS = re.compile(r"\.(cold|part\.\d+\.cold|isra\.\d+\.cold)(\.\d+)?$")
+_IGNORED = re.compile(r"__(pfx|cfi)_")
+_TASK = ("pid", "tgid", "comm")
+_INIT = b"""#!/bin/busybox sh
+export PYTHONHASHSEED=0
+exec /usr/bin/python3 -S /iolab/symbols_init.py
+"""
+_MEMORY_MIB = 768
+_STALL_S = 240.0
+_FORMAT = 5
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The functions of a kernel.
+
+    Parameters
+    ----------
+    names : list of str
+        Name by number, from `FIRST_SYMBOL` on.
+    table : array of (start, id, flags)
+        The functions by their addresses; a gap has the id 0.
+    offsets : dict of str to int
+        Where members of structures lie, by the names that the plugin knows.
+    """
+
+    names: list[str]
+    table: npt.NDArray[np.void]
+    offsets: dict[str, int]
+
+    def write(self, path: Path, events: frozenset[str] = frozenset()) -> None:
+        """Write the file that the plugin reads.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        events : frozenset of str, optional
+            Functions whose calls are recorded one by one.
+        """
+        table = self.table.copy()
+        numbers = [FIRST_SYMBOL + n for n, name in enumerate(self.names) if name in events]
+        table["flags"][np.isin(table["id"], numbers)] |= EVENT
+        head = np.array(
+            [len(table), table["start"][0], table["start"][-1], FIRST_SYMBOL + len(self.names)],
+            dtype="<u8",
+        )
+        atomic_write(path, head.tobytes() + table.tobytes())
+
+
+def _flags(name: str) -> int:
+    if name in _STUB_NAMES:
+        return _ENTRY | _STUBS
+    if match := re.fullmatch(r"asm_(exc|sysvec)_(.+)", name):
+        flags = _ENTRY
+        if match[1] == "exc":
+            flags |= _ERROR if match[2] in _WITH_ERROR else 0
+            flags |= _FAULT if match[2] in _FAULTS else 0
+        return flags
+    return _NAMED.get(name, 0) | (_DEVICE if _DEVICE_NAMES.match(name) else 0)
+
+
+def _rank(kind: str, name: str) -> tuple[int, bool, bool]:
+    """Return which of several names of one function is its name: the greatest."""
+    return _flags(name), not name.startswith(("__ia32_", "__do_sys_", "__se_sys_")), kind in "TW"
+
+
+def _text_lines(kallsyms: str) -> Iterator[tuple[int, str, str]]:
+    """Yield address, kind and name of the kernel's own functions."""
+    for match in _LINE.finditer(kallsyms):
+        if match[4] is None and match[2] in "tTwW" and not _IGNORED.match(match[3]):
+            yield int(match[1], 16), match[2], match[3]
+
+
+def parse_symbols(kallsyms: str, btf: bytes) -> Symbols:
+    """Return the functions of a kernel.
+
+    Parameters
+    ----------
+    kallsyms : str
+        /proc/kallsyms.
+    btf : bytes
+        /sys/kernel/btf/vmlinux.
+
+    Raises
+    ------
+    CannotRunError
+        If the kernel does not tell its symbols or types, or lacks a function that is needed.
+    """
+    best: dict[int, tuple[str, str]] = {}
+    gaps = set()
+    for address, kind, name in _text_lines(kallsyms):
+        if address < 1 << 47:
+            continue
+        if name in ("_etext", "_einittext"):
+            gaps.add(address)
+        elif address not in best or _rank(kind, name) > _rank(*best[address]):
+            best[address] = (kind, name)
+    known = {name for _, name in best.values()}
+    if missing := sorted(({*_NAMED, *_STUB_NAMES, "asm_exc_page_fault"}) - known):
+        raise CannotRunError(f"the kernel's symbols lack {', '.join(missing)}")
+    names: list[str] = []
+    numbers: dict[str, int] = {}
+    rows = [(address, 0, 0) for address in gaps - set(best)]
+    for address, (_, name) in sorted(best.items()):
+        # "f.cold" is the rarely executed part of "f". Static functions may share a name.
+        whole = _PARTS.sub("", name)
+        if whole == name or whole not in numbers:
+            numbers[name] = FIRST_SYMBOL + len(names)
+            names.append(name)
+        rows.append((address, numbers.get(name, numbers.get(whole, 0)), _flags(name)))
+    rows.sort()
+    rows.append((rows[-1][0] + 1, 0, 0))
+    try:
+        offsets = _offsets(Btf(btf))
+    except BtfError as error:
+        raise CannotRunError(str(error)) from error
+    return Symbols(names, np.array(rows, dtype=SYMBOL), offsets)
+
+
+def _offsets(btf: Btf) -> dict[str, int]:
+    found = {f"task_struct.{name}": btf.offset("task_struct", name) for name in _TASK}
+    found["module.name"] = btf.offset("module", "name")
+    found["module.kallsyms"] = btf.offset("module", "kallsyms")
+    for name in ("symtab", "num_symtab", "strtab"):
+        found[f"mod_kallsyms.{name}"] = btf.offset("mod_kallsyms", name)
+    try:
+        # Since 6.4 (commit ac3b43283923) a module's memory is an array by type.
+        text, size = (btf.offset("module", f"mem[MOD_TEXT].{name}") for name in ("base", "size"))
+    except BtfError:
+        text, size = (btf.offset("module", f"core_layout.{name}") for name in ("base", "text_size"))
+    return {**found, "module.text": text, "module.text_size": size}
+
+
+def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[str, bytes]:
+    """Boot a kernel and return its symbols and types."""
+    job, channel, initrd = work / "job.cpio", work / "channel", work / "initrd"
+    write_cpio(
+        job,
+        [
+            Entry.file("init", _INIT, executable=True),
+            Entry.file("iolab/guest_init.py", Path(guest_init.__file__)),
+            Entry.file("iolab/symbols_init.py", Path(__file__).with_name("symbols_init.py")),
+        ],
+    )
+    initrd.write_bytes(image.path.read_bytes() + job.read_bytes())
+    make_channel(channel)
+    boot(
+        Machine("tcg", memory_mib=_MEMORY_MIB),
+        qemu=toolbox.qemu_argv(),
+        kernel=kernel.vmlinuz,
+        initrd=initrd,
+        channel=(channel, CHANNEL_BYTES),
+        folder=work,
+        stall_s=_STALL_S,
+    )
+    unpack_channel(channel, work / "told")
+    kallsyms = (work / "told" / "kallsyms").read_text(errors="replace")
+    return kallsyms, (work / "told" / "btf").read_bytes()
+
+
+def _stored(folder: Path) -> Symbols | None:
+    try:
+        described: dict[str, Any] = json.loads((folder / "symbols.json").read_text())
+        table = np.load(folder / "symbols.npy", allow_pickle=False)
+        if digest_file(folder / "symbols.npy") != described["table"]:
+            return None
+        return Symbols(list(described["names"]), table, dict(described["offsets"]))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def kernel_symbols(
+    kernel: Kernel,
+    image: Image,
+    toolbox: Toolbox,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Symbols:
+    """Return the functions of a kernel; ask the kernel for them if the cache lacks them.
+
+    Parameters
+    ----------
+    kernel, image, toolbox
+        The kernel, and what it is booted with.
+    progress : callable
+        Gets a line before a kernel is booted.
+
+    Raises
+    ------
+    CannotRunError
+        If the kernel does not boot so, or does not tell its symbols or types.
+    """
+
+    def make(folder: Path) -> None:
+        progress(f"asking kernel {kernel.name} for its symbols")
+        work = folder / "work"
+        work.mkdir()
+        try:
+            symbols = parse_symbols(*_ask(kernel, image, toolbox, work))
+        except (GuestError, ChannelError) as error:
+            raise CannotRunError(
+                f"kernel {kernel.name} did not tell its symbols: {str(error).splitlines()[0]}"
+            ) from error
+        finally:
+            for path in sorted(work.rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+            work.rmdir()
+        np.save(folder / "symbols.npy", symbols.table, allow_pickle=False)
+        described = {
+            "names": symbols.names,
+            "offsets": symbols.offsets,
+            "table": digest_file(folder / "symbols.npy"),
+        }
+        atomic_write(folder / "symbols.json", canonical_json(described))
+
+    key = digest_of({"kernel": kernel.identity, "format": _FORMAT})[:16]
+    folder = cache_dir() / "symbols" / key
+    make_folder(folder, make, good=lambda path: _stored(path) is not None)
+    if (symbols := _stored(folder)) is None:
+        raise IolabError(f"the symbols in {folder} disappeared: try again")
+    return symbols

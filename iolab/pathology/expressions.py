@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""What can be judged by one exit code: a claim by its name, or a measure with a limit.
+
+A claim says what is wrong, so a kernel is good where it does not hold. An expression says what is
+right::
+
+    dio_kworker: IOPS lost
+    dio_kworker: iops ratio at weight=9600 > 0.9
+    dio_kworker: switches_per_io at weight=9600, iodepth=192 < 0.5
+    dio_kworker: iops at weight=9600 within 5% of 6.12
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from iolab.errors import UserError
+from iolab.names import nearest, one_of
+from iolab.pathology.base import Claim, Pathology
+from iolab.pathology.registry import named_pathologies, pathologies
+
+__all__ = ["Question", "question_of"]
+
+_NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_EXPRESSION: Final = re.compile(
+    rf"""(?P<measure>[A-Za-z_]\w*)
+    (?:\s+(?P<contrast>ratio|difference|treated))?
+    (?:\s+at\s+(?P<levels>[^<>]+?))?
+    \s*(?:(?P<side>[<>])\s*(?P<limit>{_NUMBER})
+        |\s+within\s+(?P<percent>{_NUMBER})\s*%\s+of\s+(?P<kernel>\S+))""",
+    re.VERBOSE,
+)
+_OF_COMMAND: Final = "of the question"
+Contrast = Literal["ratio", "difference", "treated"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that a kernel answers with good or bad.
+
+    Parameters
+    ----------
+    text : str
+        The question as it was asked, with its pathology.
+    pathology : Pathology
+        What is measured.
+    claim : Claim
+        The condition, the value and the limit. With a reference, the limit is the largest share by
+        which the values may differ.
+    holds_is_good : bool
+        Whether a kernel on which the claim holds is good.
+    reference : str
+        A kernel whose value is the expected one, or "".
+    """
+
+    text: str
+    pathology: Pathology
+    claim: Claim
+    holds_is_good: bool
+    reference: str = ""
+
+
+def question_of(text: str) -> Question:
+    """Read a question.
+
+    Parameters
+    ----------
+    text : str
+        ``[PATHOLOGY:] CLAIM``, the name of a pathology alone (its first claim), or
+        ``[PATHOLOGY:] MEASURE [ratio|difference|treated] [at FACTOR=LEVEL, ...]``, followed by
+        ``> NUMBER``, ``< NUMBER`` or ``within N% of KERNEL``. Without a contrast it is the treated
+        value; factors that are not named are those of the claim about this measure, or of the
+        pathology's first one.
+
+    Raises
+    ------
+    UserError
+        If it names no pathology, claim, factor or level; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> asked = question_of("dio_kworker: iops ratio at weight=9600 > 0.9")
+    >>> asked.claim.value, asked.claim.contrast, asked.claim.above, asked.holds_is_good
+    ('iops', 'ratio', 0.9, True)
+    """
+    words = text.strip()
+    prefix, separator, rest = words.partition(":")
+    named = _pathology_named(prefix.strip()) if separator else None
+    asked = rest.strip() if separator else words
+    if expression := _EXPRESSION.fullmatch(asked):
+        pathology = named or _pathology_with(expression["measure"], asked)
+        return _of_expression(pathology, expression, asked)
+    if named is None and re.fullmatch(r"[\w./-]+", words):
+        found = [p for p in pathologies().values() if p.name == words]
+        if found or words.endswith(".py"):
+            pathology = found[0] if found else _pathology_named(words)
+            return _of_claim(pathology, _first_claim(pathology))
+    return _of_claim(*_claim_named(asked, [named] if named else pathologies().values()))
+
+
+def _pathology_named(name: str) -> Pathology:
+    found = named_pathologies([name])
+    if len(found) != 1:
+        raise UserError(f"{name} defines {len(found)} pathologies: name one")
+    return found[0]
+
+
+def _claim_named(name: str, among: Iterable[Pathology]) -> tuple[Pathology, Claim]:
+    known = [(pathology, claim) for pathology in among for claim in pathology.claims]
+    found = [(pathology, claim) for pathology, claim in known if claim.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        owners = ", ".join(pathology.name for pathology, _ in found)
+        raise UserError(f"several pathologies have a claim {name!r} ({owners}): name one before it")
+    names = [claim.name for _, claim in known]
+    form = "an expression is like 'dio_kworker: iops ratio at weight=9600 > 0.9'"
+    raise UserError(f"unknown claim {name!r}{nearest(name, names)}; {form}")
+
+
+def _pathology_with(measure: str, text: str) -> Pathology:
+    """Return the one pathology that has claims about a measure."""
+    having = [p for p in pathologies().values() if any(c.value == measure for c in p.claims)]
+    if len(having) == 1:
+        return having[0]
+    names = ", ".join(p.name for p in having) or ", ".join(pathologies())
+    raise UserError(f"name the pathology of {measure} ({names}): 'PATHOLOGY: {text}'")
+
+
+def _first_claim(pathology: Pathology, measure: str = "") -> Claim:
+    """Return the claim whose condition is meant: about the measure, or the first primary one."""
+    judged = [claim for claim in pathology.claims if not claim.requires]
+    primary = [claim for claim in judged if not claim.secondary]
+    about = [claim for claim in (*primary, *judged) if claim.value == measure]
+    for claim in (*about, *primary, *judged):
+        return claim
+    raise UserError(f"pathology {pathology.name} has no claim that can be judged here")
+
+
+def _of_claim(pathology: Pathology, claim: Claim) -> Question:
+    # Whether there is something to cure is another question.
+    return Question(f"{pathology.name}: {claim.name}", pathology, replace(claim, cures=""), False)
+
+
+def _of_expression(pathology: Pathology, found: re.Match[str], text: str) -> Question:
+    like = _first_claim(pathology, found["measure"])
+    condition = {**like.condition, **_levels(pathology, found["levels"] or "")}
+    if condition.get(pathology.treatment) is None:
+        raise UserError(f"{text!r} has no level of {pathology.treatment}, the treatment")
+    contrasts: dict[str | None, Contrast] = {"ratio": "ratio", "difference": "difference"}
+    number = float(found["limit"] or found["percent"])
+    if found["percent"] and not 0 < number < 100:
+        raise UserError(f"a tolerance is between 0 and 100 percent, not {number:g}")
+    claim = Claim(
+        name=text,
+        kind="mechanism",
+        statement=text,
+        condition=condition,
+        value=found["measure"],
+        contrast=contrasts.get(found["contrast"], "treated"),
+        above=number if found["side"] == ">" else None,
+        below=number if found["side"] == "<" else number / 100 if found["percent"] else None,
+        why=_OF_COMMAND,
+    )
+    return Question(f"{pathology.name}: {text}", pathology, claim, True, found["kernel"] or "")
+
+
+def _levels(pathology: Pathology, text: str) -> dict[str, int | str]:
+    levels: dict[str, int | str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, level = (word.strip() for word in part.partition("="))
+        if not separator:
+            raise UserError(f"a level is FACTOR=LEVEL, not {part!r}")
+        one_of("factor", name, pathology.factors)
+        levels[name] = pathology.factors[name].parse(name, level)
+    return levels

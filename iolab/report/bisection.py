@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""The report of a bisection: the commit, how it was found, and what it changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from iolab.files import atomic_write
+from iolab.kbuild.git import Repository
+from iolab.sweeps.bisecting import Bisection, Step
+
+__all__ = ["bisection_text", "write_bisection"]
+
+# Measures that differ by less are not listed.
+_SHARE = 0.02
+
+
+def write_bisection(found: Bisection, repository: Repository, folder: Path) -> Path:
+    """Write the report into a folder, named by the culprit, and return its path."""
+    name = found.culprit.commit[:12] if found.culprit else "unknown"
+    path = folder / f"bisect-{name}.md"
+    atomic_write(path, bisection_text(found, repository))
+    return path
+
+
+def bisection_text(found: Bisection, repository: Repository) -> str:
+    """Return the report of a bisection in Markdown.
+
+    Parameters
+    ----------
+    found : Bisection
+        What was found.
+    repository : Repository
+        Where its commits are.
+    """
+    lines = [f"# {found.question}", ""]
+    if found.culprit is None:
+        lines += ["Commits that cannot be tested hide the first one. It is among:", ""]
+        lines += [f"* {title}" for title in found.suspects]
+    else:
+        verb = "fixed it" if found.culprit.judgement.verdict == "good" else "broke it"
+        lines += [f"The first commit that {verb}: **{found.culprit.title}**", ""]
+        lines += _verification(found)
+        lines += ["", "## What it changed", "", *_changes(found)]
+        message = repository.text("show", "--stat", "--format=medium", found.culprit.commit)
+        patch = repository.patch_of(found.culprit.commit)
+        lines += ["", "## The commit", "", "```", message.strip(), "```", ""]
+        lines += ["```diff", patch.rstrip(), "```"]
+    lines += ["", "## How it was found", "", "| commit | verdict | value | boots |"]
+    lines += ["|---|---|---|---|"]
+    lines += [_row(step) for step in (found.old, found.new, *found.steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _verification(found: Bisection) -> list[str]:
+    rows = [("its parent", found.parent), ("the commit", found.culprit)]
+    rows.append(("the newest commit without it", found.reverted))
+    lines = [f"* {what}: {_answer(step)}" for what, step in rows if step is not None]
+    if not found.verified and not found.notes:
+        lines.append("* NOT VERIFIED: something else has the same effect, or hides it")
+    return [*lines, *(f"* {note}" for note in found.notes)]
+
+
+def _answer(step: Step) -> str:
+    judgement = step.judgement
+    if judgement.reason:
+        return f"{judgement.verdict} ({judgement.reason})"
+    return f"{judgement.verdict}, {judgement.value:.4g} where the limit is {judgement.expected:.4g}"
+
+
+def _row(step: Step) -> str:
+    judgement = step.judgement
+    words = judgement.reason or f"{judgement.value:.4g}"
+    title = step.title.replace("|", "\\|")
+    return f"| {title} | {judgement.verdict} | {words.replace('|', ' ')} | {judgement.boots} |"
+
+
+def _changes(found: Bisection) -> list[str]:
+    """Return a table of the measures before and after, those that differ."""
+    if found.parent is None or found.culprit is None:
+        return ["Its parent was not judged."]
+    before = found.parent.judgement.measures or {}
+    after = found.culprit.judgement.measures or {}
+    lines = ["| measure | cell | before | after |", "|---|---|---|---|"]
+    for name in sorted(before.keys() & after.keys()):
+        for role in sorted(before[name].keys() & after[name].keys()):
+            old, new = before[name][role], after[name][role]
+            if abs(new - old) > _SHARE * max(abs(old), abs(new)):
+                lines.append(f"| {name} | {role} | {old:.4g} | {new:.4g} |")
+    if len(lines) == 2:
+        return ["No measure differs by more than 2 %."]
+    return lines

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""What an I/O costs by subsystem and function, and what it costs more under a treatment.
+
+A boot is one value, as everywhere (`iolab.stats.estimates`): the intervals are t intervals over
+boots, of the differences between a treated cell and its control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from iolab.errors import UserError
+from iolab.measure.profile import AGENT, KINDS, Profile, per_io
+from iolab.names import one_of
+from iolab.stats.conditions import pathology_of
+from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.intervals import t_interval
+from iolab.store.dataset import Dataset
+
+__all__ = ["difference", "profile_differences", "subsystem_table"]
+
+_IDLE = "swapper/"
+_BY = ("function", "inclusive", "subsystem")
+
+
+def _working(profile: Profile) -> Profile:
+    """Return a profile without the agent's own tasks and the idle ones."""
+    return profile.of_tasks(rf"(?!{AGENT}|{_IDLE}).*")
+
+
+def _costs(profile: Profile, by: str) -> pd.Series:
+    """Return instructions per I/O by function or subsystem."""
+    if not profile.totals.get("ios"):
+        raise UserError("nothing is known of what this cell's device did: there is no cost per I/O")
+    working = _working(profile)
+    if by == "subsystem":
+        frame, name = working.subsystems(), "subsystem"
+    else:
+        frame, name = (
+            (working.inclusive() if by == "inclusive" else working.functions()),
+            "function",
+        )
+    costs = per_io(frame, profile.totals["ios"])
+    whole: pd.Series = costs.groupby(name, observed=True)["instructions"].sum()
+    return whole
+
+
+def difference(treated: Profile, control: Profile, *, by: str = "function") -> pd.DataFrame:
+    """Return what an I/O costs in two profiles, and the difference.
+
+    Parameters
+    ----------
+    treated, control : Profile
+        Two profiles, also of different kernels: functions are matched by their names.
+    by : {"function", "inclusive", "subsystem"}, optional
+        A function's own instructions, those with all that it called, or subsystems.
+
+    Returns
+    -------
+    DataFrame
+        ``function`` (or ``subsystem``), ``treated``, ``control`` and ``difference`` in instructions
+        per I/O, without the agent and the idle task, by falling size of the difference.
+
+    Raises
+    ------
+    UserError
+        If no I/O was done, or `by` is unknown.
+    """
+    one_of("kind of difference", by, _BY)
+    both = pd.concat(
+        [_costs(treated, by), _costs(control, by)], axis=1, keys=["treated", "control"]
+    )
+    both = both.fillna(0.0)
+    both["difference"] = both["treated"] - both["control"]
+    order = both["difference"].abs().sort_values(ascending=False).index
+    name = "subsystem" if by == "subsystem" else "function"
+    return both.loc[order].rename_axis(name).reset_index()
+
+
+def subsystem_table(data: Dataset, profiles: Mapping[str, Profile]) -> pd.DataFrame:
+    """Return what an I/O costs by subsystem in each observed cell.
+
+    Parameters
+    ----------
+    data : Dataset
+        The tables.
+    profiles : mapping of str to Profile
+        Profiles by the names of cells.
+
+    Returns
+    -------
+    DataFrame
+        A row for each observed cell: ``cell``, ``kernel``, ``boot``, ``role``, the treatment,
+        ``ios``, and the instructions per I/O by subsystem, without the agent and the idle task.
+
+    Raises
+    ------
+    UserError
+        If no cell was observed.
+    """
+    if not profiles:
+        raise UserError("no cell was observed: measure with observe=True")
+    treatment = pathology_of(data.cells).treatment
+    rows: list[dict[Any, Any]] = []
+    for row in data.cells[data.cells["cell"].isin(list(profiles))].to_dict("records"):
+        profile = profiles[row["cell"]]
+        known = {name: row[name] for name in ("cell", "kernel", "boot", "role", treatment)}
+        costs: dict[Any, Any] = _costs(profile, "subsystem").reindex(KINDS, fill_value=0).to_dict()
+        rows.append(known | {"ios": profile.totals["ios"]} | costs)
+    return pd.DataFrame(rows)
+
+
+def profile_differences(
+    data: Dataset,
+    profiles: Mapping[str, Profile],
+    *,
+    by: str = "function",
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Return what each function costs more for an I/O in a treated cell than in its control.
+
+    Parameters
+    ----------
+    data : Dataset
+        The tables.
+    profiles : mapping of str to Profile
+        Profiles by the names of cells.
+    by : {"function", "inclusive", "subsystem"}, optional
+        As for `difference`.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel, condition and function: ``kernel``, the treatment's level,
+        ``function`` (or ``subsystem``), ``treated``, ``control`` and ``difference`` (means over
+        boots, in instructions per I/O), ``low`` and ``high`` of the difference (t interval over
+        boots; NaN with one boot, or where boots agree to the last digit) and ``n`` (boots), by
+        falling size of the difference.
+
+    Raises
+    ------
+    UserError
+        If no pair was observed.
+    """
+    treatment = pathology_of(data.cells).treatment
+    cells = data.cells[data.cells["cell"].isin(list(profiles)) & ~data.cells["aa"]]
+    pairs = []
+    for (block, _), pair in cells.groupby(["block", "pair"], sort=False):
+        roles = {row["role"]: row for row in pair.to_dict("records")}
+        if {"treatment", "control"} - set(roles):
+            continue
+        treated, control = roles["treatment"], roles["control"]
+        found = difference(profiles[treated["cell"]], profiles[control["cell"]], by=by)
+        known = {name: treated[name] for name in _condition(data.cells, treatment)}
+        pairs.append(found.assign(block=str(block), **known))
+    if not pairs:
+        raise UserError("no pair of treated cell and control was observed")
+    name = "subsystem" if by == "subsystem" else "function"
+    whole = pd.concat(pairs, ignore_index=True)
+    keys = _condition(data.cells, treatment)
+    rows = []
+    for key, condition in whole.groupby(keys, sort=False):
+        known = dict(zip(keys, key, strict=True))
+        rows += [{**known, **row} for row in _over_boots(condition, name, confidence)]
+    table = pd.DataFrame(rows)
+    order = table["difference"].abs().sort_values(ascending=False).index
+    return table.loc[order].reset_index(drop=True)
+
+
+def _over_boots(condition: pd.DataFrame, name: str, confidence: float) -> list[dict[str, Any]]:
+    """Return the mean costs of each function, and the interval of their difference."""
+    values = ["treated", "control", "difference"]
+    # What a boot did not call cost nothing there.
+    boots = condition.pivot_table(index=name, columns="block", values=values, fill_value=0.0)
+    rows = []
+    for function in boots.index:
+        found = boots.loc[function]
+        mean, low, high = t_interval(found["difference"].to_numpy(dtype=float), confidence)
+        means = {value: float(found[value].mean()) for value in ("treated", "control")}
+        counted = {"difference": mean, "low": low, "high": high, "n": len(found["difference"])}
+        rows.append({name: function, **means, **counted})
+    return rows
+
+
+def _condition(cells: pd.DataFrame, treatment: str) -> list[str]:
+    """Return the columns that tell conditions apart: the kernel, the treatment, what varies."""
+    factors = [name for name in pathology_of(cells).factors if name != treatment]
+    varying = [name for name in factors if cells[name].nunique(dropna=False) > 1]
+    return ["kernel", treatment, *varying]

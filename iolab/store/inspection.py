@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Inspect a folder of results: the blocks of its store, and the tables made from them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from iolab.errors import IolabError, UserError
+from iolab.store.dataset import UnknownPathologyError, load
+from iolab.store.hashes import has_hashes, read_hashes
+from iolab.store.raw import RawStore
+from iolab.store.soundness import BlockState, block_states
+
+__all__ = ["Inspection", "TablesState", "inspect_folder"]
+
+# A sweep's stages are the deepest: PATHOLOGY/why-KERNEL/screening.
+_DEPTH: Final = 3
+
+
+@dataclass(frozen=True)
+class TablesState:
+    """What a folder of tables is worth.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    state : {"sound", "damaged", "unknown"}
+        "unknown": its pathology is not known here, so its columns are not either.
+    reason : str
+        Why it is not sound, or "".
+    mend : str
+        What makes it sound, or "".
+    """
+
+    folder: Path
+    state: Literal["sound", "damaged", "unknown"]
+    reason: str = ""
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found in a folder: blocks in the order of their keys, tables by their folders."""
+
+    blocks: list[BlockState]
+    tables: list[TablesState]
+
+    @property
+    def damaged_blocks(self) -> list[BlockState]:
+        """The blocks that are damaged."""
+        return [block for block in self.blocks if block.state == "damaged"]
+
+    @property
+    def damaged(self) -> int:
+        """How many blocks and folders of tables are damaged."""
+        tables = sum(one.state == "damaged" for one in self.tables)
+        return len(self.damaged_blocks) + tables
+
+
+def inspect_folder(root: Path) -> Inspection:
+    """Inspect a folder: its store, and the tables in it and in the folders below.
+
+    Nothing is written.
+
+    Raises
+    ------
+    UserError
+        If there is no such folder, neither store nor tables are there, or the store is of another
+        format.
+    """
+    store = RawStore(root)
+    store.check_format()
+    folders = _folders_of_tables(root)
+    if not folders and not (root / "raw").is_dir():
+        raise UserError(f"{root} holds neither a store (raw) nor tables (cells.parquet)")
+    blocks = list(block_states(store))
+    sound = {block.key for block in blocks if block.state in ("sound", "refused")}
+    return Inspection(blocks, [_tables_state(folder, sound) for folder in folders])
+
+
+def _folders_of_tables(root: Path) -> list[Path]:
+    """Return the folders with tables: at most one of a pathology, of a sweep and of its stage."""
+    found = []
+    # What vanishes meanwhile, or may not be read, holds no tables of ours.
+    for name, below, files in os.walk(root):
+        folder = Path(name)
+        if "cells.parquet" in files:
+            found.append(folder)
+        depth = len(folder.relative_to(root).parts)
+        own = {"raw", "set-aside", "plans"} if depth == 0 else set()
+        below[:] = [] if depth == _DEPTH else [one for one in below if one not in own]
+    return sorted(found)
+
+
+def _tables_state(folder: Path, sound: set[str]) -> TablesState:
+    try:
+        data = load(folder)
+        if has_hashes(folder):
+            read_hashes(folder, data)
+    except UnknownPathologyError as error:
+        return TablesState(folder, "unknown", str(error))
+    except IolabError as error:
+        return TablesState(folder, "damaged", str(error), _mend(folder, sound))
+    return TablesState(folder, "sound")
+
+
+def _mend(folder: Path, sound: set[str]) -> str:
+    """Return what makes damaged tables whole again."""
+    try:
+        keys = json.loads((folder / "blocks.json").read_bytes())
+        lost = sum(key not in sound for key in keys)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return "sweep again: which blocks of the store it is made of is not known any more"
+    if not lost:
+        return "sweep again: the store has its blocks, nothing is measured"
+    return f"sweep again: {lost} of its {len(keys)} blocks are measured again"

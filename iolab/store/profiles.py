@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Profiles of observed cells, beside the raw results that they belong to."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from iolab.errors import IolabError
+from iolab.files import atomic_write
+from iolab.measure.profile import Profile
+from iolab.measure.profile_file import read_profile
+
+__all__ = ["ProfileStore"]
+
+
+class ProfileStore:
+    """Profiles below ``root/profiles``: ``BLOCK/CELL.parquet`` of each observed cell.
+
+    A block's raw results do not say whether it was observed: they are the same, to the byte.
+
+    Parameters
+    ----------
+    root : Path
+        The folder whose ``raw`` has the results.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._profiles = root / "profiles"
+
+    def path(self, key: str, cell: str) -> Path:
+        """Return the file of a cell's profile, by the block's key and the cell's id in it."""
+        return self._profiles / key / f"{cell}.parquet"
+
+    def has(self, key: str, cell: str) -> bool:
+        """Tell whether a cell's profile is there."""
+        return self.path(key, cell).is_file()
+
+    def take(self, key: str, folder: Path) -> None:
+        """Copy the files that a run left in a folder."""
+        for path in sorted(folder.glob("*.parquet")):
+            atomic_write(self._profiles / key / path.name, path.read_bytes())
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the observed cells, as the tables have them."""
+        for path in sorted(self._profiles.glob("*/*.parquet")):
+            if not path.name.endswith(".events.parquet"):
+                yield f"{path.parent.name[:16]}-{path.stem}"
+
+    def profile(self, name: str) -> Profile:
+        """Return the profile of a cell.
+
+        Parameters
+        ----------
+        name : str
+            The cell, as the tables have it (column ``cell``).
+
+        Raises
+        ------
+        IolabError
+            If the cell was not observed, or its file is damaged.
+        """
+        return read_profile(self._found(name, ".parquet"))
+
+    def events(self, name: str) -> pd.DataFrame:
+        """Return the recorded calls of a cell.
+
+        Parameters
+        ----------
+        name : str
+            The cell, as the tables have it (column ``cell``).
+
+        Raises
+        ------
+        IolabError
+            If no calls of the cell were recorded, or their file is damaged.
+        """
+        path = self._found(name, ".events.parquet")
+        try:
+            return pd.read_parquet(io.BytesIO(path.read_bytes()))
+        except (OSError, pa.ArrowException) as error:
+            raise IolabError(f"{path} holds no events: {error}") from error
+
+    def _found(self, name: str, suffix: str) -> Path:
+        block, _, cell = name.rpartition("-")
+        paths = sorted(self._profiles.glob(f"{block}*/{cell}{suffix}")) if block.isalnum() else []
+        if not paths:
+            raise IolabError(f"cell {name} was not observed: measure it with --observe")
+        return paths[0]

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""State of stored blocks: sound, refused by the machine's checks, damaged, or of another format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from iolab import foreign
+from iolab.blocks import BLOCK_FORMAT, Block
+from iolab.errors import IolabError
+from iolab.files import digest_file, digest_of
+from iolab.results import CellResult
+from iolab.store.counters import check_result
+from iolab.store.findings import machine_gates
+from iolab.store.raw import DIGESTS, RawStore
+
+__all__ = ["BlockState", "block_state", "block_states"]
+
+_LISTED: Final = ("block.json", "target.json", "facts.json")
+
+
+@dataclass(frozen=True)
+class BlockState:
+    """What a stored block is worth.
+
+    Parameters
+    ----------
+    key : str
+        Its key in the store.
+    state : {"sound", "refused", "damaged", "other format"}
+        "refused": the machine was not fit to be measured, so none of its cells is valid.
+    reason : str
+        Why it is not sound, or "".
+    words : str
+        Its pathology, kernel and boot; "" where that cannot be read.
+    """
+
+    key: str
+    state: Literal["sound", "refused", "damaged", "other format"]
+    reason: str = ""
+    words: str = ""
+
+    @property
+    def name(self) -> str:
+        """The first part of the key, and what it is of."""
+        return f"{self.key[:16]} ({self.words})" if self.words else self.key[:16]
+
+
+def block_states(store: RawStore) -> Iterator[BlockState]:
+    """Yield the state of every block in the store."""
+    for key in store.all_keys():
+        yield block_state(store, key)
+
+
+def block_state(store: RawStore, key: str) -> BlockState:
+    """Return the state of a block.
+
+    Its files are compared with their digests. A block from before there were digests is read
+    instead, as whoever makes its tables reads it; its traces are not.
+    """
+    folder = store.folder(key)
+    words = ""
+    try:
+        document = _json(folder / "block.json")
+        if not isinstance(document, dict):
+            raise IolabError("block.json is no block")
+        named = foreign.line(str(document.get("format")), 80)
+        if named != BLOCK_FORMAT:
+            return _of_another_format(folder, key, document, named)
+        block = Block.parse(document)
+        words = f"{block.pathology} {block.kernel} boot {block.boot}"
+        _check_key(folder, key, document)
+        _check_run(folder)
+        if (folder / DIGESTS).exists():
+            _check_digests(folder, block)
+        else:
+            _check_cells(store, key, block)
+        gates = machine_gates(store.read(key, "facts.json"))
+    except IolabError as error:
+        return BlockState(key, "damaged", _without(str(error), folder), words)
+    return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
+
+
+def _of_another_format(folder: Path, key: str, document: Any, named: str) -> BlockState:
+    """Return the state of a block that another iolab wrote; its key tells it from a damaged one."""
+    _check_key(folder, key, document)
+    return BlockState(
+        key, "other format", f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
+    )
+
+
+def _without(sentence: str, folder: Path) -> str:
+    """Return a sentence with the block's files named relative to its folder."""
+    return sentence.replace(f"{folder}/", "").partition("; `iolab fsck")[0]
+
+
+def _json(path: Path) -> Any:
+    """Return a file as it was written: the key is the digest of every character."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise IolabError(f"{path} is missing") from error
+    except OSError as error:
+        raise IolabError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise IolabError(f"{path} is not a whole JSON file") from error
+
+
+def _check_key(folder: Path, key: str, document: Any) -> None:
+    target = _json(folder / "target.json")
+    try:
+        found = digest_of({"block": document, "target": target})
+    except (ValueError, RecursionError):
+        # NaN and lone surrogates are read, but never written.
+        found = ""
+    if found != key:
+        raise IolabError("block.json or target.json is not what was measured: the key differs")
+
+
+def _check_run(folder: Path) -> None:
+    run = _json(folder / "run.json")
+    if not isinstance(run, dict) or not isinstance(run.get("wall_s", 0), int | float):
+        raise IolabError("run.json does not say how long it took")
+
+
+def _check_digests(folder: Path, block: Block) -> None:
+    digests = _json(folder / DIGESTS)
+    wanted = {*_LISTED, *(f"cells/{cell.id}.json.gz" for cell in block.cells)}
+    known = wanted | {"console.txt"} | {f"traces/{cell.id}.dat" for cell in block.cells}
+    if not isinstance(digests, dict) or not wanted <= set(digests) <= known:
+        raise IolabError(f"{DIGESTS} does not list the block's files")
+    for name, digest in digests.items():
+        try:
+            found = digest_file(folder / name)
+        except FileNotFoundError as error:
+            raise IolabError(f"{name} is missing") from error
+        except OSError as error:
+            raise IolabError(f"{name} cannot be read: {error.strerror}") from error
+        if found != digest:
+            raise IolabError(f"{name} is not what was stored: its SHA-256 differs")
+
+
+def _check_cells(store: RawStore, key: str, block: Block) -> None:
+    facts, target = store.read(key, "facts.json"), store.read(key, "target.json")
+    foreign.facts((store.folder(key) / "facts.json").read_bytes())
+    planned = block.document()["cells"]
+    for cell, document in zip(planned, store.cells(key), strict=True):
+        where = f"cells/{cell['id']}.json.gz"
+        if not isinstance(document, dict):
+            raise IolabError(f"{where} is no cell")
+        parts = {"block": cell, "target": target, "facts": facts}
+        found = {**document, "block": document.get("cell")}
+        for name, part in parts.items():
+            if found.get(name) != part:
+                raise IolabError(f"{where} and {name}.json do not agree")
+        try:
+            check_result(cast("CellResult", document.get("result")), cpu=block.plan.cpu)
+        except IolabError as error:
+            raise IolabError(f"{where}: {error}") from error

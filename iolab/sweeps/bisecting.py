@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Find the commit of a kernel tree that changed the answer to a question.
+
+Commits are chosen as `git bisect` chooses them, also where some cannot be tested. Answers are
+remembered by sources, configuration and question, so that an interrupted search goes on where it
+was. What is found is verified: its parent has the old answer, it has the new one, and the newest
+commit without it has the old one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iolab.errors import CannotRunError, UserError
+from iolab.kbuild.git import Repository, State
+from iolab.sweeps.judged_trees import JudgedTree
+from iolab.sweeps.judging import Judgement, Verdict
+
+__all__ = ["Bisection", "Step", "bisect", "judge_patches"]
+
+OnStep = Callable[["Step"], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One state that was judged.
+
+    Parameters
+    ----------
+    commit : str
+        The commit, or the patch's name.
+    title : str
+        Its short name and the first line of its message.
+    judgement : Judgement
+        The answer.
+    """
+
+    commit: str
+    title: str
+    judgement: Judgement
+
+
+@dataclass
+class Bisection:
+    """What a search found.
+
+    Parameters
+    ----------
+    question : str
+        What was asked.
+    old, new : Step
+        The two ends.
+    steps : list of Step
+        What was judged between them, in order.
+    culprit : Step or None
+        The first commit with the new answer; None where commits that cannot be tested hide it.
+    parent : Step or None
+        The culprit's parent.
+    reverted : Step or None
+        The newest commit without the culprit's change; None where that does not apply.
+    suspects : list of str
+        Titles of the commits among which it is, where it is hidden.
+    notes : list of str
+        What could not be verified, and why.
+    """
+
+    question: str
+    old: Step
+    new: Step
+    steps: list[Step] = field(default_factory=list)
+    culprit: Step | None = None
+    parent: Step | None = None
+    reverted: Step | None = None
+    suspects: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the parent has the old answer, and so has the newest commit without it."""
+        answers = [s and s.judgement.verdict for s in (self.parent, self.reverted)]
+        return answers == [self.old.judgement.verdict] * 2
+
+
+def bisect(
+    judged: JudgedTree,
+    old: str,
+    new: str,
+    *,
+    fixed: bool = False,
+    on_step: OnStep = lambda step: None,
+) -> Bisection:
+    """Find the first commit after `old`, up to `new`, with the new answer.
+
+    Parameters
+    ----------
+    judged : JudgedTree
+        The tree, a git repository, and the question.
+    old, new : str
+        Commits: `old` is good and `new` is bad, or the other way round with `fixed`.
+    fixed : bool, optional
+        Look for the commit that made it good.
+    on_step : callable, optional
+        Called with each state as it is judged.
+
+    Raises
+    ------
+    UserError
+        If the tree has no such commits, `old` does not come before `new`, or an end does not have
+        the answer that it should have.
+    CannotRunError
+        If an end cannot be tested, or this machine cannot build or measure.
+    IolabError
+        If it was interrupted: run it again to go on.
+    """
+    repository = judged.tree.repository
+    if repository is None:
+        raise UserError(f"{judged.tree.path} is no git repository: it has no commits")
+    first, last = repository.resolve(old), repository.resolve(new)
+    base = repository.text("merge-base", first, last, check=False).strip()
+    if base != first or first == last:
+        raise UserError(f"{old} does not come before {new} in {judged.tree.path}")
+    before: Verdict = "bad" if fixed else "good"
+    after: Verdict = "good" if fixed else "bad"
+    run = _Run(judged, repository, on_step)
+    ends = run.end(first, before, old), run.end(last, after, new)
+    found = Bisection(judged.how.question.text, *ends)
+    run.search(found, first, last, before)
+    if found.culprit is not None:
+        run.verify(found, last)
+    return found
+
+
+@dataclass
+class _Run:
+    """One search."""
+
+    judged: JudgedTree
+    repository: Repository
+    on_step: OnStep
+
+    def step(self, commit: str) -> Step:
+        return self.of(self.repository.state_of(commit), self.repository.describe(commit))
+
+    def of(self, state: State, title: str) -> Step:
+        step = Step(state.commit, title, self.judged.judge(state))
+        self.on_step(step)
+        return step
+
+    def end(self, commit: str, expected: Verdict, name: str) -> Step:
+        """Judge an end, which must have the expected answer."""
+        step = self.step(commit)
+        verdict = step.judgement.verdict
+        if verdict == "untestable":
+            raise CannotRunError(f"{name} cannot be tested: {step.judgement.reason}")
+        if verdict != expected:
+            swapped = "; to look for the commit that fixed it, give --fixed"
+            raise UserError(
+                f"{name} is {verdict}, not {expected}: {step.judgement.value:.4g} where the limit "
+                f"is {step.judgement.expected:.4g}{swapped if expected == 'good' else ''}"
+            )
+        return step
+
+    def search(self, found: Bisection, first: str, last: str, before: Verdict) -> None:
+        old, new = [first], last
+        newest = found.new
+        skipped: set[str] = set()
+        while True:
+            # Sorted by how evenly they divide what is left; the last one is `new` itself.
+            listed = self.repository.text("rev-list", "--bisect-all", new, "--not", *old)
+            left = [line.split(" ")[0] for line in listed.splitlines()]
+            open_ = [commit for commit in left if commit != new and commit not in skipped]
+            if not open_:
+                break
+            self.judged.how.log(f"{len(open_)} commits left")
+            step = self.step(open_[0])
+            found.steps.append(step)
+            verdict = step.judgement.verdict
+            if verdict == "untestable":
+                skipped.add(step.commit)
+            elif verdict == before:
+                old.append(step.commit)
+            else:
+                new, newest = step.commit, step
+        hidden = [commit for commit in left if commit in skipped]
+        if hidden:
+            found.suspects = [self.repository.describe(commit) for commit in (*hidden, new)]
+        else:
+            found.culprit = newest
+
+    def verify(self, found: Bisection, last: str) -> None:
+        culprit = found.culprit
+        if culprit is None:
+            return
+        parents = self.repository.text("rev-list", "--parents", "-n1", culprit.commit).split()[1:]
+        if len(parents) != 1:
+            found.notes.append("it is a merge: its parents and a revert were not judged")
+            return
+        found.parent = self.step(parents[0])
+        if culprit.commit == last:
+            found.reverted = found.parent
+            return
+        patch = self.repository.patch_of(culprit.commit)
+        title = f"{self.repository.describe(last)}, without {self.repository.short(culprit.commit)}"
+        try:
+            state = self.repository.patched(
+                self.repository.state_of(last), patch, title, reverse=True
+            )
+        except UserError as error:
+            found.notes.append(f"the revert was not judged: {error}")
+            return
+        found.reverted = self.of(state, title)
+
+
+def judge_patches(
+    judged: JudgedTree,
+    base: str,
+    patches: Sequence[Path],
+    on_step: OnStep = lambda step: None,
+) -> list[Step]:
+    """Judge a series patch by patch: the base, then each patch on top of those before it.
+
+    Parameters
+    ----------
+    judged : JudgedTree
+        The tree, a git repository, and the question.
+    base : str
+        The commit that the series applies to.
+    patches : sequence of Path
+        Files as ``git format-patch`` writes them, in order.
+    on_step : callable, optional
+        Called with each state as it is judged.
+
+    Raises
+    ------
+    UserError
+        If there is no such commit or file, or a patch does not apply.
+    IolabError
+        As `bisect`.
+    """
+    repository = judged.tree.repository
+    if repository is None:
+        raise UserError(f"{judged.tree.path} is no git repository: a series needs a commit")
+    state = repository.state_of(base)
+    states = [(state, repository.describe(base))]
+    for path in patches:
+        try:
+            text = path.read_text(errors="surrogateescape")
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        # All of them are applied before the first one is compiled.
+        state = repository.patched(state, text, path.name)
+        states.append((state, path.name))
+    run = _Run(judged, repository, on_step)
+    return [run.of(state, title) for state, title in states]

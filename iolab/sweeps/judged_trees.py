@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""Judge states of a kernel tree: build each one, judge it, remember the answer.
+
+An answer depends on the sources, the configuration, the compiler, the question, and on what
+measures. What is remembered is never measured again; what could not be booted is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write, canonical_json, digest_of, locked
+from iolab.kbuild.building import build_state
+from iolab.kbuild.configuring import Configuration, configuration
+from iolab.kbuild.git import State
+from iolab.kbuild.making import BuildError
+from iolab.kbuild.source import Tree, open_tree
+from iolab.kbuild.tools import check_tools, compiler, compiler_version
+from iolab.sweeps.judging import Judgement, Judging, judge_kernel, untestable
+from iolab.targets.vm import own_identity
+from iolab.vm.image import ensure_image
+from iolab.vm.kernels import check_name, known_kernels
+from iolab.vm.toolbox import ensure_toolbox
+
+__all__ = ["JudgedTree", "judge_here", "judged_tree"]
+
+_NEEDED_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class JudgedTree:
+    """A kernel tree whose states are judged by one question.
+
+    Parameters
+    ----------
+    tree : Tree
+        The tree.
+    wanted : Configuration
+        What kernels are configured from.
+    how : Judging
+        The question, and where to measure.
+    fixed : str
+        Digest of what every answer depends on besides the sources.
+    """
+
+    tree: Tree
+    wanted: Configuration
+    how: Judging
+    fixed: str
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel that is being judged: one for a tree, replaced by the next."""
+        return f"judged-{self.tree.folder.name[:8]}"
+
+    def judge(self, state: State) -> Judgement:
+        """Build and judge a state, or return what is remembered of it.
+
+        Raises
+        ------
+        UserError
+            If the tree is no kernel's, or the measure is unknown.
+        CannotRunError
+            If this machine cannot build or measure.
+        IolabError
+            If the disk is full, or it was interrupted.
+        """
+        memory = self._memory(state)
+        if (known := _recalled(memory)) is not None:
+            self.how.log(f"{state.title}: {known.verdict}, as remembered")
+            return known
+        lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
+        with locked(lock, lambda: self.how.log("waiting: another kernel of this tree is judged")):
+            try:
+                self._build(state)
+            except BuildError as error:
+                judgement = untestable(error)
+            else:
+                judgement = judge_kernel(self.how, self.kernel)
+                if judgement.verdict == "untestable":
+                    return judgement
+        if memory is not None:
+            atomic_write(memory, canonical_json(_document(judgement)))
+        return judgement
+
+    def _build(self, state: State) -> None:
+        built = build_state(
+            self.tree,
+            state,
+            self.wanted,
+            name=self.kernel,
+            # Not the commit: one that changes no code is the same kernel, measured already.
+            origin=f"built from {self.tree.path.name}, {self.wanted.title}, {compiler_version()}",
+            progress=self.how.log,
+        )
+        self.how.log(f"compiled {built.files} files in {built.seconds:.0f} s")
+
+    def _memory(self, state: State) -> Path | None:
+        """Return the file of the answer for a state; None if its sources are not known."""
+        if not state.tree:
+            return None
+        key = digest_of([state.tree, self.fixed])
+        return self.how.root / "judgements" / f"{key}.json"
+
+
+def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
+    """Open a tree whose states are to be judged.
+
+    Parameters
+    ----------
+    tree : Path
+        As for `iolab.kbuild.building.build_kernel`.
+    how : Judging
+        The question, and where to measure.
+    config : Path or None
+        A whole configuration, instead of iolab's small one.
+
+    Raises
+    ------
+    UserError
+        If the tree or the configuration cannot be used.
+    CannotRunError
+        If this machine cannot build or measure.
+    IolabError
+        If the disk is full.
+    """
+    check_tools()
+    _check_room(how.root)
+    wanted = configuration(config)
+    toolbox = ensure_toolbox(how.log)
+    question = how.question
+    claim = {key: value for key, value in asdict(question.claim).items() if key != "statement"}
+    fixed = digest_of(
+        [
+            *(wanted.digest, compiler(), compiler_version()),
+            *(toolbox.identity(), ensure_image(toolbox, how.log).digest, own_identity()),
+            *(question.pathology.name, question.reference, question.holds_is_good, claim),
+        ]
+    )
+    return JudgedTree(open_tree(tree), wanted, how, fixed)
+
+
+def judge_here(
+    how: Judging, kernel: str, *, commit: str | None = None, config: Path | None = None
+) -> Judgement:
+    """Judge a kernel by its name, or one that is built from a source tree.
+
+    Parameters
+    ----------
+    how : Judging
+        The question, and where to measure.
+    kernel : str
+        The name of a kernel, or the path of a source tree; a name wins.
+    commit, config
+        Of a tree, as for `iolab.kbuild.building.build_kernel`.
+
+    Raises
+    ------
+    UserError
+        If it is neither, or a part of the question is unknown.
+    CannotRunError
+        If this machine cannot build or measure.
+    IolabError
+        If the disk is full, or it was interrupted.
+    """
+    if kernel in known_kernels() or not Path(kernel).exists():
+        if commit is not None or config is not None:
+            raise UserError(f"--commit and --config are for a source tree, and {kernel} is a name")
+        check_name(kernel)
+        _check_room(how.root)
+        return judge_kernel(how, kernel)
+    judged = judged_tree(Path(kernel), how, config)
+    return judged.judge(judged.tree.state(commit))
+
+
+def _check_room(root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(root).free
+    if free < _NEEDED_BYTES:
+        raise IolabError(f"judging needs 1 GiB in {root}, {free >> 20} MiB are free")
+
+
+def _document(judgement: Judgement) -> dict[str, Any]:
+    document = asdict(judgement)
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in document.items()
+    }
+
+
+def _recalled(memory: Path | None) -> Judgement | None:
+    """Return a remembered judgement, or None if there is none that can be read."""
+    if memory is None:
+        return None
+    try:
+        found = json.loads(memory.read_text())
+        for name in ("value", "expected"):
+            found[name] = math.nan if found[name] is None else float(found[name])
+        return Judgement(**found)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Which cells of a sweep are observed, and whether they can be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from iolab.blocks import Block
+from iolab.errors import CannotRunError, UserError
+from iolab.files import atomic_write
+from iolab.observer.observation import Observation, ready_observer
+from iolab.pathology import get_pathology
+from iolab.pathology.settings import parse_levels
+from iolab.store.profiles import ProfileStore
+from iolab.store.raw import RawStore
+from iolab.sweeps.kept import missing_blocks
+from iolab.targets import Target
+from iolab.targets.vm import VmTarget, prepare
+
+__all__ = [
+    "blocks_to_measure",
+    "note_observed",
+    "observation_of",
+    "observed_cells",
+    "prepare_observer",
+    "read_observed",
+]
+
+_ALL = "all"
+_NO_GUEST = "a real machine cannot be observed from outside: use perf there (perf record -g)"
+
+
+def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
+    """Return the ids of a block's cells that are observed.
+
+    Parameters
+    ----------
+    block : Block
+        The block.
+    wanted : sequence of str
+        ``FACTOR=LEVEL[,LEVEL...]``: the pairs with these levels, treated cell and control; or
+        "all".
+
+    Raises
+    ------
+    UserError
+        If the pathology lacks a factor, or a level is out of range.
+    """
+    if _ALL in wanted:
+        return [cell.id for cell in block.cells]
+    if not wanted:
+        return []
+    levels = parse_levels(get_pathology(block.pathology), "--observe", wanted)
+    pairs = {
+        cell.pair
+        for cell in block.cells
+        if all(cell.condition[name] in chosen for name, chosen in levels.items())
+    }
+    return [cell.id for cell in block.cells if cell.pair in pairs]
+
+
+def blocks_to_measure(
+    blocks: dict[str, Block],
+    store: RawStore,
+    wanted: Sequence[str],
+    log: Callable[[str], None] = lambda line: None,
+) -> list[str]:
+    """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
+
+    What is no result is set aside first (`iolab.sweeps.kept.missing_blocks`).
+
+    Parameters
+    ----------
+    blocks : dict of str to Block
+        The blocks by their keys.
+    store : RawStore
+        The store.
+    wanted : sequence of str
+        As for `observed_cells`.
+    log : callable, optional
+        Called with a line for each block that is set aside.
+    """
+    profiles = ProfileStore(store.root)
+    missing = set(missing_blocks(store, blocks, log))
+    return [
+        key
+        for key, block in blocks.items()
+        if key in missing
+        or not all(profiles.has(key, cell) for cell in observed_cells(block, wanted))
+    ]
+
+
+def prepare_observer(
+    blocks: Iterable[Block], wanted: Sequence[str], log: Callable[[str], None]
+) -> None:
+    """Build what observes the machines of some blocks, or say why they cannot be observed.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        The blocks.
+    wanted : sequence of str
+        As for `observed_cells`.
+    log : callable
+        Gets a line before each slow step, and the reason.
+    """
+    seen = set()
+    for block in blocks:
+        machine = (block.kernel, block.clock, block.machine, block.target)
+        cells = observed_cells(block, wanted)
+        if not cells or machine in seen:
+            continue
+        seen.add(machine)
+        if block.target is not None:
+            log(f"not observed, but measured: {_NO_GUEST}")
+            continue
+        target = prepare(
+            block.kernel,
+            block.clock,
+            cpus=block.machine.cpus,
+            memory_mib=block.machine.memory_mib,
+        )
+        observation_of(target, block, cells, log)
+
+
+def _note(plan: Path) -> Path:
+    return plan.with_suffix(".observe")
+
+
+def note_observed(plan: Path, block: Block, wanted: Sequence[str]) -> None:
+    """Write beside a block's file which of its cells are observed; the block is the same."""
+    cells = observed_cells(block, wanted)
+    if cells:
+        atomic_write(_note(plan), json.dumps(cells))
+    else:
+        _note(plan).unlink(missing_ok=True)
+
+
+def read_observed(plan: Path) -> list[str]:
+    """Return the ids that `note_observed` wrote.
+
+    Raises
+    ------
+    UserError
+        If the file is damaged.
+    """
+    try:
+        return [str(cell) for cell in json.loads(_note(plan).read_text())]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
+
+
+def observation_of(
+    target: Target,
+    block: Block,
+    cells: Iterable[str],
+    log: Callable[[str], None] = lambda line: None,
+) -> Observation | None:
+    """Return what observes these cells of a block; None, and a line to `log`, if nothing can.
+
+    Parameters
+    ----------
+    target : Target
+        The machine.
+    block : Block
+        The block.
+    cells : iterable of str
+        Ids of the cells.
+    log : callable, optional
+        Gets a line before each slow step, and the reason if they cannot be observed.
+    """
+    wanted = set(cells)
+    positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
+    if not positions:
+        return None
+    try:
+        if not isinstance(target, VmTarget):
+            raise CannotRunError(_NO_GUEST)
+        return ready_observer(
+            target.kernel,
+            target.image,
+            target.toolbox,
+            target.machine,
+            cells=positions,
+            progress=log,
+        )
+    except CannotRunError as error:
+        log(f"not observed, but measured: {error}")
+        return None

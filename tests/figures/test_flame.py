@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Flame graphs: the tree in the page, and the page in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.errors import UserError
+from iolab.figures.flame import Flame, differential_flame, flame
+from iolab.measure.profile import Profile
+from tests.measure.test_profile import profile
+
+__all__ = ["profile"]
+
+_CHROMIUM = Path("/usr/bin/chromium")
+
+
+def _root(made: Flame) -> Any:
+    found = re.search(r'id="tree">(.*?)</script>', made.html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])["root"]
+
+
+def _named(node: Any, *names: str) -> Any:
+    for name in names:
+        (node,) = [child for child in node["c"] if child["n"] == name]
+    return node
+
+
+def test_a_bar_has_its_own_instructions_and_those_below(profile: Profile) -> None:
+    root = _root(flame(profile))
+    assert root["v"] == 227
+    call = _named(root, "fio", "entry_SYSCALL_64", "__x64_sys_io_submit")
+    assert (call["v"], call["s"]) == (74, 10)
+
+
+def test_a_difference_is_per_io(profile: Profile) -> None:
+    treated = replace(profile, totals={**profile.totals, "ios": 10})
+    control = replace(profile, totals={**profile.totals, "ios": 20})
+    call = _named(_root(differential_flame(treated, control)), "fio", "[user]")
+    assert (call["v"], call["o"]) == (10, 5)
+    with pytest.raises(UserError, match="no cost per I/O"):
+        differential_flame(profile, control)
+
+
+def test_names_from_the_guest_are_no_markup(profile: Profile) -> None:
+    nodes = profile.nodes.assign(task="</script><script>alert(1)</script>")
+    made = flame(Profile(nodes, profile.totals), "<b>title")
+    assert "</script><script>alert" not in made.html
+    assert "<b>title" not in made.html
+    assert "http" not in re.sub(r"Content-Security-Policy|http-equiv", "", made.html)
+
+
+def test_a_click_zooms_and_a_search_sums(profile: Profile, tmp_path: Path) -> None:
+    sync = pytest.importorskip("playwright.sync_api")
+    if not _CHROMIUM.exists():
+        pytest.skip("no Chromium here")
+    flame(profile, "a test").save(tmp_path / "flame.html")
+    with sync.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(_CHROMIUM))
+        page = browser.new_page()
+        problems: list[str] = []
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto((tmp_path / "flame.html").as_uri())
+        assert page.locator("#said").inner_text().startswith("all: 227 instructions")
+        page.get_by_role("button", name="entry_SYSCALL_64").click()
+        assert page.locator("#said").inner_text().startswith("entry_SYSCALL_64: 77")
+        page.locator("#search").fill("schedule")
+        assert page.locator("#sum").inner_text().startswith("44 instructions")
+        assert page.locator("#bars button.found").count() >= 2
+        browser.close()
+    assert problems == []

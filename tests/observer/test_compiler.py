@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""The plugin, built by the compilers that are here."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import CannotRunError, UserError
+from iolab.observer.compiler import Compiler, build_plugin, find_compiler
+from iolab.process import run
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "iolab"
+
+
+def test_the_plugin_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler here")
+    monkeypatch.delenv("CC", raising=False)
+    said: list[str] = []
+    first = build_plugin(progress=said.append)
+    assert first == build_plugin(progress=said.append)
+    assert len(said) == 1
+    assert first.is_relative_to(cache)
+    assert first.read_bytes().startswith(b"\x7fELF")
+
+
+def test_the_plugin_needs_no_library_and_no_warning_is_given(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    readelf = shutil.which("readelf")
+    if compiler is None or readelf is None:
+        pytest.skip("no gcc here")
+    plugin = Path(__file__).parents[2] / "iolab" / "observer" / "plugin" / "plugin.c"
+    options = ["-O2", "-fPIC", "-shared", "-nostdlib", "-Wall", "-Wextra", "-Werror"]
+    made = tmp_path / "observer.so"
+    run([compiler, *options, "-Wno-unused-parameter", "-o", made, plugin], timeout_s=120)
+    dynamic = run([readelf, "-d", made], timeout_s=60).stdout
+    assert "NEEDED" not in dynamic
+
+
+def test_a_compiler_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    with pytest.raises(UserError, match="CC is not a program"):
+        find_compiler()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_compiler_that_fails_is_named() -> None:
+    with pytest.raises(CannotRunError, match="false 1 does not build the observer"):
+        build_plugin(Compiler(["false"], "false 1"))
+
+
+@pytest.mark.vm
+@pytest.mark.usefixtures("cache")
+def test_debians_tcc_builds_it_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    try:
+        compiler = find_compiler()
+    except CannotRunError as error:
+        pytest.skip(f"no tcc here: {error}")
+    assert "tcc" in compiler.name
+    assert build_plugin(compiler).read_bytes().startswith(b"\x7fELF")

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Which cells of a block are observed, and what is measured again for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iolab.blocks import Block
+from iolab.design import blocks_of
+from iolab.errors import UserError
+from iolab.pathology import get_pathology
+from iolab.store.profiles import ProfileStore
+from iolab.store.raw import RawStore
+from iolab.sweeps.observing import (
+    blocks_to_measure,
+    note_observed,
+    observation_of,
+    observed_cells,
+    read_observed,
+)
+from iolab.targets.vm import prepare
+
+
+@pytest.fixture
+def block() -> Block:
+    found = get_pathology("dio_kworker")
+    return blocks_of(found, found.profiles["smoke"], kernel="6.1", clock="virtual", seed=0)[0]
+
+
+def test_all_cells_or_the_pairs_of_a_level(block: Block) -> None:
+    assert observed_cells(block, []) == []
+    assert observed_cells(block, ["all"]) == [cell.id for cell in block.cells]
+    chosen = observed_cells(block, ["weight=1000"])
+    cells = [cell for cell in block.cells if cell.id in chosen]
+    assert {cell.condition["weight"] for cell in cells} == {None, 1000}
+    assert {cell.role for cell in cells} == {"control", "treatment"}
+    assert len({cell.pair for cell in cells}) * 2 == len(cells)
+
+
+def test_a_factor_that_is_not_there_is_refused(block: Block) -> None:
+    with pytest.raises(UserError, match="--observe"):
+        observed_cells(block, ["weight"])
+    with pytest.raises(UserError, match="unknown factor 'wait'"):
+        observed_cells(block, ["wait=1000"])
+
+
+def test_a_block_without_its_profiles_is_measured_again(block: Block, tmp_path: Path) -> None:
+    store, profiles = RawStore(tmp_path), ProfileStore(tmp_path)
+    (tmp_path / "raw" / "key").mkdir(parents=True)
+    assert blocks_to_measure({"key": block, "new": block}, store, []) == ["new"]
+    assert blocks_to_measure({"key": block}, store, ["all"]) == ["key"]
+    for cell in block.cells:
+        path = profiles.path("key", cell.id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert blocks_to_measure({"key": block}, store, ["all"]) == []
+
+
+def test_the_cells_are_noted_beside_the_block(block: Block, tmp_path: Path) -> None:
+    plan = tmp_path / "key.json"
+    assert read_observed(plan) == []
+    note_observed(plan, block, ["all"])
+    assert read_observed(plan) == [cell.id for cell in block.cells]
+    note_observed(plan, block, [])
+    assert read_observed(plan) == []
+    plan.with_suffix(".observe").write_text("{")
+    with pytest.raises(UserError, match="does not say which cells"):
+        read_observed(plan)
+
+
+@pytest.mark.vm
+def test_what_cannot_be_observed_is_one_sentence(
+    block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    target = prepare("6.1", "host", cpus=1, memory_mib=1024)
+    assert observation_of(target, block, [block.cells[0].id], said.append) is None
+    assert said == [
+        "not observed, but measured: the observer needs the virtual clock: on the host's clock "
+        "use perf (perf record -g)"
+    ]
+    assert observation_of(target, block, [], said.append) is None
+    assert len(said) == 1
