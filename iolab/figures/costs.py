@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -62,7 +64,7 @@ def cost_split(
     for name in kinds:
         colour, hatch = _LOOKS[name]
         width = costs[name].fillna(0.0).to_numpy(dtype=np.float64)
-        style = {"edgecolor": "0.4", "linewidth": 0.4}
+        style: dict[str, Any] = {"edgecolor": "0.4", "linewidth": 0.4}
         axes.barh(range(len(costs)), width, 0.75, left, color=colour, hatch=hatch, **style)
         left += width
     for n, whole in enumerate(left):

@@ -61,7 +61,7 @@ def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
 
 
 def blocks_to_measure(
-    blocks: dict[str, Block], store: RawStore, wanted: Sequence[str]
+    blocks: dict[str, Block], store: RawStore, wanted: Sequence[str], calls: Sequence[str] = ()
 ) -> list[str]:
     """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
 
@@ -73,18 +73,24 @@ def blocks_to_measure(
         The store.
     wanted : sequence of str
         As for `observed_cells`.
+    calls : sequence of str, optional
+        Functions whose calls are recorded.
     """
     profiles = ProfileStore(store.root)
     return [
         key
         for key, block in blocks.items()
         if not store.has(key)
-        or not all(profiles.has(key, cell) for cell in observed_cells(block, wanted))
+        or not all(profiles.has(key, cell, calls) for cell in observed_cells(block, wanted))
     ]
 
 
 def prepare_observer(
-    blocks: Iterable[Block], wanted: Sequence[str], log: Callable[[str], None]
+    blocks: Iterable[Block],
+    wanted: Sequence[str],
+    log: Callable[[str], None],
+    *,
+    calls: Sequence[str] = (),
 ) -> None:
     """Build what observes the machines of some blocks, or say why they cannot be observed.
 
@@ -96,6 +102,8 @@ def prepare_observer(
         As for `observed_cells`.
     log : callable
         Gets a line before each slow step, and the reason.
+    calls : sequence of str, optional
+        Functions whose calls are recorded.
     """
     seen = set()
     for block in blocks:
@@ -113,24 +121,36 @@ def prepare_observer(
             cpus=block.machine.cpus,
             memory_mib=block.machine.memory_mib,
         )
-        observation_of(target, block, cells, log)
+        observation_of(target, block, cells, log, calls=calls)
 
 
 def _note(plan: Path) -> Path:
     return plan.with_suffix(".observe")
 
 
-def note_observed(plan: Path, block: Block, wanted: Sequence[str]) -> None:
-    """Write beside a block's file which of its cells are observed; the block is the same."""
+def note_observed(
+    plan: Path, block: Block, wanted: Sequence[str], calls: Sequence[str] = ()
+) -> None:
+    """Write beside a block's file what is observed of it; the block is the same.
+
+    Parameters
+    ----------
+    plan : Path
+        The block's file.
+    block : Block
+        The block.
+    wanted, calls : sequence of str
+        As for `blocks_to_measure`.
+    """
     cells = observed_cells(block, wanted)
     if cells:
-        atomic_write(_note(plan), json.dumps(cells))
+        atomic_write(_note(plan), json.dumps({"cells": cells, "calls": list(calls)}))
     else:
         _note(plan).unlink(missing_ok=True)
 
 
-def read_observed(plan: Path) -> list[str]:
-    """Return the ids that `note_observed` wrote.
+def read_observed(plan: Path) -> tuple[list[str], list[str]]:
+    """Return the cells and the functions that `note_observed` wrote.
 
     Raises
     ------
@@ -138,10 +158,11 @@ def read_observed(plan: Path) -> list[str]:
         If the file is damaged.
     """
     try:
-        return [str(cell) for cell in json.loads(_note(plan).read_text())]
+        noted = json.loads(_note(plan).read_text())
+        return [str(cell) for cell in noted["cells"]], [str(name) for name in noted["calls"]]
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
+        return [], []
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
 
 
@@ -150,6 +171,8 @@ def observation_of(
     block: Block,
     cells: Iterable[str],
     log: Callable[[str], None] = lambda line: None,
+    *,
+    calls: Sequence[str] = (),
 ) -> Observation | None:
     """Return what observes these cells of a block; None, and a line to `log`, if nothing can.
 
@@ -163,6 +186,8 @@ def observation_of(
         Ids of the cells.
     log : callable, optional
         Gets a line before each slow step, and the reason if they cannot be observed.
+    calls : sequence of str, optional
+        Functions whose calls are recorded.
     """
     wanted = set(cells)
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
@@ -177,6 +202,7 @@ def observation_of(
             target.toolbox,
             target.machine,
             cells=positions,
+            events=calls,
             progress=log,
         )
     except CannotRunError as error:
