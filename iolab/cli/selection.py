@@ -58,6 +58,12 @@ _OPTIONS = (
         shell_complete=complete_levels,
         help="Profile these pairs, all tasks and functions, from outside the guest (repeatable).",
     ),
+    click.option(
+        "--calls",
+        multiple=True,
+        metavar="FUNCTION",
+        help="Record the calls of this kernel function in observed cells (repeatable).",
+    ),
     click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
     click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs."),
     click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
@@ -73,7 +79,7 @@ def selection(command: Callable[..., None]) -> Callable[..., None]:
 
 def selection_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Request` that these options are."""
-    names = ("profile", "kernels", "settings", "recorded", "observed", "boots", "seed")
+    names = ("profile", "kernels", "settings", "recorded", "observed", "calls", "boots", "seed")
     return {**{name: options[name] for name in names}, "root": options["root"].resolve()}
 
 

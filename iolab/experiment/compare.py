@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def compare(
     boots: int = _BOOTS,
     record: bool = False,
     observe: bool = False,
+    calls: Sequence[str] = (),
     target: str = "vm",
     place: Place | None = None,
     clock: str | None = None,
@@ -66,6 +68,9 @@ def compare(
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
         Whether to profile every cell from outside the guest: see `Comparison.profiles`.
+    calls : sequence of str, optional
+        With `observe`: kernel functions whose calls are recorded one by one, see
+        `Comparison.calls`.
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
@@ -110,6 +115,7 @@ def compare(
         jobs=default_jobs() if virtual else 1,
         root=Path(root or runs_dir()).resolve(),
         observed=["all"] if observe else [],
+        calls=list(calls),
         target=target,
         place=place or Place(),
     )
@@ -117,7 +123,7 @@ def compare(
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with Bar(shown=progress) as bar:
         (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
-        prepare_observer(plan.blocks.values(), request.observed, bar.log)
+        prepare_observer(plan.blocks.values(), request.observed, bar.log, calls=request.calls)
         kept, failed = measure_plan(plan, request, bar.update, bar.log)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]

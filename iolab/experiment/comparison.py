@@ -82,6 +82,29 @@ class Comparison:
         there = set(self.observed.names())
         return {c: self.observed.profile(c) for c in self.cells["cell"] if c in there}
 
+    def calls(self, cell: str) -> pd.DataFrame:
+        """Return the recorded calls of an observed cell.
+
+        Parameters
+        ----------
+        cell : str
+            The cell (column ``cell``).
+
+        Returns
+        -------
+        DataFrame
+            A row for each call: ``at_ns`` (virtual time), ``task``, ``pid``, ``cpu``, ``function``,
+            and its first three arguments, ``arg0`` to ``arg2``.
+
+        Raises
+        ------
+        IolabError
+            If no calls of the cell were recorded.
+        """
+        if self.observed is None:
+            raise UserError("no cell was observed: compare with observe=True")
+        return self.observed.events(cell)
+
     def subsystems(self) -> pd.DataFrame:
         """Return what an I/O costs in each condition, in instructions by subsystem.
 
@@ -111,8 +134,9 @@ class Comparison:
         for (block, _), pair in observed.groupby(["block", "pair"], sort=False):
             cell = dict(zip(pair["role"], pair["cell"], strict=True))
             if {"treatment", "control"} <= set(cell):
-                both = (self.profiles[cell[role]] for role in ("treatment", "control"))
-                return differential_flame(*both, f"{self.pathology.title}: {block}")
+                treated, control = (self.profiles[cell[r]] for r in ("treatment", "control"))
+                title = f"{self.pathology.title}: {block}"
+                return differential_flame(treated, control, title)
         raise UserError("no pair was observed: compare with observe=True")
 
     def differences(self, **options: Any) -> pd.DataFrame:

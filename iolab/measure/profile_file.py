@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -15,9 +16,10 @@ from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 
-__all__ = ["read_profile", "write_profile"]
+__all__ = ["EVENTS_KEY", "read_profile", "write_events", "write_profile"]
 
 _KEY = b"iolab"
+EVENTS_KEY = b"iolab-calls"
 _FORMAT = "iolab-profile/1"
 _COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions", "calls")
 
@@ -35,6 +37,25 @@ def write_profile(path: Path, profile: Profile) -> None:
     table = pa.Table.from_pandas(profile.nodes[list(_COLUMNS)], preserve_index=False)
     described = {"format": _FORMAT, "totals": dict(profile.totals)}
     table = table.replace_schema_metadata({_KEY: json.dumps(described, sort_keys=True).encode()})
+    stream = io.BytesIO()
+    pq.write_table(table, stream, compression="zstd")
+    atomic_write(path, stream.getvalue())
+
+
+def write_events(path: Path, events: pd.DataFrame, functions: Iterable[str]) -> None:
+    """Write recorded calls, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    events : DataFrame
+        A row for each call.
+    functions : iterable of str
+        The functions whose calls were recorded, called or not.
+    """
+    table = pa.Table.from_pandas(events, preserve_index=False)
+    table = table.replace_schema_metadata({EVENTS_KEY: json.dumps(sorted(functions)).encode()})
     stream = io.BytesIO()
     pq.write_table(table, stream, compression="zstd")
     atomic_write(path, stream.getvalue())

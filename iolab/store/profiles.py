@@ -4,18 +4,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
-from iolab.measure.profile_file import read_profile
+from iolab.measure.profile_file import EVENTS_KEY, read_profile
 
 __all__ = ["ProfileStore"]
+
+
+def _recorded(path: Path) -> set[str]:
+    """Return the functions whose calls are in a file, as its metadata say."""
+    try:
+        named = (pq.read_schema(path).metadata or {}).get(EVENTS_KEY, b"[]")
+        return set(json.loads(named))
+    except (OSError, pa.ArrowException, ValueError, TypeError):
+        return set()
 
 
 class ProfileStore:
@@ -36,9 +47,13 @@ class ProfileStore:
         """Return the file of a cell's profile, by the block's key and the cell's id in it."""
         return self._profiles / key / f"{cell}.parquet"
 
-    def has(self, key: str, cell: str) -> bool:
-        """Tell whether a cell's profile is there."""
-        return self.path(key, cell).is_file()
+    def has(self, key: str, cell: str, calls: Iterable[str] = ()) -> bool:
+        """Tell whether a cell's profile is there, and the recorded calls of some functions."""
+        path = self.path(key, cell)
+        if not path.is_file():
+            return False
+        wanted, recorded = set(calls), path.with_suffix(".events.parquet")
+        return not wanted or (recorded.is_file() and wanted <= _recorded(recorded))
 
     def take(self, key: str, folder: Path) -> None:
         """Copy the files that a run left in a folder."""

@@ -69,7 +69,10 @@ def read_block(path: Path) -> Block:
 
 
 def _measure(
-    block: Block, store: RawStore, observed: Sequence[str], progress: Callable[[int, int], None]
+    block: Block,
+    store: RawStore,
+    observed: tuple[Sequence[str], Sequence[str]],
+    progress: Callable[[int, int], None],
 ) -> str:
     # A block of a virtual machine names none: its machine is made.
     target: Target = (
@@ -85,10 +88,13 @@ def _measure(
     identity = target.identity()
     key = block_key(block, identity)
     profiles = ProfileStore(store.root)
-    wanted = [cell for cell in observed if not profiles.has(key, cell)]
+    cells, calls = observed
+    wanted = [cell for cell in cells if not profiles.has(key, cell, calls)]
     if store.has(key) and not wanted:
         return key
-    observation = observation_of(target, block, wanted, lambda line: print(line, flush=True))
+    observation = observation_of(
+        target, block, wanted, lambda line: print(line, flush=True), calls=calls
+    )
     if store.has(key) and observation is None:
         return key
 

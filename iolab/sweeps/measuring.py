@@ -67,13 +67,13 @@ def measure_plan(
         If measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = blocks_to_measure(plan.blocks, store, request.observed, log)
+    missing = blocks_to_measure(plan.blocks, store, request.observed, request.calls, log)
     jobs = []
     for key in missing:
         block = plan.blocks[key]
         file = request.root / "plans" / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root))
-        note_observed(file, block, request.observed)
+        note_observed(file, block, request.observed, request.calls)
     try:
         failed = pool.run_jobs(
             jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress

@@ -65,6 +65,7 @@ def blocks_to_measure(
     blocks: dict[str, Block],
     store: RawStore,
     wanted: Sequence[str],
+    calls: Sequence[str] = (),
     log: Callable[[str], None] = lambda line: None,
 ) -> list[str]:
     """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
@@ -79,6 +80,8 @@ def blocks_to_measure(
         The store.
     wanted : sequence of str
         As for `observed_cells`.
+    calls : sequence of str, optional
+        Kernel functions whose calls are wanted one by one.
     log : callable, optional
         Called with a line for each block that is set aside.
     """
@@ -88,12 +91,16 @@ def blocks_to_measure(
         key
         for key, block in blocks.items()
         if key in missing
-        or not all(profiles.has(key, cell) for cell in observed_cells(block, wanted))
+        or not all(profiles.has(key, cell, calls) for cell in observed_cells(block, wanted))
     ]
 
 
 def prepare_observer(
-    blocks: Iterable[Block], wanted: Sequence[str], log: Callable[[str], None]
+    blocks: Iterable[Block],
+    wanted: Sequence[str],
+    log: Callable[[str], None],
+    *,
+    calls: Sequence[str] = (),
 ) -> None:
     """Build what observes the machines of some blocks, or say why they cannot be observed.
 
@@ -105,6 +112,8 @@ def prepare_observer(
         As for `observed_cells`.
     log : callable
         Gets a line before each slow step, and the reason.
+    calls : sequence of str, optional
+        Functions whose calls are recorded.
     """
     seen = set()
     for block in blocks:
@@ -122,24 +131,36 @@ def prepare_observer(
             cpus=block.machine.cpus,
             memory_mib=block.machine.memory_mib,
         )
-        observation_of(target, block, cells, log)
+        observation_of(target, block, cells, log, calls=calls)
 
 
 def _note(plan: Path) -> Path:
     return plan.with_suffix(".observe")
 
 
-def note_observed(plan: Path, block: Block, wanted: Sequence[str]) -> None:
-    """Write beside a block's file which of its cells are observed; the block is the same."""
+def note_observed(
+    plan: Path, block: Block, wanted: Sequence[str], calls: Sequence[str] = ()
+) -> None:
+    """Write beside a block's file what is observed of it; the block is the same.
+
+    Parameters
+    ----------
+    plan : Path
+        The block's file.
+    block : Block
+        The block.
+    wanted, calls : sequence of str
+        As for `blocks_to_measure`.
+    """
     cells = observed_cells(block, wanted)
     if cells:
-        atomic_write(_note(plan), json.dumps(cells))
+        atomic_write(_note(plan), json.dumps({"cells": cells, "calls": list(calls)}))
     else:
         _note(plan).unlink(missing_ok=True)
 
 
-def read_observed(plan: Path) -> list[str]:
-    """Return the ids that `note_observed` wrote.
+def read_observed(plan: Path) -> tuple[list[str], list[str]]:
+    """Return the cells and the functions that `note_observed` wrote.
 
     Raises
     ------
@@ -147,10 +168,11 @@ def read_observed(plan: Path) -> list[str]:
         If the file is damaged.
     """
     try:
-        return [str(cell) for cell in json.loads(_note(plan).read_text())]
+        noted = json.loads(_note(plan).read_text())
+        return [str(cell) for cell in noted["cells"]], [str(name) for name in noted["calls"]]
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
+        return [], []
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
 
 
@@ -159,6 +181,8 @@ def observation_of(
     block: Block,
     cells: Iterable[str],
     log: Callable[[str], None] = lambda line: None,
+    *,
+    calls: Sequence[str] = (),
 ) -> Observation | None:
     """Return what observes these cells of a block; None, and a line to `log`, if nothing can.
 
@@ -172,6 +196,8 @@ def observation_of(
         Ids of the cells.
     log : callable, optional
         Gets a line before each slow step, and the reason if they cannot be observed.
+    calls : sequence of str, optional
+        Functions whose calls are recorded.
     """
     wanted = set(cells)
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
@@ -186,6 +212,7 @@ def observation_of(
             target.toolbox,
             target.machine,
             cells=positions,
+            events=calls,
             progress=log,
         )
     except CannotRunError as error:

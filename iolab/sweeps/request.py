@@ -49,6 +49,8 @@ class Request:
         ``FACTOR=LEVEL[,LEVEL...]``: levels instead of the profile's, and levels to trace.
     observed : sequence of str
         Likewise the levels that are observed, or "all".
+    calls : sequence of str
+        Kernel functions whose calls are recorded one by one in observed cells.
     boots : int, optional
         Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
     seed : int
@@ -71,6 +73,7 @@ class Request:
     settings: Sequence[str] = ()
     recorded: Sequence[str] = ()
     observed: Sequence[str] = ()
+    calls: Sequence[str] = ()
     boots: int | None = None
     seed: int = 0
     clock: str = "virtual"
@@ -95,6 +98,8 @@ def check_request(request: Request) -> None:
     if request.seed < 0:
         raise UserError(f"--seed must be 0 or more, not {request.seed}")
     check_clock(request.clock)
+    if request.calls and not request.observed:
+        raise UserError("--calls is for observed cells: name some with --observe")
     if request.target == "vm":
         if request.place.label:
             raise UserError("--directory, --destroy and --make are for real machines (--target)")

@@ -99,7 +99,7 @@ def run_sweep(
     check_request(request)
     outcomes = [Outcome(plan) for plan in plan_sweep(request, log)]
     for outcome in outcomes:
-        prepare_observer(outcome.plan.blocks.values(), request.observed, log)
+        prepare_observer(outcome.plan.blocks.values(), request.observed, log, calls=request.calls)
     store = RawStore(request.root)
     with store_locked(request.root, log):
         _measure(request, store, outcomes, log=log, on_progress=on_progress)
@@ -118,7 +118,10 @@ def _measure(
     on_progress: OnProgress,
 ) -> None:
     """Measure the blocks of all pathologies that the store lacks, side by side."""
-    missing = [blocks_to_measure(o.plan.blocks, store, request.observed, log) for o in outcomes]
+    missing = [
+        blocks_to_measure(o.plan.blocks, store, request.observed, request.calls, log)
+        for o in outcomes
+    ]
     for outcome, keys in zip(outcomes, missing, strict=True):
         outcome.kept = len(outcome.plan.blocks) - len(keys)
     if kept := sum(outcome.kept for outcome in outcomes):
@@ -154,7 +157,7 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
     name = block.plan.block
     file = request.root / "plans" / f"{key}.json"
     write_block(file, block)
-    note_observed(file, block, request.observed)
+    note_observed(file, block, request.observed, request.calls)
     output = plan.folder / "pages" / f"{name}.ipynb"
     return NotebookJob(
         name=name,

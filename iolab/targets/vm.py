@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
-from iolab.measure.profile_file import write_profile
+from iolab.measure.profile_file import write_events, write_profile
 from iolab.observer.observation import Observation
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
@@ -173,9 +172,7 @@ def _write_profiles(observation: Observation, observed: Path, results: Path, pla
         totals = {**profile.totals, **_done_io(results / "cells" / f"{cell}.json")}
         write_profile(into / f"{cell}.parquet", replace(profile, totals=totals))
         if observation.events:
-            stream = io.BytesIO()
-            events.to_parquet(stream, index=False)
-            atomic_write(into / f"{cell}.events.parquet", stream.getvalue())
+            write_events(into / f"{cell}.events.parquet", events, observation.events)
 
 
 def _work_s(cell: Cell) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import UserError
+from iolab.measure.profile_file import write_events
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
@@ -56,15 +58,22 @@ def test_a_block_without_its_profiles_is_measured_again(block: Block, tmp_path: 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert blocks_to_measure({"key": block}, store, ["all"]) == []
+    calls = ["dget_parent"]
+    assert blocks_to_measure({"key": block}, store, ["all"], calls) == ["key"]
+    for cell in block.cells:
+        path = profiles.path("key", cell.id).with_suffix(".events.parquet")
+        write_events(path, pd.DataFrame({"at_ns": [1]}), calls)
+    assert blocks_to_measure({"key": block}, store, ["all"], calls) == []
+    assert blocks_to_measure({"key": block}, store, ["all"], ["dput"]) == ["key"]
 
 
 def test_the_cells_are_noted_beside_the_block(block: Block, tmp_path: Path) -> None:
     plan = tmp_path / "key.json"
-    assert read_observed(plan) == []
-    note_observed(plan, block, ["all"])
-    assert read_observed(plan) == [cell.id for cell in block.cells]
+    assert read_observed(plan) == ([], [])
+    note_observed(plan, block, ["all"], ["dget_parent"])
+    assert read_observed(plan) == ([cell.id for cell in block.cells], ["dget_parent"])
     note_observed(plan, block, [])
-    assert read_observed(plan) == []
+    assert read_observed(plan) == ([], [])
     plan.with_suffix(".observe").write_text("{")
     with pytest.raises(UserError, match="does not say which cells"):
         read_observed(plan)
