@@ -15,6 +15,7 @@ from iolab.measure.profile_file import write_events
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
+from iolab.sweeps import observing
 from iolab.sweeps.observing import (
     blocks_to_measure,
     note_observed,
@@ -48,7 +49,15 @@ def test_a_factor_that_is_not_there_is_refused(block: Block) -> None:
         observed_cells(block, ["wait=1000"])
 
 
-def test_a_block_without_its_profiles_is_measured_again(block: Block, tmp_path: Path) -> None:
+def test_a_block_without_its_profiles_is_measured_again(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whether what is there is a result is tested elsewhere (test_kept.py).
+    monkeypatch.setattr(
+        observing,
+        "missing_blocks",
+        lambda store, keys, log: [key for key in keys if not store.has(key)],
+    )
     store, profiles = RawStore(tmp_path), ProfileStore(tmp_path)
     (tmp_path / "raw" / "key").mkdir(parents=True)
     assert blocks_to_measure({"key": block, "new": block}, store, []) == ["new"]
