@@ -30,7 +30,7 @@ __all__ = ["Built", "build_kernel", "build_state"]
 _INSTALL_S = 600.0
 # Files compiled for each option that is on, in a configuration of iolab's: for the first build's
 # progress. Later ones know the number.
-_FILES_PER_OPTION = 2.3
+_FILES_PER_OPTION = 1.75
 # Nothing of the day, the machine or the user goes into the image: the same sources give the same
 # bytes, and a commit that changes no code gives the same kernel.
 _SAME = {
@@ -171,7 +171,9 @@ class _Work:
         on = options_of(folder / ".config")
         if on.get("CONFIG_MODULES") != "y":
             raise UserError(f"{wanted.title} gives a kernel without modules: scsi_debug is one")
-        expected = self._expected(len(on))
+        # Nobody knows how much an incremental build compiles.
+        again = (folder / "vmlinux").exists()
+        expected = 0 if again else self._expected(len(on))
         files = make_kernel(
             self._make,
             ["bzImage", "modules"],
@@ -180,14 +182,15 @@ class _Work:
             expected=expected,
             progress=progress,
         )
-        if files > expected:
+        if not again and files > expected // 2:
+            # Not the rest of a build that was interrupted.
             atomic_write(folder / "iolab-files", str(files))
         return tuple(absent), len(on), files
 
     def _expected(self, options: int) -> int:
         counted = self._folder / "iolab-files"
         if counted.exists():
-            return 0 if (self._folder / "vmlinux").exists() else int(counted.read_text())
+            return int(counted.read_text())
         return round(options * _FILES_PER_OPTION) if self._wanted.own else 0
 
     def install(self, name: str | None, origin: str, absent: tuple[str, ...]) -> Kernel:

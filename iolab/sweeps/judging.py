@@ -255,13 +255,10 @@ def _decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verd
             if limit <= 0 or start <= 0:
                 raise UserError(f"a ratio is never below 0: {question.text!r}")
             limit, start = math.log(limit), math.log(start)
-        value = float(values.iloc[0])
-        if abs(value - limit) < _CLEAR * abs(limit - start):
+        value, way = float(values.iloc[0]), abs(limit - start)
+        if not way or abs(value - limit) < _CLEAR * way:
             raise _OpenError
         holds = value > limit if claim.above is not None else value < limit
-        # On the limit itself where there is no way to it: the claim's own rule is strict.
-        if value == limit:
-            raise _OpenError
     else:
         verdict = judge(data, claim, kernel).verdict
         if verdict not in {"reproduced", "not reproduced"}:
