@@ -142,11 +142,7 @@ def write_hashes(store: RawStore, keys: Iterable[str], folder: Path) -> None:
 
 
 def _line(store: RawStore, key: str) -> str:
-    # As they were written: the key is the digest of every character.
-    block, target, run = (
-        json.loads((store.folder(key) / f"{name}.json").read_bytes())
-        for name in ("block", "target", "run")
-    )
+    block, target, run = (store.written(key, f"{n}.json") for n in ("block", "target", "run"))
     cells = {name: asdict(hashes) for name, hashes in cell_hashes(store, key).items()}
     version = run.get("iolab", "")
     document = {"key": key, "iolab": version, "block": block, "target": target, "cells": cells}

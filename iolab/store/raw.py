@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -195,12 +196,25 @@ class RawStore:
         IolabError
             If it is missing or damaged.
         """
+        return self._document(key, name, foreign.document)
+
+    def written(self, key: str, name: str) -> dict[str, Any]:
+        """Return one of a block's JSON files as it was written, for its digest; see `read`."""
+        return self._document(key, name, _exact)
+
+    def _document(self, key: str, name: str, parse: Callable[[bytes], Any]) -> dict[str, Any]:
         path = self.folder(key) / name
         try:
-            found: dict[str, Any] = foreign.document(path.read_bytes())
-        except (OSError, ValueError) as error:
+            found = parse(path.read_bytes())
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
+        except (OSError, ValueError, RecursionError, IolabError) as error:
             raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
         return found
+
+    def facts(self, key: str) -> dict[str, Any]:
+        """Return what the kernel said of itself; see `read`."""
+        return self._document(key, "facts.json", foreign.facts)
 
     def block(self, key: str) -> Block:
         """Return the block that was measured.
@@ -224,16 +238,27 @@ class RawStore:
         IolabError
             If a file is missing or damaged.
         """
-        for cell in self.block(key).cells:
-            path = self.folder(key) / "cells" / f"{cell.id}.json.gz"
+        for cell in self.block(key).document()["cells"]:
+            path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
             try:
-                yield foreign.document(_unzipped(path))
+                document = foreign.document(_unzipped(path))
+                if not _is_of(cell, document):
+                    raise ValueError("it is not of this cell")
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
+            yield document
 
     def trace(self, key: str, cell: str) -> Path:
         """Return where the trace.dat of a recorded cell of a block is."""
         return self.folder(key) / "traces" / f"{cell}.dat"
+
+
+def _exact(data: bytes) -> Any:
+    """Return a JSON document with every character of it."""
+    found = json.loads(data)
+    # NaN, infinity and lone surrogates are read, and never written: ValueError.
+    digest_of(found)
+    return found
 
 
 def _unzipped(path: Path) -> bytes:
@@ -242,6 +267,19 @@ def _unzipped(path: Path) -> bytes:
     if len(data) > _MOST_CELL_BYTES:
         raise ValueError("it is larger than any cell's result")
     return data
+
+
+def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
+    """Tell whether a stored document is the one of a planned cell, with all its parts."""
+    if not isinstance(document, dict) or document.get("cell") != cell:
+        return False
+    facts, target = document.get("facts"), document.get("target")
+    if not isinstance(facts, dict) or not isinstance(target, dict):
+        return False
+    if "scheduler" not in facts or not isinstance(document.get("result"), dict):
+        return False
+    told = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
+    return all(isinstance(text, str) for text in told)
 
 
 def _write_digests(folder: Path) -> None:

@@ -79,7 +79,7 @@ def block_state(store: RawStore, key: str) -> BlockState:
             _check_digests(folder, block)
         else:
             _check_cells(store, key, block)
-        gates = machine_gates(store.read(key, "facts.json"))
+        gates = machine_gates(store.facts(key))
     except IolabError as error:
         return BlockState(key, "damaged", _without(str(error), folder), words)
     return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
@@ -145,19 +145,14 @@ def _check_digests(folder: Path, block: Block) -> None:
 
 
 def _check_cells(store: RawStore, key: str, block: Block) -> None:
-    facts, target = store.read(key, "facts.json"), store.read(key, "target.json")
-    foreign.facts((store.folder(key) / "facts.json").read_bytes())
+    facts, target = store.facts(key), store.read(key, "target.json")
     planned = block.document()["cells"]
     for cell, document in zip(planned, store.cells(key), strict=True):
         where = f"cells/{cell['id']}.json.gz"
-        if not isinstance(document, dict):
-            raise IolabError(f"{where} is no cell")
-        parts = {"block": cell, "target": target, "facts": facts}
-        found = {**document, "block": document.get("cell")}
-        for name, part in parts.items():
-            if found.get(name) != part:
+        for name, part in (("target", target), ("facts", facts)):
+            if document[name] != part:
                 raise IolabError(f"{where} and {name}.json do not agree")
         try:
-            check_result(cast("CellResult", document.get("result")), cpu=block.plan.cpu)
+            check_result(cast("CellResult", document["result"]), cpu=block.plan.cpu)
         except IolabError as error:
             raise IolabError(f"{where}: {error}") from error

@@ -6,10 +6,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -38,6 +39,8 @@ from iolab.store.raw import RawStore
 from iolab.store.twins import gate_other_regimes
 
 __all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
+
+_KEY: Final = re.compile(r"[0-9a-f]{1,64}")
 
 
 def _rows(
@@ -137,12 +140,15 @@ def _builds(store: RawStore, keys: Iterable[str]) -> dict[str, KernelBuild]:
     configs: dict[tuple[str, str], str] = {}
     boots: dict[str, list[KernelBuild]] = {}
     for key in keys:
-        facts, target = store.read(key, "facts.json"), store.read(key, "target.json")
+        facts, target = store.facts(key), store.read(key, "target.json")
         kernel, release = store.block(key).kernel, str(facts["kernel_release"])
         place = kernel, canonical_json(target)
         if place not in configs:
             configs[place] = kernel_config(kernel, release, target)
-        boots.setdefault(kernel, []).append(build_of(facts, configs[place]))
+        try:
+            boots.setdefault(kernel, []).append(build_of(facts, configs[place]))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise IolabError(f"{store.folder(key) / 'facts.json'} is damaged") from error
     return {kernel: merge_builds(builds) for kernel, builds in boots.items()}
 
 
@@ -198,13 +204,10 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
     Raises
     ------
     IolabError
-        If `folder` holds no finished sweep.
+        If `folder` holds no finished sweep, or a block of it is damaged or not in the store.
     """
-    try:
-        keys = json.loads((folder / "blocks.json").read_text())
-    except (OSError, ValueError) as error:
-        raise IolabError(f"{folder} holds no finished sweep") from error
-    for key in keys:
+    store.check_format()
+    for key in _keys(folder):
         for row, document, mechanism in _rows(store, key):
             plain = {
                 name: None if isinstance(value, float) and math.isnan(value) else value
@@ -212,3 +215,16 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
             }
             plain["recorded_sha256"] = recorded_digest(document["result"])
             yield canonical_json(plain)
+
+
+def _keys(folder: Path) -> list[str]:
+    """Return the keys of the blocks that a sweep's folder is made of."""
+    try:
+        keys = json.loads((folder / "blocks.json").read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise IolabError(f"{folder} holds no finished sweep") from error
+    if not isinstance(keys, list) or not all(
+        isinstance(key, str) and _KEY.fullmatch(key) for key in keys
+    ):
+        raise IolabError(f"{folder / 'blocks.json'} is damaged: it names no blocks; sweep again")
+    return keys

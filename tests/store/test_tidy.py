@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
@@ -132,6 +133,26 @@ def test_without_a_finished_sweep_there_is_no_export(tmp_path: Path, keys: list[
     (tmp_path / "out" / "blocks.json").write_text('["abc"]')
     with pytest.raises(IolabError, match="has no block abc"):
         list(canonical_lines(store, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("listed", ["[null]", "{}", "5", '["../raw"]', "[[]]", "[" * 100_000])
+def test_an_export_of_what_names_no_block_is_one_sentence(tmp_path: Path, listed: str) -> None:
+    (tmp_path / "blocks.json").write_text(listed)
+    with pytest.raises(IolabError, match=r"names no blocks|holds no finished sweep"):
+        list(canonical_lines(RawStore(tmp_path / "store"), tmp_path))
+
+
+@pytest.mark.parametrize("document", [None, [], 5, {}, {"cell": None, "facts": [], "target": 1}])
+def test_an_export_of_a_cell_that_is_none_is_one_sentence(
+    tmp_path: Path, keys: list[str], document: object
+) -> None:
+    store = RawStore(tmp_path / "store")
+    path = store.folder(keys[0]) / "cells" / "c000.json.gz"
+    path.unlink()
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    (tmp_path / "blocks.json").write_text(json.dumps(keys))
+    with pytest.raises(IolabError, match=r"c000\.json\.gz is missing or damaged"):
+        list(canonical_lines(store, tmp_path))
 
 
 def test_tables_of_nothing_are_empty_tables(tmp_path: Path) -> None:
