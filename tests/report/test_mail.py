@@ -166,7 +166,7 @@ def test_unknown_names_and_kernels_without_results_are_one_sentence(measured: Da
     with pytest.raises(UserError, match=r"unknown kernel '6\.2'"):
         finding_mail(measured, kernels=["6.2"])
     with pytest.raises(UserError, match=r"nothing was measured on 6\.8"):
-        finding_mail(measured, kernels=["6.8"])
+        finding_mail(reports.without_kernel(measured, "6.8"), kernels=["6.8"])
 
 
 def test_effects_in_words() -> None:

@@ -95,7 +95,7 @@ def test_a_condition_and_its_control_have_one_short_name_on_every_kernel(
 ) -> None:
     factors = ["iodepth", "numjobs", "engine", "workers", "batch_min"]
     conditions = len(data.cells[factors].drop_duplicates())
-    kernels = ("5.10", "6.1", "6.12", "7.2")
+    kernels = ("5.10", "6.1", "6.8", "6.12", "7.2")
     sides = ("control", "weight-400", "weight-1000", "weight-9600")
     assert list(archives) == [f"{kernel}-{side}" for kernel in kernels for side in sides]
     names = {

@@ -66,10 +66,10 @@ def test_a_configuration_belongs_to_the_kernel_that_was_measured() -> None:
 def test_the_reference_data_know_their_kernels() -> None:
     builds = load(REFERENCE / "dio_kworker").kernels
     assert {kernel: build.hz for kernel, build in builds.items()} == dict.fromkeys(
-        ("5.10", "6.1", "6.12", "7.2"), 250
+        ("5.10", "6.1", "6.8", "6.12", "7.2"), 250
     )
     assert {kernel: build.preemption for kernel, build in builds.items()} == {
-        **dict.fromkeys(("5.10", "6.1", "6.12"), "voluntary"),
+        **dict.fromkeys(("5.10", "6.1", "6.8", "6.12"), "voluntary"),
         "7.2": "lazy",
     }
     assert "DELAY_DEQUEUE" in builds["6.12"].tunables["features"].split()

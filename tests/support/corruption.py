@@ -36,7 +36,7 @@ from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 __all__ = ["KINDS", "Corruption"]
 
 # What takes the place of a value in a document.
-_ODD: Final = (
+_ODD: Final[tuple[Any, ...]] = (
     *(None, True, -1, 0, 10**400, 1e308, float("nan"), "", "\ud800", "x" * 5000, "../../etc"),
     *([], {}, [None], {"x": 1}, [[[[]]]]),
 )

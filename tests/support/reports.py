@@ -7,6 +7,7 @@ Nothing here is a measurement; none of it is ever stored as one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from iolab.store.dataset import (
 )
 from tests.support import synthetic
 
-__all__ = ["COMMAND", "every_report", "report", "write_all"]
+__all__ = ["COMMAND", "every_report", "report", "without_kernel", "write_all"]
 
 COMMAND = "nox -s sweep -- --profile quick --kernel 6.1 --kernel 6.12"
 _RATIO = 0.6
@@ -72,6 +73,11 @@ def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0
         pd.DataFrame(told, columns=list(MECHANISM_COLUMNS)).astype(MECHANISM_COLUMNS),
         traces={},
     )
+
+
+def without_kernel(data: Dataset, kernel: str) -> Dataset:
+    """Return data as if a kernel had not been measured."""
+    return replace(data, cells=data.cells[data.cells["kernel"] != kernel])
 
 
 def every_report() -> dict[str, Dataset]:

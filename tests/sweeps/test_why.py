@@ -98,7 +98,7 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
         return [plan]
 
     def measured(
-        plan: PathologyPlan, request: Request, on_progress: object
+        plan: PathologyPlan, request: Request, on_progress: object, log: object
     ) -> tuple[int, dict[str, str]]:
         errors = {}
         for key, block in plan.blocks.items():

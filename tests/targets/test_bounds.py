@@ -87,7 +87,11 @@ class Busy(RealTarget):
     def _nothing(self, *words: Any) -> Any:
         """Do nothing."""
 
-    send = remove = look = fetch = rest = _nothing
+    send: Any = _nothing
+    remove: Any = _nothing
+    look: Any = _nothing
+    fetch: Any = _nothing
+    rest: Any = _nothing
 
 
 def busy_words() -> str:
@@ -138,7 +142,10 @@ class Liar(RealTarget):
     def _never(self, *words: Any) -> Any:
         raise AssertionError(words)
 
-    send = agent = fetch = remove = _never
+    send: Any = _never
+    agent: Any = _never
+    fetch: Any = _never
+    remove: Any = _never
 
 
 def follow(liar: Liar) -> list[str]:
