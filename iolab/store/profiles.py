@@ -60,6 +60,13 @@ class ProfileStore:
         for path in sorted(folder.glob("*.parquet")):
             atomic_write(self._profiles / key / path.name, path.read_bytes())
 
+    def add(self, key: str, other: ProfileStore) -> None:
+        """Copy a block's profiles from another store; those that are here stay."""
+        for path in sorted((other._profiles / key).glob("*.parquet")):
+            place = self._profiles / key / path.name
+            if not place.exists():
+                atomic_write(place, path.read_bytes())
+
     def names(self) -> Iterator[str]:
         """Yield the names of the observed cells, as the tables have them."""
         for path in sorted(self._profiles.glob("*/*.parquet")):
