@@ -35,6 +35,7 @@ __all__ = [
     "check_name",
     "check_new_name",
     "get_kernel",
+    "kernel_facts",
     "known_kernels",
     "list_kernels",
     "remember_kernel_facts",
@@ -339,6 +340,12 @@ def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
     return KernelStatus(
         name, "fetchable", source=f"{package.name} {package.version}", release=release
     )
+
+
+def kernel_facts(name: str) -> Mapping[str, Any]:
+    """Return what a kernel of the cache reported when it was booted last; nothing if unknown."""
+    kernel = cached_kernel(name)
+    return (_facts(kernel) if kernel else None) or {}
 
 
 def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
