@@ -73,8 +73,8 @@ class RawStore:
         named = found.get("format") if isinstance(found, dict) else None
         if named != STORE_FORMAT:
             raise UserError(
-                f"{path}: the store's format is {named!r}, this iolab reads {STORE_FORMAT!r}: use "
-                "the iolab that wrote it, or another folder (--root)"
+                f"{path}: the store's format is {named!r:.80}, this iolab reads {STORE_FORMAT!r}: "
+                "use the iolab that wrote it, or another folder (--root)"
             )
 
     @property
