@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iolab.blocks import Block, PlannedCell
@@ -17,6 +16,7 @@ from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import EVENTS_KEY, read_profile
+from iolab.parquet import UNREADABLE
 from iolab.store.raw import RawStore
 
 __all__ = ["ProfileStore"]
@@ -29,7 +29,7 @@ def _recorded(path: Path) -> set[str]:
     try:
         named = (pq.read_schema(path).metadata or {}).get(EVENTS_KEY, b"[]")
         return set(json.loads(named))
-    except (OSError, pa.ArrowException, ValueError, TypeError):
+    except UNREADABLE:
         return set()
 
 
@@ -74,6 +74,13 @@ class ProfileStore:
         """Copy the files that a run left in a folder."""
         for path in sorted(folder.glob("*.parquet")):
             atomic_write(self._profiles / key / path.name, path.read_bytes())
+
+    def add(self, key: str, other: ProfileStore) -> None:
+        """Copy a block's profiles from another store; those that are here stay."""
+        for path in sorted((other._profiles / key).glob("*.parquet")):
+            place = self._profiles / key / path.name
+            if not place.exists():
+                atomic_write(place, path.read_bytes())
 
     def names(self) -> Iterator[str]:
         """Yield the names of the observed cells, as the tables have them."""
@@ -141,7 +148,7 @@ class ProfileStore:
         path = self._found(name, ".events.parquet")
         try:
             return pd.read_parquet(io.BytesIO(path.read_bytes()))
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             raise IolabError(f"{path} holds no events: {error}") from error
 
     def _found(self, name: str, suffix: str) -> Path:
