@@ -154,7 +154,9 @@ class ProfileStore:
     def _found(self, name: str, suffix: str) -> Path:
         block, _, cell = name.rpartition("-")
         paths = sorted(self._profiles.glob(f"{block}*/{cell}{suffix}")) if block.isalnum() else []
-        if not paths and suffix != _PROFILE and self._found(name, _PROFILE):
+        if not paths and suffix != _PROFILE:
+            # Was it observed at all?
+            self._found(name, _PROFILE)
             raise IolabError(f"no calls of cell {name} were recorded: measure it with --calls")
         if not paths:
             raise IolabError(f"cell {name} was not observed: measure it with --observe")
