@@ -84,10 +84,12 @@ def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
         If there is none, and tcc cannot be fetched.
     """
     own = os.environ.get("CC")
-    for name in [own] if own else ["cc", "gcc", "clang"]:
+    # CC may have options, or a word before the compiler: "ccache gcc".
+    for name, *more in [own.split()] if own and own.strip() else [["cc"], ["gcc"], ["clang"]]:
         if program := shutil.which(name):
+            argv = [program, *more]
             try:
-                return Compiler([program], _asked([program], "--version"))
+                return Compiler(argv, _asked(argv, "--version"))
             except (CommandError, IndexError) as error:
                 if own:
                     raise UserError(f"CC is not a C compiler: {own}") from error

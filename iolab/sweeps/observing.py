@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 _ALL = "all"
-_NO_GUEST = "a real machine cannot be observed from outside: use perf there (perf record -g)"
+_NO_GUEST = "a real machine cannot be observed from outside"
+_RECORD = "perf record -a -g -- sleep 30"
 
 
 def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
@@ -95,6 +97,17 @@ def blocks_to_measure(
     ]
 
 
+def _no_guest(target: str) -> str:
+    """Return why a real machine is not observed, and what to do there instead.
+
+    perf is not run beside the measurement: it interrupts what is measured.
+    """
+    command = _RECORD if target == "local" else f"ssh {target} {_RECORD}"
+    if target == "local" and shutil.which("perf") is None:
+        return f"{_NO_GUEST}: install perf (Debian's linux-perf) and profile a run that is not kept"
+    return f"{_NO_GUEST}: profile a run that is not kept, with `{command}`"
+
+
 def prepare_observer(
     blocks: Iterable[Block],
     wanted: Sequence[str],
@@ -123,7 +136,7 @@ def prepare_observer(
             continue
         seen.add(machine)
         if block.target is not None:
-            log(f"not observed, but measured: {_NO_GUEST}")
+            log(f"not observed, but measured: {_no_guest(block.target)}")
             continue
         target = prepare(
             block.kernel,
@@ -205,7 +218,7 @@ def observation_of(
         return None
     try:
         if not isinstance(target, VmTarget):
-            raise CannotRunError(_NO_GUEST)
+            raise CannotRunError(_no_guest(block.target or ""))
         return ready_observer(
             target.kernel,
             target.image,

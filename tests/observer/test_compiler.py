@@ -50,6 +50,15 @@ def test_a_compiler_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         find_compiler()
 
 
+def test_a_compiler_may_have_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    monkeypatch.setenv("CC", "env gcc -m64")
+    found = find_compiler()
+    assert found.argv[1:] == ["gcc", "-m64"]
+    assert "gcc" in found.name
+
+
 @pytest.mark.usefixtures("cache")
 def test_a_compiler_that_fails_is_named() -> None:
     with pytest.raises(CannotRunError, match="false 1 does not build the observer"):

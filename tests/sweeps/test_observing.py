@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +22,7 @@ from iolab.sweeps.observing import (
     note_observed,
     observation_of,
     observed_cells,
+    prepare_observer,
     read_observed,
 )
 from iolab.targets.vm import prepare
@@ -86,6 +88,36 @@ def test_the_cells_are_noted_beside_the_block(block: Block, tmp_path: Path) -> N
     plan.with_suffix(".observe").write_text("{")
     with pytest.raises(UserError, match="does not say which cells"):
         read_observed(plan)
+
+
+@pytest.mark.parametrize(
+    ("target", "installed", "instead"),
+    [
+        ("local", True, "profile a run that is not kept, with `perf record -a -g -- sleep 30`"),
+        ("local", False, "install perf (Debian's linux-perf) and profile a run that is not kept"),
+        (
+            "ssh://root@box:2222",
+            False,
+            "profile a run that is not kept, with "
+            "`ssh ssh://root@box:2222 perf record -a -g -- sleep 30`",
+        ),
+    ],
+)
+def test_a_real_machine_has_perf_instead(
+    block: Block,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    installed: bool,
+    instead: str,
+) -> None:
+    if installed:
+        (tmp_path / "perf").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said: list[str] = []
+    prepare_observer([replace(block, target=target)], ["all"], said.append)
+    why = "not observed, but measured: a real machine cannot be observed from outside: "
+    assert said == [why + instead]
 
 
 @pytest.mark.vm

@@ -19,7 +19,7 @@ from iolab.process import run
 from iolab.targets.vm import VmTarget, prepare
 from iolab.vm.programs import program
 from tests.support.guest import cell_of
-from tests.support.plans import null_blk_cell, plan
+from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
 
@@ -37,15 +37,25 @@ __asm__(".globl _start\\n"
         "syscall\\n");
 """
 _INSTRUCTIONS = 4 * _CALLS + 4
-_COUNTED = "io_submit_one"
+_COUNTED = {"counted": ["io_submit_one"], "watched": ["__fsnotify_parent", "dget_parent"]}
 
 
 def _plan(known: Path) -> Plan:
     one: dict[str, Any] = {"id": "known", "devices": [], "filesystem": None}
+    # Each read of the device asks the directory's watch.
+    watched: dict[str, Any] = {
+        "id": "watched",
+        "devices": [{"name": "data", "kind": "null_blk", "size_mib": 512, "memory_backed": False}],
+        "filesystem": None,
+        "watch": {"on": "directory", "event": "close_write"},
+        "job": job(rw="randread", engine="io_uring"),
+        "count": _COUNTED["watched"],
+    }
     return plan(
         {**one, "program": asdict(program([str(known)]))},
         null_blk_cell("plain"),
-        null_blk_cell("counted", 1000, count=[_COUNTED]),
+        null_blk_cell("counted", 1000, count=_COUNTED["counted"]),
+        watched,
         coalesced_timers=True,
     )
 
@@ -103,7 +113,7 @@ def test_nothing_that_is_measured_changes(results: tuple[Path, Path]) -> None:
     assert [name for name in plain if plain[name] != observed[name]] == []
 
 
-@pytest.mark.parametrize("cell", ["known", "plain", "counted"])
+@pytest.mark.parametrize("cell", ["known", "plain", "counted", "watched"])
 def test_every_instruction_of_the_guests_clock_is_counted(
     results: tuple[Path, Path], cell: str
 ) -> None:
@@ -128,11 +138,13 @@ def test_a_known_program_has_its_number_of_instructions_and_calls(
     assert list(callers) == ["do_syscall_64"]
 
 
-def test_calls_are_those_that_a_kprobe_counts(results: tuple[Path, Path]) -> None:
-    cell = cell_of(results[1], "counted")
-    counted = cell["last"]["calls"][_COUNTED] - cell["first"]["calls"][_COUNTED]
-    assert counted > 100
-    assert _calls(_profile(results, "counted"), _COUNTED) == counted
+@pytest.mark.parametrize("cell", list(_COUNTED))
+def test_calls_are_those_that_a_kprobe_counts(results: tuple[Path, Path], cell: str) -> None:
+    measured, profile = cell_of(results[1], cell), _profile(results, cell)
+    for function in _COUNTED[cell]:
+        counted = measured["last"]["calls"][function] - measured["first"]["calls"][function]
+        assert counted > 100
+        assert (function, _calls(profile, function)) == (function, counted)
 
 
 def test_calls_are_recorded_one_by_one(results: tuple[Path, Path]) -> None:
@@ -163,7 +175,7 @@ def test_two_processors_are_told_apart(known: Path, tmp_path: Path) -> None:
     target.run(wanted, tmp_path / "observed", observation=observation)
     both = (tmp_path / "plain", tmp_path / "observed")
     test_nothing_that_is_measured_changes(both)
-    for cell in ("known", "plain", "counted"):
+    for cell in ("known", "plain", "counted", "watched"):
         profile = _profile(both, cell)
         totals = profile.totals
         elapsed = totals["closed_ns"] - totals["opened_ns"] - totals["idle_ns"]
