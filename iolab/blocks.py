@@ -131,7 +131,7 @@ class Block:
         """
         found = document.get("format") if isinstance(document, dict) else None
         if not isinstance(document, dict) or found != BLOCK_FORMAT:
-            raise UserError(f"its format is {found!r}, this iolab reads {BLOCK_FORMAT!r}")
+            raise UserError(f"its format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}")
         parts = {name: value for name, value in document.items() if name != "format"}
         _check({"target": None, **parts}, _BLOCK, "the block")
         _check(parts["machine"], _MACHINE, "its machine")

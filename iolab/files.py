@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.errors import IolabError
+from iolab.writers import refuse_writers
 
 __all__ = [
     "atomic_write",
@@ -32,16 +33,28 @@ _SCRATCH = ".work."
 _YOUNG_S = 60.0
 
 
-def cache_dir() -> Path:
-    """Return iolab's cache folder.
+def cache_dir(*below: str) -> Path:
+    """Return iolab's cache folder, or a folder in it.
+
+    Parameters
+    ----------
+    *below : str
+        The parts of the folder's path in the cache.
 
     Returns
     -------
     Path
-        ``$XDG_CACHE_HOME/iolab``, or ``~/.cache/iolab``; it may not exist.
+        The folder below ``$XDG_CACHE_HOME/iolab`` or ``~/.cache/iolab``; it may not exist.
+
+    Raises
+    ------
+    UserError
+        If another user could change what is in it: programs are run from there.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "iolab"
+    folder = Path(base, "iolab", *below)
+    refuse_writers(folder)
+    return folder
 
 
 def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:

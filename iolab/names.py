@@ -29,4 +29,4 @@ def one_of(what: str, name: str, known: Iterable[str]) -> str:
     if name in names:
         return name
     listed = ", ".join(names)
-    raise UserError(f"unknown {what} {name!r}{nearest(name, names)} (known: {listed})")
+    raise UserError(f"unknown {what} {name!r:.80}{nearest(name, names)} (known: {listed})")

@@ -107,6 +107,12 @@ def test_another_format_is_refused_with_both_names(given: object) -> None:
     assert str(caught.value) == f"its format is {given!r}, this iolab reads 'iolab-block/2'"
 
 
+def test_a_format_without_end_is_cut() -> None:
+    with pytest.raises(UserError) as caught:
+        Block.parse({**block().document(), "format": "x" * 5000})
+    assert len(str(caught.value)) < 200
+
+
 @pytest.mark.parametrize("document", [None, [], "iolab-block/2", 5, {}])
 def test_what_is_no_block_is_refused(document: object) -> None:
     with pytest.raises(UserError, match=r"^its format is None, this iolab reads"):

@@ -281,6 +281,8 @@ def test_names_are_looked_up() -> None:
     assert one_of("thing", "a", ["b", "a"]) == "a"
     with pytest.raises(UserError, match=r"unknown thing 'x' \(known: a, b\)"):
         one_of("thing", "x", ["b", "a"])
+    with pytest.raises(UserError, match=r"unknown thing 'x{79} \(known: a, b\)"):
+        one_of("thing", "x" * 5000, ["b", "a"])
     with pytest.raises(UserError, match=r"did you mean dio_kworker\?"):
         get_pathology("dio-kworker")
     assert IntegerFactor(1, 5, "n").parse("n", "5") == 5

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iolab.errors import IolabError
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -44,7 +46,11 @@ def complete_kernel(
     """Return the kernels of the catalogue and of the cache whose names begin so."""
     from iolab.vm.kernels import known_kernels
 
-    return _beginning(known_kernels(), incomplete)
+    try:
+        return _beginning(known_kernels(), incomplete)
+    except IolabError:
+        # A cache that is not used; the command says why.
+        return []
 
 
 def complete_profile(

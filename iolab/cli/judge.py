@@ -98,7 +98,9 @@ class JudgingCommand(click.Command):
 )
 @json_option
 def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) -> int:
-    """Judge a kernel: exit code 0 good, 1 bad, 125 cannot be tested, 128 and above aborted.
+    """Judge a kernel by its exit code: 0 good, 1 bad.
+
+    125 means that it cannot be tested; 128 and above, that nothing was judged.
 
     A claim says what is wrong: where it holds, the kernel is bad. An expression says what is right,
     such as 'dio_kworker: iops ratio at weight=9600 > 0.9', or '... within 5% of 6.12'.

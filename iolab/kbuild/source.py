@@ -148,7 +148,7 @@ def open_tree(path: Path) -> Tree:
     path = path.resolve()
     if not path.exists():
         raise UserError(f"no such kernel tree: {path}")
-    folder = cache_dir() / "builds" / _key(path)
+    folder = cache_dir("builds", _key(path))
     if path.is_dir():
         return Tree(path, folder, repository=repository_of(path, folder))
     if path.name.endswith(_TARBALLS) or path.suffix == ".deb":

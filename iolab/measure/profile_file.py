@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
+from iolab.parquet import UNREADABLE
 
 __all__ = ["EVENTS_KEY", "read_profile", "write_events", "write_profile"]
 
@@ -84,6 +85,6 @@ def read_profile(path: Path) -> Profile:
         # A parent comes before its children: sums walk the rows once.
         if (nodes["parent"] >= pd.RangeIndex(len(nodes))).any() or (nodes["parent"] < -1).any():
             raise IolabError(f"{path} holds a damaged profile: it is no tree")
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise IolabError(f"{path} holds no profile: {error}") from error
     return Profile(nodes, totals)

@@ -63,7 +63,7 @@ def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 
-    folder = make_folder(cache_dir() / "tcc" / digest_of({"suite": str(_TCC)})[:16], make)
+    folder = make_folder(cache_dir("tcc", digest_of({"suite": str(_TCC)})[:16]), make)
     argv = [str(folder / "usr" / "bin" / "tcc"), f"-B{folder}/usr/lib/x86_64-linux-gnu/tcc"]
     return Compiler(argv, _asked(argv[:1], "--version"))
 
@@ -136,4 +136,4 @@ def build_plugin(
             ) from error
 
     key = digest_of({**recipe, "options": list(_OPTIONS)})[:16]
-    return make_folder(cache_dir() / "observer" / key, make) / "observer.so"
+    return make_folder(cache_dir("observer", key), make) / "observer.so"

@@ -278,7 +278,7 @@ def kernel_symbols(
         atomic_write(folder / "symbols.json", canonical_json(described))
 
     key = digest_of({"kernel": kernel.identity, "format": _FORMAT})[:16]
-    folder = cache_dir() / "symbols" / key
+    folder = cache_dir("symbols", key)
     make_folder(folder, make, good=lambda path: _stored(path) is not None)
     if (symbols := _stored(folder)) is None:
         raise IolabError(f"the symbols in {folder} disappeared: try again")

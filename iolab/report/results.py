@@ -263,7 +263,7 @@ def check(document: Any, name: str = "these results") -> None:
     """
     version = document.get("format") if isinstance(document, Mapping) else None
     if version != FORMAT:
-        raise UserError(f"{name}: format {version!r}, where this iolab knows {FORMAT!r}")
+        raise UserError(f"{name}: format {version!r:.80}, where this iolab knows {FORMAT!r}")
     validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     error = best_match(validator.iter_errors(document))
     if error is not None:

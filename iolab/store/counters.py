@@ -175,6 +175,8 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
     """
     try:
         gates = list(result.get("gates", []))
+        if not all(isinstance(gate, str) for gate in gates):
+            raise TypeError("a gate is no text")
         if result["state"] != "done":
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}

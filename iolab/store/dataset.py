@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import pandas as pd
-import pyarrow as pa
 
 from iolab import foreign
 from iolab.errors import UserError
+from iolab.parquet import UNREADABLE
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.pathology.factors import IntegerFactor
@@ -217,7 +217,7 @@ def _parquet(path: Path) -> pd.DataFrame:
         return pd.read_parquet(path)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: not a whole Parquet file") from error
 
 
@@ -250,5 +250,6 @@ def _conform(table: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.Dat
         return found.assign(
             **{name: _lines(found[name], _MOST.get(name, foreign.LINE)) for name in texts}
         )
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{path}: a column holds something else than expected ({error})") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        said = foreign.line(str(error), 200)
+        raise UserError(f"{path}: a column holds something else than expected ({said})") from error

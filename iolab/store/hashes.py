@@ -182,7 +182,7 @@ def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
             raise UserError(f"{path}: it does not begin with a format: no hashes of iolab's")
         if found["format"] != HASHES_FORMAT:
             raise UserError(
-                f"{path}: its format is {found['format']!r}, this iolab reads {HASHES_FORMAT!r}"
+                f"{path}: its format is {found['format']!r:.80}, this iolab reads {HASHES_FORMAT!r}"
             )
         tables, sealed = dict(found["tables"]), str(found["blocks_sha256"])
     except (ValueError, KeyError, TypeError) as error:

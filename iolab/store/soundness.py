@@ -81,7 +81,7 @@ def block_state(store: RawStore, key: str) -> BlockState:
             _check_cells(store, key, block)
         gates = machine_gates(store.facts(key))
     except IolabError as error:
-        return BlockState(key, "damaged", _without(str(error), folder), words)
+        return BlockState(key, "damaged", foreign.line(_without(str(error), folder)), words)
     return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
 
 

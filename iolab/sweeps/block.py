@@ -65,7 +65,7 @@ def read_block(path: Path) -> Block:
     try:
         return Block.parse(json.loads(path.read_text()))
     except (OSError, ValueError, RecursionError, UserError) as error:
-        raise UserError(f"{path} holds no block: {error}") from error
+        raise UserError(f"{path} holds no block: {foreign.line(str(error))}") from error
 
 
 def _measure(

@@ -289,7 +289,9 @@ def _chosen(
     if differs and not anyway:
         raise _LeftOutError(_other(hashes, differs))
     if (found := hashes.block["format"]) != BLOCK_FORMAT:
-        raise _LeftOutError(f"its block's format is {found!r}, this iolab reads {BLOCK_FORMAT!r}")
+        raise _LeftOutError(
+            f"its block's format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}"
+        )
     identity = machines.identity(Block.parse(hashes.block))
     differs = _differences(hashes.target, identity)
     if differs and not anyway:

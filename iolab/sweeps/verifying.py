@@ -127,7 +127,7 @@ def verify_blocks(
         If the cache folder, where it is measured, cannot be written.
     """
     blocks = [Block.parse(one.hashes.block) for one in chosen]
-    with scratch_dir(cache_dir() / "verify") as root:
+    with scratch_dir(cache_dir("verify")) as root:
         wanted = {}
         for number, (one, block) in enumerate(zip(chosen, blocks, strict=True)):
             # Two folders may hold blocks of the same name, and even the same block.

@@ -150,7 +150,7 @@ class PrivateApt:
     def __init__(self, suites: Sequence[Suite], *, keyring: Path | None = None) -> None:
         self.suites = tuple(suites)
         self._keyring = keyring
-        self._base = cache_dir() / "apt"
+        self._base = cache_dir("apt")
         self._lock = self._base / ".lock"
 
     def refresh(self, progress: Callable[[str], None] = lambda _: None) -> None:

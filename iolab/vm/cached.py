@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from iolab.errors import IolabError
 from iolab.files import locked, scratch_dir
 
 __all__ = ["make_folder"]
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make_folder(
@@ -45,8 +48,9 @@ def make_folder(
         try:
             with scratch_dir(making) as work:
                 new = work / "new"
-                new.mkdir()
+                new.mkdir(mode=0o755)
                 make(new)
+                _close(new)
                 if final.exists():
                     final.rename(work / "old")
                 new.rename(final)
@@ -55,3 +59,11 @@ def make_folder(
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return final
+
+
+def _close(folder: Path) -> None:
+    """Let nobody but the owner write a folder and what is in it, whatever the umask was."""
+    for path in (folder, *folder.rglob("*")):
+        status = path.lstat()
+        if not stat.S_ISLNK(status.st_mode) and status.st_mode & _OTHERS_WRITE:
+            path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)

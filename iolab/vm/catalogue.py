@@ -70,7 +70,7 @@ def _ubuntu_keyring() -> Path:
         unpack(deb, folder)
         deb.unlink()
 
-    folder = make_folder(cache_dir() / "apt" / "ubuntu-keyring", make)
+    folder = make_folder(cache_dir("apt", "ubuntu-keyring"), make)
     return folder / "usr" / "share" / "keyrings" / "ubuntu-archive-keyring.gpg"
 
 

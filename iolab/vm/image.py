@@ -228,7 +228,7 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
 
     key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
     folder = make_folder(
-        cache_dir() / "image" / key, make, good=lambda folder: _described(folder) is not None
+        cache_dir("image", key), make, good=lambda folder: _described(folder) is not None
     )
     image = _described(folder)
     if image is None:
@@ -238,7 +238,7 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
 
 def modules_archive(kernel: Kernel) -> Path:
     """Return the cpio archive of a kernel's modules, to append to the image."""
-    path = cache_dir() / "image" / "modules" / f"{kernel.identity}.cpio"
+    path = cache_dir("image", "modules") / f"{kernel.identity}.cpio"
     if not path.exists():
         base = f"lib/modules/{kernel.release}"
         write_cpio(

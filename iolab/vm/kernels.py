@@ -103,7 +103,7 @@ class KernelStatus:
 
 
 def _folder(name: str) -> Path:
-    return cache_dir() / "kernels" / name
+    return cache_dir("kernels", name)
 
 
 def known_kernels() -> list[str]:

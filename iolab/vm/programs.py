@@ -160,7 +160,7 @@ def _find(name: str) -> Path:
 
 
 def _kept(digest: str) -> Path:
-    return cache_dir() / "programs" / digest
+    return cache_dir("programs") / digest
 
 
 def _shipped(name: str, files: dict[str, Path], argv: Sequence[str]) -> Shipped:

@@ -228,4 +228,4 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
 
     # Through JSON, where the recipe's tuples become lists.
     key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
-    return Toolbox(make_folder(cache_dir() / "toolbox" / key, make))
+    return Toolbox(make_folder(cache_dir("toolbox", key), make))

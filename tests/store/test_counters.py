@@ -189,6 +189,8 @@ def test_gates_keep_the_numbers_but_not_the_validity() -> None:
         {"state": "done", "first": 5, "last": 5},
         {**result(), "fio": {"jobs": []}},
         {**result(), "last": {"ios": 99}},
+        {**result(), "gates": [["a list"]]},
+        {**result(), "gates": [5]},
         {**copied(), "copies": [{"writes": 5}]},
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from iolab.errors import UserError
@@ -51,6 +52,15 @@ def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def _metadata(said: bytes) -> Callable[[Path], None]:
+    """Return what makes a table say this of its columns in pandas."""
+
+    def change(path: Path) -> None:
+        pq.write_table(pq.read_table(path).replace_schema_metadata({b"pandas": said}), path)
+
+    return change
+
+
 def _drop_column(path: Path) -> None:
     pd.read_parquet(path).drop(columns=["iops"]).to_parquet(path)
 
@@ -73,6 +83,9 @@ def _foreign_cell(path: Path) -> None:
     [
         ("cells.parquet", Path.unlink, "no such file"),
         ("cells.parquet", _truncate, "not a whole Parquet file"),
+        ("cells.parquet", _metadata(b"\xff"), "not a whole Parquet file"),
+        ("latency.parquet", _metadata(b"[]"), "not a whole Parquet file"),
+        ("mechanism.parquet", _metadata(b"5"), "not a whole Parquet file"),
         ("cells.parquet", _drop_column, "has no column iops"),
         ("cells.parquet", _spoil_column, "something else than expected"),
         ("cells.parquet", _double, "stands there twice"),

@@ -17,6 +17,7 @@ from iolab.store.dataset import load
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import canonical_lines, write_tables
 from tests.support.results import TARGET, block, result, write_results
+from tests.support.stores import spoil
 
 
 @pytest.fixture
@@ -153,6 +154,20 @@ def test_an_export_of_a_cell_that_is_none_is_one_sentence(
     (tmp_path / "blocks.json").write_text(json.dumps(keys))
     with pytest.raises(IolabError, match=r"c000\.json\.gz is missing or damaged"):
         list(canonical_lines(store, tmp_path))
+
+
+def test_a_number_that_no_table_takes_is_one_sentence(tmp_path: Path, keys: list[str]) -> None:
+    store = RawStore(tmp_path / "store")
+    path = store.folder(keys[0]) / "block.json"
+
+    def change(data: bytes) -> bytes:
+        return json.dumps({**json.loads(data), "boot": 10**30}).encode()
+
+    spoil(path, change)
+    with pytest.raises(IolabError, match="holds what no table takes") as caught:
+        write_tables(store, keys, {}, tmp_path / "tables")
+    assert len(str(caught.value).splitlines()) == 1
+    assert not (tmp_path / "tables" / "cells.parquet").exists()
 
 
 def test_tables_of_nothing_are_empty_tables(tmp_path: Path) -> None:

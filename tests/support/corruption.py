@@ -15,6 +15,7 @@ import sys
 import tarfile
 import tempfile
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -86,10 +87,12 @@ def spoilt(path: Path, draw: random.Random) -> None:
     def change(data: bytes) -> bytes:
         if not (path.suffix == ".json" or packed) or draw.random() < 0.4:
             return flipped(data, draw)
-        plain = gzip.decompress(data) if packed else data
-        if path.name == HASHES:
-            return gzip.compress(flipped(plain, draw))
-        changed = reworded(plain, draw)
+        try:
+            plain = gzip.decompress(data) if packed else data
+            changed = flipped(plain, draw) if path.name == HASHES else reworded(plain, draw)
+        except (ValueError, EOFError, OSError, zlib.error):
+            # It is spoilt already, with the archive that it came in.
+            return flipped(data, draw)
         return gzip.compress(changed) if packed else changed
 
     spoil(path, change)

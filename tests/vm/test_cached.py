@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,21 @@ def test_a_failed_attempt_leaves_nothing_and_the_old_folder_whole(tmp_path: Path
         make_folder(final, fail, good=lambda _: False)
     assert (final / "file").read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"thing", ".thing.lock"}
+
+
+def test_nobody_else_can_write_what_was_made_with_a_careless_umask(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "bin").mkdir(mode=0o777)
+        (folder / "bin" / "qemu").touch(mode=0o777)
+        (folder / "link").symlink_to("bin")
+
+    before = os.umask(0)
+    try:
+        final = make_folder(tmp_path / "thing", fill)
+    finally:
+        os.umask(before)
+    for path in (final, final / "bin", final / "bin" / "qemu"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def finding_mail(
     claim: str | None = None,
     causes: Sequence[Attribution] = (),
 ) -> str:
-    """Return a mail about one claim, in plain text of 72 columns.
+    """Return a mail about one claim, in ASCII of 72 columns.
 
     Parameters
     ----------
@@ -104,7 +104,9 @@ def finding_mail(
         *_references(pathology),
         "-- \n" + paragraph(f"iolab {__version__}: {pathology.name}, {finding.claim.name}"),
     ]
-    return terminal("\n\n".join(parts)) + "\n"
+    # A list takes plain text; what a machine said of itself may be anything.
+    said = terminal("\n\n".join(parts)).encode("ascii", "replace").decode()
+    return f"{said}\n"
 
 
 def _subject(finding: Finding, sides: Sides) -> str:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""A signed Debian archive on loopback, with keys of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["NEEDS", "Keys", "SignedArchive", "served"]
+
+NEEDS = pytest.mark.skipif(
+    not all(shutil.which(name) for name in ("gpg", "gpgconf", "apt-get", "dpkg-deb")),
+    reason="needs gpg, apt-get and dpkg-deb",
+)
+
+
+class Keys:
+    """Keys of this test's own, in a folder of gpg's."""
+
+    def __init__(self, home: Path) -> None:
+        home.mkdir(mode=0o700)
+        self.home = home
+
+    def gpg(self, *words: str, said: bytes = b"") -> bytes:
+        """Run gpg with these keys, and return what it prints."""
+        argv = ["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", *words]
+        return subprocess.run(argv, input=said, check=True, capture_output=True).stdout
+
+    def make(self, name: str, ring: Path) -> None:
+        """Make a key, and write its public part as apt reads it."""
+        who = f"{name}@example.org"
+        self.gpg("--passphrase", "", "--quick-generate-key", who, "ed25519", "sign", "never")
+        ring.write_bytes(self.gpg("--export", who))
+
+    def sign(self, name: str, text: bytes) -> bytes:
+        """Return a text with the signature of a key around it."""
+        return self.gpg("--local-user", f"{name}@example.org", "--clearsign", said=text)
+
+    def close(self) -> None:
+        """End gpg's agent."""
+        argv = ["gpgconf", "--homedir", str(self.home), "--kill", "all"]
+        subprocess.run(argv, check=True, capture_output=True)
+
+
+class SignedArchive:
+    """The files of an archive with one suite, bookworm."""
+
+    def __init__(self, folder: Path, keys: Keys) -> None:
+        self.folder, self._keys = folder, keys
+        self.release = folder / "dists" / "bookworm" / "InRelease"
+        self.index = self.release.parent / "main" / "binary-amd64" / "Packages"
+
+    def publish(
+        self,
+        debs: list[Path],
+        *,
+        at: datetime,
+        until: datetime | None = None,
+        key: str = "archive",
+    ) -> None:
+        """Write packages, their index, and its signed description of a certain time."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.index.parent.mkdir(parents=True)
+        stanzas = []
+        for deb in debs:
+            shutil.copy(deb, self.folder)
+            argv = ["dpkg-deb", "--field", str(deb)]
+            control = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+            stanzas.append(f"{control}Filename: {deb.name}\n{_described(deb)}")
+        self.index.write_text("\n".join(stanzas))
+        data = self.index.read_bytes()
+        lines = [
+            "Origin: Debian",
+            "Suite: bookworm",
+            "Codename: bookworm",
+            f"Date: {_time(at)}",
+            *([f"Valid-Until: {_time(until)}"] if until else []),
+            "Architectures: amd64",
+            "Components: main",
+            "SHA256:",
+            f" {hashlib.sha256(data).hexdigest()} {len(data)} main/binary-amd64/Packages",
+        ]
+        self.release.write_bytes(self._keys.sign(key, "".join(f"{x}\n" for x in lines).encode()))
+
+
+def _described(deb: Path) -> str:
+    data = deb.read_bytes()
+    return f"Size: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S UTC")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *words: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback for the duration of a ``with`` block; yield its address."""
+    handler = partial(_Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
