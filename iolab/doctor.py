@@ -43,11 +43,17 @@ class Finding:
     needed: bool = True
 
 
+# Of a Linux without apt; docs/how-to/kernel.md says more.
+_CONTAINER = "iolab in the container image that its Containerfile makes"
+
+
 def _program(name: str, package: str) -> Finding:
     path = shutil.which(name)
     if path:
         return Finding(name, True, path)
-    return Finding(name, False, "not on PATH", f"as root: apt-get install {package}")
+    if shutil.which("apt-get"):
+        return Finding(name, False, "not on PATH", f"as root: apt-get install {package}")
+    return Finding(name, False, "not on PATH", f"run {_CONTAINER}")
 
 
 def _processor() -> Finding:

@@ -39,9 +39,10 @@ def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool)
     preemption model and HZ, and what it said of its scheduler when it was booted.
     """
     if context.invoked_subcommand is not None:
-        if as_json or diff:
-            option = "--json" if as_json else "--diff"
-            raise UserError(f"{option} does not go before {context.invoked_subcommand}")
+        if diff:
+            raise UserError(f"--diff compares kernels: leave {context.invoked_subcommand} away")
+        if as_json:
+            raise UserError(f"--json goes behind {context.invoked_subcommand}")
         return
     if diff:
         _show_differences(*diff, as_json=as_json)

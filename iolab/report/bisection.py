@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from iolab import shown
 from iolab.files import atomic_write
 from iolab.kbuild.git import Repository
 from iolab.sweeps.bisecting import Bisection, Step
@@ -33,23 +35,29 @@ def bisection_text(found: Bisection, repository: Repository) -> str:
     repository : Repository
         Where its commits are.
     """
-    lines = [f"# {found.question}", ""]
+    lines = [f"# {shown.markdown(found.question)}", ""]
     if found.culprit is None:
         lines += ["Commits that cannot be tested hide the first one. It is among:", ""]
-        lines += [f"* {title}" for title in found.suspects]
+        lines += [f"* {shown.markdown(title)}" for title in found.suspects]
     else:
         verb = "fixed it" if found.culprit.judgement.verdict == "good" else "broke it"
-        lines += [f"The first commit that {verb}: **{found.culprit.title}**", ""]
+        lines += [f"The first commit that {verb}: **{shown.markdown(found.culprit.title)}**", ""]
         lines += _verification(found)
         lines += ["", "## What it changed", "", *_changes(found)]
         message = repository.text("show", "--stat", "--format=medium", found.culprit.commit)
         patch = repository.patch_of(found.culprit.commit)
-        lines += ["", "## The commit", "", "```", message.strip(), "```", ""]
-        lines += ["```diff", patch.rstrip(), "```"]
+        lines += ["", "## The commit", "", *_fenced(message.strip()), ""]
+        lines += _fenced(patch.rstrip(), "diff")
     lines += ["", "## How it was found", "", "| commit | verdict | value | boots |"]
     lines += ["|---|---|---|---|"]
     lines += [_row(step) for step in (found.old, found.new, *found.steps)]
     return "\n".join(lines) + "\n"
+
+
+def _fenced(text: str, language: str = "") -> list[str]:
+    """Return somebody's text as a block that no line of it ends."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
+    return [fence + language, shown.terminal(text), fence]
 
 
 def _verification(found: Bisection) -> list[str]:
@@ -58,21 +66,21 @@ def _verification(found: Bisection) -> list[str]:
     lines = [f"* {what}: {_answer(step)}" for what, step in rows if step is not None]
     if not found.verified and not found.notes:
         lines.append("* NOT VERIFIED: something else has the same effect, or hides it")
-    return [*lines, *(f"* {note}" for note in found.notes)]
+    return [*lines, *(f"* {shown.markdown(note)}" for note in found.notes)]
 
 
 def _answer(step: Step) -> str:
     judgement = step.judgement
     if judgement.reason:
-        return f"{judgement.verdict} ({judgement.reason})"
+        return f"{judgement.verdict} ({shown.markdown(judgement.reason)})"
     return f"{judgement.verdict}, {judgement.value:.4g} where the limit is {judgement.expected:.4g}"
 
 
 def _row(step: Step) -> str:
     judgement = step.judgement
-    words = judgement.reason or f"{judgement.value:.4g}"
-    title = step.title.replace("|", "\\|")
-    return f"| {title} | {judgement.verdict} | {words.replace('|', ' ')} | {judgement.boots} |"
+    words = shown.markdown(judgement.reason) or f"{judgement.value:.4g}"
+    title = shown.markdown(step.title)
+    return f"| {title} | {judgement.verdict} | {words} | {judgement.boots} |"
 
 
 def _changes(found: Bisection) -> list[str]:

@@ -56,7 +56,8 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
     except CommandError as error:
         raise CannotRunError(
             f"apt does not name this machine's package mirror ({apt_reason(error)}): kernels and "
-            "the guest image come from Debian's packages, so run iolab on Debian"
+            "the guest image come from Debian's packages, so run iolab on Debian or "
+            "Ubuntu, or in the container image that its Containerfile makes"
         ) from error
     rows = [line.split("|") for line in listing.stdout.splitlines()]
     return tuple((row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main")
