@@ -25,6 +25,7 @@ from iolab.cli.measuring import plan, sweep
 from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
+from iolab.cli.stores import gc, merge, status
 from iolab.cli.verifying import verify
 from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
@@ -32,8 +33,8 @@ from iolab.errors import IolabError, UserError
 __all__ = ["main"]
 
 _COMMANDS = (
-    *(bisect, doctor, export, fsck, judge, kernels, lab, mail, plan),
-    *(profile, restore, sweep, trace, verdicts, verify, why),
+    *(bisect, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
+    *(profile, restore, status, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 

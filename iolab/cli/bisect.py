@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iolab.cli.documents import json_option, print_json
-from iolab.cli.judge import judgement_line
 from iolab.cli.terminal import echo, note
 from iolab.errors import IolabError, UserError
 from iolab.paths import runs_dir
@@ -65,6 +64,8 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 def _tell(step: Step) -> None:
+    from iolab.report.judgements import judgement_line
+
     note(f"{step.title}: {judgement_line(step.judgement)}")
 
 
@@ -88,6 +89,7 @@ def _search(judged: JudgedTree, commits: tuple[str, ...], *, fixed: bool, as_jso
 
 
 def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool) -> None:
+    from iolab.report.judgements import judgement_line
     from iolab.sweeps.bisecting import judge_patches
 
     patches = sorted(folder.glob("*.patch")) if folder.is_dir() else [folder]

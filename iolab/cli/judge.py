@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,19 @@ import click
 from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.paths import runs_dir
 
 if TYPE_CHECKING:
-    from iolab.sweeps.judging import Judgement
+    from iolab.pathology.expressions import Question
+    from iolab.sweeps.baseline import Answer, Case
+    from iolab.sweeps.judging import Verdict
 
-__all__ = ["EXIT_CODES", "AbortError", "JudgingCommand", "judge", "judgement_line"]
+__all__ = ["EXIT_CODES", "AbortError", "JudgingCommand", "judge"]
 
 # As `git bisect run` reads them (git-bisect(1)).
 EXIT_CODES = {"good": 0, "bad": 1, "untestable": 125}
+_SWAPPED: dict[Verdict, Verdict] = {"good": "bad", "bad": "good", "untestable": "untestable"}
 _PATH = click.Path(path_type=Path)
 
 
@@ -62,10 +65,9 @@ class JudgingCommand(click.Command):
 
 
 @click.command(cls=JudgingCommand)
-@click.argument("question", metavar="CLAIM|EXPRESSION")
+@click.argument("questions", metavar="[CLAIM|EXPRESSION]...", nargs=-1)
 @click.option(
     "--kernel",
-    required=True,
     metavar="NAME|TREE",
     shell_complete=complete_kernel,
     help="Kernel to boot, or a source tree to build one from.",
@@ -73,46 +75,118 @@ class JudgingCommand(click.Command):
 @click.option("--commit", help="What to build of a git repository; by default the work tree as is.")
 @click.option("--config", type=_PATH, help="A whole configuration instead of iolab's small one.")
 @click.option("--fixed", is_flag=True, help="Swap 0 and 1: look for the commit that fixed it.")
+@click.option(
+    "--lock",
+    type=_PATH,
+    default=Path("iolab.lock"),
+    help="File of the expected answers; by default ./iolab.lock.",
+)
+@click.option("--update", is_flag=True, help="Write the answers to the lock, as expected.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="With --update: by how much a value may differ; 0 by default.",
+)
 @click.option("--root", type=_PATH, default=runs_dir, help="Folder of the results.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "ktap", "junit"]),
+    default="text",
+    help="What is printed: lines, or a test report.",
+)
 @json_option
-def judge(question: str, kernel: str, as_json: bool, **options: Any) -> int:
-    """Judge a kernel: exit code 0 good, 1 bad, 125 cannot be tested, 128 and above aborted.
+def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) -> int:
+    """Judge a kernel by its exit code: 0 good, 1 bad.
+
+    125 means that it cannot be tested; 128 and above, that nothing was judged.
 
     A claim says what is wrong: where it holds, the kernel is bad. An expression says what is right,
     such as 'dio_kworker: iops ratio at weight=9600 > 0.9', or '... within 5% of 6.12'.
 
     The codes are those of `git bisect run`: git bisect run iolab judge CLAIM --kernel .
+
+    Without a question, those of iolab.lock are judged, and good is what gives the expected verdict
+    and value. With --kernel, that kernel is asked instead of the lock's. Of several questions, one
+    bad answer is bad.
     """
     from iolab.cli.progress import SweepProgress
-    from iolab.pathology.expressions import question_of
-    from iolab.sweeps.judged_trees import judge_here
+    from iolab.report.judgements import FORMATS
+    from iolab.sweeps.baseline import answered, outcome_of, write_lock
     from iolab.sweeps.judging import Judging
 
-    began = time.monotonic()
-    asked = question_of(question)
+    _check(questions, form, as_json=as_json, **options)
+    cases = _cases(questions, options["kernel"], options["lock"])
     with SweepProgress() as progress:
         root = options["root"].resolve()
-        how = Judging(asked, root, log=progress.log, on_progress=progress.update)
-        judgement = judge_here(how, kernel, commit=options["commit"], config=options["config"])
-    seconds = round(time.monotonic() - began, 1)
-    code = EXIT_CODES[judgement.verdict]
-    if options["fixed"] and code < 2:
-        code = 1 - code
-    if as_json:
-        print_json(
-            {"question": asked.text, "kernel": kernel, "judgement": judgement, "seconds": seconds}
+
+        def asking(question: Question) -> Judging:
+            return Judging(question, root, log=progress.log, on_progress=progress.update)
+
+        answers = answered(
+            cases,
+            asking,
+            commit=options["commit"],
+            config=options["config"],
+            kept=options["update"],
         )
+    if options["update"]:
+        write_lock(options["lock"], answers, options["tolerance"])
+    if options["fixed"]:
+        answers = [replace(a, outcome=_SWAPPED[a.outcome]) for a in answers]
+    if as_json:
+        documents = [_document(answer) for answer in answers]
+        print_json(documents[0] if len(questions) == 1 else documents)
     else:
-        echo(f"{asked.text}: {judgement_line(judgement)} ({seconds:.0f} s)")
-    return code
+        echo(FORMATS[form](answers))
+    if options["update"]:
+        # What is expected from now on is what was found.
+        return EXIT_CODES["good" if all(a.found for a in answers) else "untestable"]
+    return EXIT_CODES[outcome_of(answers)]
 
 
-def judgement_line(judgement: Judgement) -> str:
-    """Return a judgement in a few words."""
-    if judgement.reason:
-        return f"{judgement.verdict}: {judgement.reason}"
-    boots = "1 boot" if judgement.boots == 1 else f"{judgement.boots} boots"
-    return (
-        f"{judgement.verdict}: {judgement.value:.4g} where the limit is {judgement.expected:.4g}, "
-        f"{boots}, {judgement.cells} cells"
-    )
+def _check(
+    questions: tuple[str, ...],
+    form: str,
+    *,
+    as_json: bool,
+    kernel: str | None,
+    fixed: bool,
+    update: bool,
+    tolerance: float | None,
+    **_: Any,
+) -> None:
+    """Check that the options go together."""
+    if questions and kernel is None:
+        raise UserError("Missing option '--kernel': name the kernel that is asked")
+    if as_json and form != "text":
+        raise UserError(f"--json and --format {form} are two documents: choose one")
+    if tolerance is not None and not update:
+        raise UserError("--tolerance is for --update; an entry of the lock has its own")
+    if fixed and (update or not questions):
+        raise UserError("--fixed is for a question; a lock has the verdict that it expects")
+
+
+def _cases(questions: tuple[str, ...], kernel: str | None, lock: Path) -> list[Case]:
+    from iolab.sweeps.baseline import Case, of_lock, read_lock
+
+    if not questions:
+        return of_lock(read_lock(lock), lock.parent, kernel)
+    return [Case(question.strip(), str(kernel)) for question in questions]
+
+
+def _document(answer: Answer) -> dict[str, Any]:
+    document = {
+        "question": answer.title,
+        "kernel": answer.case.kernel,
+        "judgement": answer.judgement,
+        "seconds": answer.seconds,
+    }
+    if answer.case.expected is not None:
+        document |= {
+            "outcome": answer.outcome,
+            "difference": answer.difference,
+            "expected": answer.case.expected,
+        }
+    return document

@@ -10,7 +10,7 @@ import click
 
 from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
-from iolab.cli.terminal import echo, note
+from iolab.cli.terminal import echo, note, print_table
 from iolab.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,30 +23,53 @@ _INTERRUPTED = "interrupted; what was compiled is kept, and the next build goes 
 
 
 @click.group(invoke_without_command=True)
+@click.option(
+    "--diff",
+    nargs=2,
+    metavar="A B",
+    shell_complete=complete_kernel,
+    help="Show in what two kernels differ: scheduler, preemption model, configuration.",
+)
 @json_option
 @click.pass_context
-def kernels(context: click.Context, as_json: bool) -> None:
-    """List, add, build or fetch kernels.
+def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool) -> None:
+    """List, compare, add, build or fetch kernels.
 
-    Without a command, each kernel is listed as cached, fetchable or unreachable, with what it said
-    of its scheduler when it was booted.
+    Without a command, each kernel is listed as cached, fetchable or unreachable, with its
+    preemption model and HZ, and what it said of its scheduler when it was booted.
     """
     if context.invoked_subcommand is not None:
-        if as_json:
-            raise UserError(f"--json goes behind {context.invoked_subcommand}")
+        if as_json or diff:
+            option = "--json" if as_json else "--diff"
+            raise UserError(f"{option} does not go before {context.invoked_subcommand}")
         return
+    if diff:
+        _show_differences(*diff, as_json=as_json)
+        return
+    from iolab.report.kernels import kernel_document, kernel_lines
     from iolab.vm.kernels import list_kernels
 
     listed = list_kernels(note)
     if as_json:
-        print_json(listed)
+        print_json([kernel_document(status) for status in listed])
         return
     for status in listed:
-        facts = status.facts or {}
-        scheduler = facts.get("scheduler", "scheduler not known before it was booted")
-        parts = [status.release, status.source, scheduler] if not status.reason else [status.reason]
-        line = f"{status.name:6}{status.state:13}" + ", ".join(p for p in parts if p)
-        echo(line)
+        for line in kernel_lines(status):
+            echo(line)
+
+
+def _show_differences(first: str, second: str, *, as_json: bool) -> None:
+    from iolab.report.kernels import differences
+    from iolab.vm.kernels import kernel_facts
+
+    found = differences(first, second, {name: kernel_facts(name) for name in (first, second)})
+    if as_json:
+        print_json(found)
+    elif found:
+        rows = [{"": one.what, first: one.first, f"{second} ": one.second} for one in found]
+        print_table(rows, heading=[])
+    else:
+        echo(f"{first} and {second} do not differ")
 
 
 @kernels.command("add")
@@ -54,7 +77,11 @@ def kernels(context: click.Context, as_json: bool) -> None:
 @click.argument("files", type=_FILE, nargs=-1, required=True)
 @json_option
 def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
-    """Add kernel NAME from its .deb FILES, or from its vmlinuz and its modules directory."""
+    """Add kernel NAME from FILES.
+
+    FILES are its packages (.deb, .rpm, .pkg.tar.zst), or its vmlinuz and its modules directory, or
+    the directory of a build.
+    """
     from iolab.vm.kernels import add_kernel
 
     _show_cached([add_kernel(name, files, note)], as_json=as_json)

@@ -11,7 +11,7 @@ import click
 from iolab.cli.completion import complete_pathology
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.selection import SelectionCommand, selection, selection_options
-from iolab.cli.terminal import echo
+from iolab.cli.terminal import echo, rough_duration
 from iolab.errors import IolabError, UserError
 from iolab.targets.place import MADE, Place
 
@@ -183,7 +183,7 @@ def _show_plan(request: Request, *, as_json: bool) -> None:
         blocks = sum(kernel.blocks for p in previews for kernel in p.kernels)
         cells = sum(kernel.cells for p in previews for kernel in p.kernels)
         seconds = sum(preview.duration.seconds for preview in previews)
-        echo(f"\nall: {blocks} blocks, {cells} cells, about {_minutes(seconds)}")
+        echo(f"\nall: {blocks} blocks, {cells} cells, about {rough_duration(seconds)}")
 
 
 def _show_preview(preview: PathologyPreview, jobs: int) -> None:
@@ -205,12 +205,8 @@ def _show_preview(preview: PathologyPreview, jobs: int) -> None:
     for name, reason in preview.undecided.items():
         echo(f"  cannot be judged {name}: {reason}")
     duration = preview.duration
-    echo(f"  time             about {_minutes(duration.seconds)}, {jobs} machines side by side")
+    echo(
+        f"  time             about {rough_duration(duration.seconds)}, {jobs} machines side by side"
+    )
     echo(f"                   {duration.seconds_per_cell:.1f} s for a cell, {duration.basis}")
     echo(f"  results          {preview.folder}")
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

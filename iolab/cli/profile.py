@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""The command that shows what an observed cell cost: profile."""
+"""The command that shows what observed cells cost: profile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from iolab.cli.documents import json_option, print_json, records
-from iolab.cli.terminal import echo, print_table
+from iolab.cli.terminal import print_table
+from iolab.errors import UserError
 from iolab.paths import runs_dir
+
+if TYPE_CHECKING:
+    from iolab.measure.profile import Profile
+    from iolab.store.profiles import ProfileStore
 
 __all__ = ["profile"]
 
@@ -18,59 +25,110 @@ _ROWS = 30
 
 
 @click.command()
-@click.argument("cell", required=False)
-@click.option("--against", metavar="CELL", help="Show the difference to this cell, per I/O.")
+@click.argument("cells", nargs=-1)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="CELL",
+    help="Show the difference to this cell, per I/O; once for each CELL.",
+)
 @click.option("--flame", type=_FILE, help="Write an interactive flame graph (HTML).")
 @click.option("--collapsed", type=_FILE, help="Write collapsed stacks.")
 @click.option("--pprof", type=_FILE, help="Write a profile for pprof.")
+@click.option("--perfetto", type=_FILE, help="Write the recorded calls for Perfetto's UI.")
 @click.option("--root", type=_FILE, default=runs_dir, help="Folder of the results.")
 @json_option
 def profile(
-    cell: str | None,
+    cells: tuple[str, ...],
     *,
-    against: str | None,
+    against: tuple[str, ...],
     flame: Path | None,
     collapsed: Path | None,
     pprof: Path | None,
+    perfetto: Path | None,
     root: Path,
     as_json: bool,
 ) -> None:
-    """Show where the instructions of an observed cell went.
+    """Show where the instructions of observed CELLS went.
 
-    CELL is a name in the column `cell` of `iolab export`; without one, the observed cells are
-    listed. The tables show the costliest functions; --json gives all of them.
+    A cell is named as in the column `cell` of `iolab export`; without one, the observed cells are
+    listed. Several cells, each with an --against, are the boots of one comparison, of two
+    conditions or two kernels: the differences then have an interval. The tables show the costliest
+    functions; --json gives all of them.
     """
-    from iolab.errors import UserError
-    from iolab.measure.profile_export import write_collapsed, write_pprof
-    from iolab.stats.profiles import difference
     from iolab.store.profiles import ProfileStore
 
     store = ProfileStore(root.resolve())
-    if cell is None:
-        if against or flame or collapsed or pprof:
+    files = {"flame": flame, "collapsed": collapsed, "pprof": pprof, "perfetto": perfetto}
+    wanted = {name: path for name, path in files.items() if path is not None}
+    if not cells:
+        if against or wanted:
             raise UserError("name the cell: `iolab profile` lists those that were observed")
-        names = list(store.names())
-        if as_json:
-            print_json(names)
-        for name in () if as_json else names:
-            echo(name)
+        _list(store, as_json)
         return
-    found = store.profile(cell)
-    other = None if against is None else store.profile(against)
-    table = found.functions() if other is None else difference(found, other)
-    if flame is not None:
-        from iolab.figures.flame import differential_flame
-        from iolab.figures.flame import flame as flame_of
+    if against and len(against) != len(cells):
+        raise UserError(f"{len(cells)} cells need as many --against, not {len(against)}")
+    if len(cells) > 1 and (not against or wanted):
+        what = ", ".join(f"--{name}" for name in wanted) or "a table without --against"
+        raise UserError(f"{what} is of one cell: name one, not {len(cells)}")
+    profiles = [store.profile(name) for name in cells]
+    others = [store.profile(name) for name in against]
+    if wanted:
+        title = " against ".join(_words(store, name) for name in (*cells, *against))
+        _write(wanted, profiles[0], others[0] if others else None, title)
+    if perfetto is not None:
+        from iolab.trace.export.calls import write_calls
 
-        title = cell if against is None else f"{cell} against {against}"
-        made = flame_of(found, title) if other is None else differential_flame(found, other, title)
-        made.save(flame)
-    if collapsed is not None:
-        write_collapsed(collapsed, found)
-    if pprof is not None:
-        write_pprof(pprof, found)
+        write_calls(perfetto, store.events(cells[0]))
+    _show(profiles, others, as_json)
+
+
+def _list(store: ProfileStore, as_json: bool) -> None:
+    rows = [store.described(name) for name in store.names()]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        names = ("cell", "pathology", "kernel", "boot", "role", "condition")
+        print_table([{name: row.get(name, "") for name in names} for row in rows], [])
+
+
+def _show(profiles: Sequence[Profile], others: Sequence[Profile], as_json: bool) -> None:
+    """Print the functions of a profile, the difference of two, or that of several boots."""
+    from iolab.stats.profiles import boot_differences, difference
+
+    if not others:
+        table = profiles[0].functions()
+    elif len(others) == 1:
+        table = difference(profiles[0], others[0])
+    else:
+        table = boot_differences(list(zip(profiles, others, strict=True)))
     if as_json:
         print_json(records(table))
     else:
         rows = table.head(_ROWS).round(1).astype(str).to_dict("records")
         print_table([{str(n): str(v) for n, v in row.items()} for row in rows], [])
+
+
+def _words(store: ProfileStore, name: str) -> str:
+    known = store.described(name)
+    kernel = f"kernel {known['kernel']}" if "kernel" in known else ""
+    words = (known.get("pathology"), kernel, known.get("role"), known.get("condition"), name)
+    return ", ".join(word for word in words if word)
+
+
+def _write(wanted: dict[str, Path], found: Profile, control: Profile | None, title: str) -> None:
+    """Write the files that were asked for, of a profile or of its difference to a control."""
+    from iolab.measure.profile_export import write_collapsed, write_pprof
+
+    if path := wanted.get("flame"):
+        from iolab.figures.flame import differential_flame
+        from iolab.figures.flame import flame as flame_of
+
+        if control is None:
+            flame_of(found, title).save(path)
+        else:
+            differential_flame(found, control, title).save(path)
+    if path := wanted.get("collapsed"):
+        write_collapsed(path, found, control)
+    if path := wanted.get("pprof"):
+        write_pprof(path, found)

@@ -12,16 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.errors import UserError
 from iolab.files import atomic_write
-from iolab.measure.profile import AGENT, Profile
+from iolab.measure.profile import Profile
 
 __all__ = ["Flame", "differential_flame", "flame"]
 
 # Nodes below this share of the whole are not drawn one by one: they are too narrow to be seen.
 _LEAST_SHARE: Final = 2e-4
-_IDLE: Final = "swapper/"
 _HEIGHT_PX: Final = 640
+_SWATCH: Final = '<i style="background:{}"></i>{}'
+_KINDS: Final = "Width: instructions of a function with all that it called." + "".join(
+    _SWATCH.format(f"hsl({hue}, 75%, 74%)", words)
+    for hue, words in ((40, "kernel"), (130, "module"), (210, "program"))
+)
+_DIFFERENCES: Final = "Width: instructions per I/O of the treated cell." + "".join(
+    _SWATCH.format(colour, words)
+    for colour, words in (
+        ("hsl(8, 80%, 60%)", "costs more than in the control"),
+        ("hsl(215, 80%, 60%)", "costs less"),
+        ("hsl(215, 80%, 95%)", "costs the same"),
+    )
+)
 _STYLE: Final = """
 :root { color-scheme: light dark; --page: #fff; --ink: #222; --faint: #ddd; }
 @media (prefers-color-scheme: dark) { :root { --page: #16181c; --ink: #ddd; --faint: #3a3d44; } }
@@ -33,6 +44,9 @@ body { margin: 0; padding: 4px 8px; background: var(--page); color: var(--ink);
   box-shadow: inset 0 0 0 0.5px var(--page); }
 #bars button.found { outline: 2px solid #06c; outline-offset: -2px; }
 #bars button:focus-visible { outline: 2px solid var(--ink); outline-offset: -2px; }
+#legend { margin: 4px 0; }
+#legend i { display: inline-block; width: 1em; height: 1em; margin: 0 4px 0 12px;
+  vertical-align: -2px; box-shadow: inset 0 0 0 0.5px var(--ink); }
 #said { min-height: 2.8em; margin: 4px 0; }
 input { font: inherit; }
 """
@@ -40,7 +54,7 @@ _SCRIPT: Final = """
 const given = JSON.parse(document.getElementById("tree").textContent);
 const bars = document.getElementById("bars"), said = document.getElementById("said");
 const search = document.getElementById("search"), sum = document.getElementById("sum");
-const ROW = 18;
+const ROW = 18, LEGIBLE = 28;
 let shown = given.root;
 (function link(node, above) {
   node.above = above;
@@ -75,7 +89,9 @@ function draw() {
   function bar(node, left, width, row, inside) {
     deepest = Math.max(deepest, row);
     const one = document.createElement("button");
-    one.textContent = node.n;
+    // A few letters of a name are noise.
+    one.textContent = width * bars.clientWidth / 100 < LEGIBLE ? "" : node.n;
+    one.ariaLabel = node.n;
     one.style.cssText = `left:${left}%;width:${width}%;top:${row * ROW}px`;
     one.style.background = colour(node);
     one.title = words(node);
@@ -109,7 +125,7 @@ function draw() {
   const share = `${(100 * found / shown.v).toFixed(2)} % of what is shown`;
   sum.textContent = wanted ? `${number(found)} ${given.unit}, ${share}` : "";
 }
-search.oninput = draw;
+search.oninput = window.onresize = draw;
 draw();
 """
 
@@ -148,12 +164,6 @@ class Flame:
 
     def __repr__(self) -> str:
         return f"<Flame: {self.title}>"
-
-
-def _ios(profile: Profile) -> int:
-    if not profile.totals.get("ios"):
-        raise UserError("nothing is known of what this cell's device did: there is no cost per I/O")
-    return profile.totals["ios"]
 
 
 def _tree(profile: Profile, scale: float) -> dict[str, Any]:
@@ -216,6 +226,7 @@ def _page(tree: Mapping[str, Any], *, title: str, unit: str, differential: bool)
             f"<h1 style='font-size:1.1em;margin:0'>{html.escape(title)}</h1>",
             '<label>Search <input id="search" type="search" autocomplete="off"></label>',
             '<output id="sum" for="search"></output>',
+            f'<p id="legend">{_DIFFERENCES if differential else _KINDS}</p>',
             '<p id="said" aria-live="polite"></p><div id="bars"></div>',
             f'<script type="application/json" id="tree">{data}</script>',
             f"<script>{_SCRIPT}</script>\n</body>\n</html>\n",
@@ -263,7 +274,6 @@ def differential_flame(
     UserError
         If no I/O was done.
     """
-    working = rf"(?!{AGENT}|{_IDLE}).*"
-    first, second = (_tree(p.of_tasks(working), _ios(p)) for p in (treated, control))
+    first, second = (_tree(p.working(), p.ios) for p in (treated, control))
     drawn = _drawn("all", first, second, _LEAST_SHARE * _whole(first))
     return _page(drawn, title=title, unit="instructions per I/O", differential=True)

@@ -22,7 +22,7 @@ from iolab.kbuild.making import BuildError, last_words, make_kernel
 from iolab.kbuild.source import Source, Tree, open_tree
 from iolab.kbuild.tools import check_tools, compiler, compiler_version
 from iolab.process import CommandError, run
-from iolab.vm.installing import release_of
+from iolab.vm.bzimage import release_of
 from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
 
 __all__ = ["Built", "build_kernel", "build_state"]

@@ -16,12 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from iolab.errors import UserError
+
 __all__ = ["AGENT", "KINDS", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
 
 USER = "[user]"
 UNKNOWN_CALLERS = "[callers not known]"
 NO_SYMBOL = "[no symbol]"
 AGENT = "python3"
+_IDLE = "swapper/"
 
 # A function is of the first subsystem whose pattern its name matches, one without a match of that
 # of its caller. The order decides only for names that match several.
@@ -178,6 +181,25 @@ class Profile:
         nodes["parent"] = np.where(parents >= 0, number[parents], -1)
         totals = {**self.totals, "instructions": int(nodes["instructions"].sum())}
         return Profile(nodes.reset_index(drop=True), totals)
+
+    def working(self) -> Profile:
+        """Return the part without the agent's own tasks and the idle ones."""
+        return self.of_tasks(rf"(?!{AGENT}|{_IDLE}).*")
+
+    @property
+    def ios(self) -> int:
+        """I/Os that the device completed between the two samples.
+
+        Raises
+        ------
+        UserError
+            If none were, or the work has no device.
+        """
+        if not self.totals.get("ios"):
+            raise UserError(
+                "nothing is known of what this cell's device did: there is no cost per I/O"
+            )
+        return self.totals["ios"]
 
     def _callers(self) -> npt.NDArray[np.object_]:
         parents = self.nodes["parent"].to_numpy()

@@ -10,7 +10,7 @@ from pathlib import Path
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 
-__all__ = ["collapsed_stacks", "write_collapsed", "write_pprof"]
+__all__ = ["collapsed_difference", "collapsed_stacks", "write_collapsed", "write_pprof"]
 
 # Numbers of the fields of profile.proto (github.com/google/pprof, proto/profile.proto).
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6
@@ -24,19 +24,47 @@ def collapsed_stacks(profile: Profile) -> Iterator[str]:
     profile : Profile
         The profile.
     """
+    for stack, instructions in _sums(profile).items():
+        yield f"{stack} {instructions}"
+
+
+def collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
+    """Yield a line for each stack: the control's instructions, then the treated one's.
+
+    That is what difffolded.pl writes and flamegraph.pl draws as a differential flame graph. The
+    control's numbers are scaled to the I/Os of the treated one. The agent and the idle task are
+    left out.
+
+    Parameters
+    ----------
+    treated, control : Profile
+        The profiles.
+
+    Raises
+    ------
+    UserError
+        If no I/O was done.
+    """
+    scale = treated.ios / control.ios
+    first, second = _sums(control.working()), _sums(treated.working())
+    for stack in {**second, **first}:
+        yield f"{stack} {round(scale * first.get(stack, 0))} {second.get(stack, 0)}"
+
+
+def _sums(profile: Profile) -> dict[str, int]:
+    """Return the instructions of each stack of each task, all processors together."""
     frame = profile.stacks()
     frame = frame[frame["instructions"] > 0]
-    sums: dict[tuple[str, ...], int] = {}
+    sums: dict[str, int] = {}
     columns = (frame[name] for name in ("task", "stack", "instructions"))
     for task, stack, instructions in zip(*columns, strict=True):
-        whole = (str(task), *stack)
+        whole = ";".join(name.replace(";", ":") for name in (str(task), *stack))
         sums[whole] = sums.get(whole, 0) + int(instructions)
-    for whole, instructions in sums.items():
-        yield f"{';'.join(name.replace(';', ':') for name in whole)} {instructions}"
+    return sums
 
 
-def write_collapsed(path: Path | str, profile: Profile) -> None:
-    """Write a profile as collapsed stacks.
+def write_collapsed(path: Path | str, profile: Profile, control: Profile | None = None) -> None:
+    """Write a profile as collapsed stacks, or its difference to another one.
 
     Parameters
     ----------
@@ -44,8 +72,16 @@ def write_collapsed(path: Path | str, profile: Profile) -> None:
         The file.
     profile : Profile
         The profile.
+    control : Profile, optional
+        Another one: as `collapsed_difference`.
+
+    Raises
+    ------
+    UserError
+        If two profiles are given and no I/O was done in one.
     """
-    atomic_write(Path(path), "".join(f"{line}\n" for line in collapsed_stacks(profile)))
+    lines = collapsed_stacks(profile) if control is None else collapsed_difference(profile, control)
+    atomic_write(Path(path), "".join(f"{line}\n" for line in lines))
 
 
 def _varint(value: int) -> bytes:

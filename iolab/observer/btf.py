@@ -42,6 +42,8 @@ class Btf:
     """
 
     def __init__(self, data: bytes) -> None:
+        if not data:
+            raise BtfError("the kernel lacks its types (BTF): build it with CONFIG_DEBUG_INFO_BTF")
         try:
             magic, _, _, header, types, n_types, strings, n_strings = _HEADER.unpack_from(data)
             if magic != _MAGIC:

@@ -10,11 +10,11 @@ What is decided here is the **mechanism**: how often ``dget_parent`` is called f
 counted with a kprobe. Its magnitude is a fight between cores for a cache line; neither virtual
 time nor a machine of few cores can show it.
 
-Two hooks make the calls (stacks of a kprobe on ``__fsnotify_parent``, 200 reads on each kernel). On
-5.10 and 6.1 every read asks for permission first (FS_ACCESS_PERM, from ``aio_read`` or
-``io_read``); 6.12 and 7.2 ask only if somebody watches for permission events. io_uring also reports
-every read at its completion (FS_ACCESS, from ``io_req_rw_complete``), on all four; libaio never
-does.
+Two hooks make the calls (stacks of a kprobe on ``__fsnotify_parent``, 200 reads on 5.10, 6.1, 6.12
+and 7.2). On 5.10 and 6.1 every read asks for permission first (FS_ACCESS_PERM, from ``aio_read`` or
+``io_read``), and 6.8 counts as many calls; 6.12 and 7.2 ask only if somebody watches for permission
+events. io_uring also reports every read at its completion (FS_ACCESS, from
+``io_req_rw_complete``), on all of them; libaio never does.
 
 What was tuned, and why:
 

@@ -7,35 +7,27 @@ boots, of the differences between a treated cell and its control.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from iolab.errors import UserError
-from iolab.measure.profile import AGENT, KINDS, Profile, per_io
+from iolab.measure.profile import KINDS, Profile, per_io
 from iolab.names import one_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.intervals import t_interval
 from iolab.store.dataset import Dataset
 
-__all__ = ["difference", "profile_differences", "subsystem_table"]
+__all__ = ["boot_differences", "difference", "profile_differences", "subsystem_table"]
 
-_IDLE = "swapper/"
 _BY = ("function", "inclusive", "subsystem")
-
-
-def _working(profile: Profile) -> Profile:
-    """Return a profile without the agent's own tasks and the idle ones."""
-    return profile.of_tasks(rf"(?!{AGENT}|{_IDLE}).*")
 
 
 def _costs(profile: Profile, by: str) -> pd.Series:
     """Return instructions per I/O by function or subsystem."""
-    if not profile.totals.get("ios"):
-        raise UserError("nothing is known of what this cell's device did: there is no cost per I/O")
-    working = _working(profile)
+    ios, working = profile.ios, profile.working()
     if by == "subsystem":
         frame, name = working.subsystems(), "subsystem"
     else:
@@ -43,7 +35,7 @@ def _costs(profile: Profile, by: str) -> pd.Series:
             (working.inclusive() if by == "inclusive" else working.functions()),
             "function",
         )
-    costs = per_io(frame, profile.totals["ios"])
+    costs = per_io(frame, ios)
     whole: pd.Series = costs.groupby(name, observed=True)["instructions"].sum()
     return whole
 
@@ -76,8 +68,52 @@ def difference(treated: Profile, control: Profile, *, by: str = "function") -> p
     both = both.fillna(0.0)
     both["difference"] = both["treated"] - both["control"]
     order = both["difference"].abs().sort_values(ascending=False).index
-    name = "subsystem" if by == "subsystem" else "function"
-    return both.loc[order].rename_axis(name).reset_index()
+    return both.loc[order].rename_axis(_name(by)).reset_index()
+
+
+def _name(by: str) -> str:
+    return "subsystem" if by == "subsystem" else "function"
+
+
+def _by_size(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of differences by their falling size."""
+    order = table["difference"].abs().sort_values(ascending=False).index
+    return table.loc[order].reset_index(drop=True)
+
+
+def boot_differences(
+    pairs: Sequence[tuple[Profile, Profile]],
+    *,
+    by: str = "function",
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Return what an I/O costs in the first profile of each pair more than in the second.
+
+    Parameters
+    ----------
+    pairs : sequence of (Profile, Profile)
+        A pair of each boot: two conditions, or a condition on two kernels.
+    by : {"function", "inclusive", "subsystem"}, optional
+        As for `difference`.
+    confidence : float, optional
+        Confidence level of the intervals, 0..1.
+
+    Returns
+    -------
+    DataFrame
+        ``function`` (or ``subsystem``), ``treated``, ``control``, ``difference``, ``low``, ``high``
+        and ``n``, as of `profile_differences`.
+
+    Raises
+    ------
+    UserError
+        If there is no pair, no I/O was done, or `by` is unknown.
+    """
+    if not pairs:
+        raise UserError("no pair of observed cells was given")
+    boots = [difference(*pair, by=by).assign(block=n) for n, pair in enumerate(pairs)]
+    rows = _over_boots(pd.concat(boots, ignore_index=True), _name(by), confidence)
+    return _by_size(pd.DataFrame(rows))
 
 
 def subsystem_table(data: Dataset, profiles: Mapping[str, Profile]) -> pd.DataFrame:
@@ -160,16 +196,13 @@ def profile_differences(
         pairs.append(found.assign(block=str(block), **known))
     if not pairs:
         raise UserError("no pair of treated cell and control was observed")
-    name = "subsystem" if by == "subsystem" else "function"
     whole = pd.concat(pairs, ignore_index=True)
     keys = _condition(data.cells, treatment)
     rows = []
     for key, condition in whole.groupby(keys, sort=False):
         known = dict(zip(keys, key, strict=True))
-        rows += [{**known, **row} for row in _over_boots(condition, name, confidence)]
-    table = pd.DataFrame(rows)
-    order = table["difference"].abs().sort_values(ascending=False).index
-    return table.loc[order].reset_index(drop=True)
+        rows += [{**known, **row} for row in _over_boots(condition, _name(by), confidence)]
+    return _by_size(pd.DataFrame(rows))
 
 
 def _over_boots(condition: pd.DataFrame, name: str, confidence: float) -> list[dict[str, Any]]:

@@ -11,13 +11,17 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
+from iolab.blocks import Block, PlannedCell
 from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import EVENTS_KEY, read_profile
 from iolab.parquet import UNREADABLE
+from iolab.store.raw import RawStore
 
 __all__ = ["ProfileStore"]
+
+_PROFILE = ".parquet"
 
 
 def _recorded(path: Path) -> set[str]:
@@ -27,6 +31,16 @@ def _recorded(path: Path) -> set[str]:
         return set(json.loads(named))
     except UNREADABLE:
         return set()
+
+
+def _condition(block: Block, cell: PlannedCell) -> str:
+    """Return what tells a cell from the others of its block: levels of the factors that vary."""
+    varying = [
+        name
+        for name, level in cell.condition.items()
+        if level is not None and any(c.condition[name] != level for c in block.cells)
+    ]
+    return ", ".join(f"{name}={cell.condition[name]}" for name in varying)
 
 
 class ProfileStore:
@@ -42,6 +56,7 @@ class ProfileStore:
 
     def __init__(self, root: Path) -> None:
         self._profiles = root / "profiles"
+        self._raw = RawStore(root)
 
     def path(self, key: str, cell: str) -> Path:
         """Return the file of a cell's profile, by the block's key and the cell's id in it."""
@@ -60,11 +75,47 @@ class ProfileStore:
         for path in sorted(folder.glob("*.parquet")):
             atomic_write(self._profiles / key / path.name, path.read_bytes())
 
+    def add(self, key: str, other: ProfileStore) -> None:
+        """Copy a block's profiles from another store; those that are here stay."""
+        for path in sorted((other._profiles / key).glob("*.parquet")):
+            place = self._profiles / key / path.name
+            if not place.exists():
+                atomic_write(place, path.read_bytes())
+
     def names(self) -> Iterator[str]:
         """Yield the names of the observed cells, as the tables have them."""
         for path in sorted(self._profiles.glob("*/*.parquet")):
             if not path.name.endswith(".events.parquet"):
                 yield f"{path.parent.name[:16]}-{path.stem}"
+
+    def described(self, name: str) -> dict[str, str]:
+        """Return what an observed cell is.
+
+        Parameters
+        ----------
+        name : str
+            The cell, as the tables have it (column ``cell``).
+
+        Returns
+        -------
+        dict of str to str
+            ``cell``, and, if the store has its block, ``pathology``, ``kernel``, ``boot``, ``role``
+            and ``condition``: the factors that vary in the block.
+
+        Raises
+        ------
+        IolabError
+            If the cell was not observed, or its block is damaged.
+        """
+        path = self._found(name, _PROFILE)
+        found = {"cell": name}
+        if self._raw.has(key := path.parent.name):
+            block = self._raw.block(key)
+            cell = next(cell for cell in block.cells if cell.id == path.stem)
+            found |= {"pathology": block.pathology, "kernel": block.kernel}
+            found |= {"boot": str(block.boot), "role": "A/A" if cell.aa else cell.role}
+            found["condition"] = _condition(block, cell)
+        return found
 
     def profile(self, name: str) -> Profile:
         """Return the profile of a cell.
@@ -79,7 +130,7 @@ class ProfileStore:
         IolabError
             If the cell was not observed, or its file is damaged.
         """
-        return read_profile(self._found(name, ".parquet"))
+        return read_profile(self._found(name, _PROFILE))
 
     def events(self, name: str) -> pd.DataFrame:
         """Return the recorded calls of a cell.
@@ -103,6 +154,10 @@ class ProfileStore:
     def _found(self, name: str, suffix: str) -> Path:
         block, _, cell = name.rpartition("-")
         paths = sorted(self._profiles.glob(f"{block}*/{cell}{suffix}")) if block.isalnum() else []
+        if not paths and suffix != _PROFILE:
+            # Which sentence is right: that of a cell that was not observed at all comes from there.
+            self._found(name, _PROFILE)
+            raise IolabError(f"no calls of cell {name} were recorded: measure it with --calls")
         if not paths:
             raise IolabError(f"cell {name} was not observed: measure it with --observe")
         return paths[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -188,6 +189,29 @@ class RawStore:
                     sentence = f"cannot store {self._raw / key}: {error.strerror}"
                     raise IolabError(sentence) from error
 
+    def adopt(self, key: str, folder: Path) -> None:
+        """Copy the folder of a sound block of another store in under its key.
+
+        Raises
+        ------
+        OSError
+            If it cannot be copied; then nothing is left.
+        IolabError
+            If the copy is not what the other store has.
+        """
+        with self.workspace() as work:
+            made = work / key
+            shutil.copytree(folder, made)
+            if digests_of(made) != digests_of(folder):
+                raise IolabError(f"the copy of {folder} differs from it: is the disk sound?")
+            if not self._format.exists():
+                atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
+            made.rename(self._raw / key)
+
+    def digests(self, key: str) -> dict[str, str]:
+        """Return the SHA-256 of each of a block's files but run.json, by its name."""
+        return digests_of(self.folder(key))
+
     def read(self, key: str, name: str) -> dict[str, Any]:
         """Return one of a block's JSON files.
 
@@ -282,11 +306,15 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     return all(isinstance(text, str) for text in told)
 
 
+def digests_of(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of a block's files; two runs in virtual time differ in run.json alone."""
+    left_out = {"run.json", DIGESTS}
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in left_out)
+    return {str(path.relative_to(folder)): digest_file(path) for path in files}
+
+
 def _write_digests(folder: Path) -> None:
-    """Write the digests of a block's files beside them; two runs differ in run.json alone."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "run.json")
-    digests = {str(path.relative_to(folder)): digest_file(path) for path in files}
-    atomic_write(folder / DIGESTS, canonical_json(digests), mode=0o444)
+    atomic_write(folder / DIGESTS, canonical_json(digests_of(folder)), mode=0o444)
 
 
 def _status(results: Path) -> tuple[str, dict[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +29,7 @@ from iolab.vm.image import ensure_image
 from iolab.vm.kernels import check_name, known_kernels
 from iolab.vm.toolbox import ensure_toolbox
 
-__all__ = ["JudgedTree", "judge_here", "judged_tree"]
+__all__ = ["JudgedTree", "instruments", "judge_here", "judged_tree"]
 
 _NEEDED_BYTES: Final = 1 << 30
 
@@ -133,17 +134,33 @@ def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
     check_tools()
     _check_room(how.root)
     wanted = configuration(config)
-    toolbox = ensure_toolbox(how.log)
     question = how.question
     claim = {key: value for key, value in asdict(question.claim).items() if key != "statement"}
     fixed = digest_of(
         [
             *(wanted.digest, compiler(), compiler_version()),
-            *(toolbox.identity(), ensure_image(toolbox, how.log).digest, own_identity()),
+            *instruments(how.log),
             *(question.pathology.name, question.reference, question.holds_is_good, claim),
         ]
     )
     return JudgedTree(open_tree(tree), wanted, how, fixed)
+
+
+def instruments(log: Callable[[str], None]) -> list[Any]:
+    """Return the identity of what measures in virtual machines: QEMU, image, agent.
+
+    Parameters
+    ----------
+    log : callable
+        Called with a line before each slow step.
+
+    Raises
+    ------
+    CannotRunError
+        If this machine cannot measure.
+    """
+    toolbox = ensure_toolbox(log)
+    return [toolbox.identity(), ensure_image(toolbox, log).digest, own_identity()]
 
 
 def judge_here(

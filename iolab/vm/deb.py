@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""Read the control fields of Debian packages and unpack their files."""
+"""Read the control fields of Debian packages and unpack their files, without dpkg.
+
+A package is an archive of ar(5) with the members debian-binary, control.tar and data.tar, the
+latter two compressed (deb(5)).
+"""
 
 from __future__ import annotations
 
+import errno
+import io
+import tarfile
 from pathlib import Path
+from typing import IO, Final
 
 from iolab.errors import IolabError
-from iolab.process import CommandError, run
+from iolab.vm.compressed import DAMAGED, decompressed
+from iolab.vm.unpacking import unpack_tar
 
 __all__ = ["DamagedPackageError", "control_fields", "unpack"]
+
+_AR: Final = b"!<arch>\n"
+_MEMBER: Final = 60
+# More than a control file has.
+_CONTROL_BYTES: Final = 1 << 20
 
 
 class DamagedPackageError(IolabError):
@@ -29,8 +43,9 @@ def control_fields(deb: Path) -> dict[str, str]:
         If the file is not a whole package.
     """
     try:
-        text = run(["dpkg-deb", "--field", deb], timeout_s=60).stdout
-    except CommandError as error:
+        with deb.open("rb") as stream:
+            text = _control(decompressed(_member(stream, "control.tar")))
+    except (*DAMAGED, tarfile.TarError, OSError) as error:
         raise DamagedPackageError(deb) from error
     # Lines that begin with a space continue a field.
     pairs = (line.split(":", 1) for line in text.splitlines() if line[:1].strip() and ":" in line)
@@ -48,8 +63,55 @@ def unpack(deb: Path, into: Path) -> None:
         If the disk is full.
     """
     try:
-        run(["dpkg-deb", "--extract", deb, into], timeout_s=600)
-    except CommandError as error:
-        if "No space left" in error.output:
+        with deb.open("rb") as stream:
+            unpack_tar(decompressed(_member(stream, "data.tar")), into)
+    except (*DAMAGED, tarfile.TarError) as error:
+        raise DamagedPackageError(deb) from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
             raise IolabError(f"cannot unpack {deb.name}: no space left in {into}") from error
         raise DamagedPackageError(deb) from error
+
+
+def _member(stream: IO[bytes], name: str) -> io.BufferedReader:
+    """Return the member of an ar archive whose name begins so."""
+    size_of_all = stream.seek(0, io.SEEK_END)
+    stream.seek(0)
+    if stream.read(len(_AR)) != _AR:
+        raise ValueError("it is no ar archive")
+    while len(header := stream.read(_MEMBER)) == _MEMBER:
+        size = int(header[48:58])
+        at = stream.tell()
+        if header[58:] != b"`\n" or not 0 <= size <= size_of_all - at:
+            raise ValueError("a member of it is damaged")
+        if header[:16].decode(errors="replace").startswith(name):
+            return io.BufferedReader(_Member(stream, size))
+        stream.seek(at + size + size % 2)
+    raise ValueError(f"it has no {name}")
+
+
+class _Member(io.RawIOBase):
+    """One member of an archive, which is read where the archive's stream is."""
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream = stream
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._stream.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
+def _control(stream: IO[bytes]) -> str:
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            if member.name.removeprefix("./") == "control":
+                data = archive.extractfile(member)
+                if data is not None:
+                    return data.read(_CONTROL_BYTES).decode(errors="replace")
+    raise ValueError("it has no control file")

@@ -17,10 +17,13 @@ from typing import Any, Literal
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, scratch_dir
 from iolab.names import nearest
+from iolab.vm.bzimage import KERNEL_NAME, release_of
 from iolab.vm.cached import make_folder
 from iolab.vm.catalogue import CATALOGUE, download_kernel, find_kernel
-from iolab.vm.deb import DamagedPackageError, control_fields, unpack
-from iolab.vm.installing import KERNEL_NAME, contents, install, install_unpacked, release_of
+from iolab.vm.deb import unpack
+from iolab.vm.found import Found, in_folder, in_packages
+from iolab.vm.installing import contents, install
+from iolab.vm.packages import is_package, unpack_package
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "check_name",
     "check_new_name",
     "get_kernel",
+    "kernel_facts",
     "known_kernels",
     "list_kernels",
     "remember_kernel_facts",
@@ -39,7 +43,6 @@ __all__ = [
 
 # Recorded as the source of a kernel that the user added.
 _BY_USER = "given by the user"
-_ARCHITECTURE = "amd64"
 
 
 @dataclass(frozen=True)
@@ -181,26 +184,13 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
                 unpack(deb, work / "root")
                 deb.unlink()
             source = f"{package.name} {package.version}"
-            install_unpacked(folder, work / "root", source, toolbox)
+            install(folder, in_packages(work / "root"), source=source, toolbox=toolbox)
 
     make_folder(_folder(name), make, good=lambda _: cached_kernel(name) is not None)
     kernel = cached_kernel(name)
     if kernel is None:
         raise IolabError(f"kernel {name} disappeared from the cache: try again")
     return kernel
-
-
-def _unpack_users(debs: Sequence[Path], root: Path) -> None:
-    for deb in debs:
-        try:
-            architecture = control_fields(deb).get("Architecture", "")
-            if architecture not in {_ARCHITECTURE, "all"}:
-                raise UserError(
-                    f"{deb} is for {architecture}: the virtual machines are {_ARCHITECTURE}"
-                )
-            unpack(deb, root)
-        except DamagedPackageError as error:
-            raise UserError(str(error)) from error
 
 
 def check_new_name(name: str) -> None:
@@ -225,7 +215,8 @@ def add_kernel(
     name : str
         The name to use for it.
     files : sequence of Path
-        Its ``.deb`` packages, or one kernel image and its ``lib/modules/RELEASE``.
+        Its packages (.deb, .rpm, .pkg.tar.*), or one kernel image and its ``lib/modules/RELEASE``,
+        or a folder with both: `iolab.vm.found.in_folder`.
     progress : callable
         Gets a line before each slow step.
 
@@ -238,30 +229,44 @@ def add_kernel(
     for path in files:
         if not path.exists():
             raise UserError(f"no such file: {path}")
-    debs = [path for path in files if path.suffix == ".deb"]
-    images = [path for path in files if path.is_file() and path.suffix != ".deb"]
-    folders = [path.resolve() for path in files if path.is_dir()]
-    unpacked = (len(debs), len(images), len(folders)) == (0, 1, 1)
-    if not unpacked and (not debs or images or folders):
-        raise UserError("give the kernel's .deb files, or one vmlinuz and one modules directory")
-    if unpacked and release_of(images[0]) != folders[0].name:
+    packages = [path for path in files if path.is_file() and is_package(path)]
+    found = None if packages else _given(files)
+    if (found is None) != (0 < len(packages) == len(files)):
         raise UserError(
-            f"{images[0]} is {release_of(images[0])}, but the modules are for {folders[0].name}: "
-            "give the directory lib/modules/RELEASE of the same kernel"
+            "give the kernel's packages (.deb, .rpm or .pkg.tar.*), or one vmlinuz and one modules "
+            "directory, or the directory of a build"
         )
 
     def make(folder: Path) -> None:
         toolbox = ensure_toolbox(progress)
-        if unpacked:
-            path = images[0].parent / f"config-{folders[0].name}"
-            config = path if path.is_file() else None
-            install(folder, images[0], folders[0], config=config, source=_BY_USER, toolbox=toolbox)
+        if found is not None:
+            install(folder, found, source=_BY_USER, toolbox=toolbox)
             return
         with scratch_dir(folder.parent) as work:
-            _unpack_users(debs, work)
-            install_unpacked(folder, work, _BY_USER, toolbox)
+            for package in packages:
+                progress(f"unpacking {package.name}")
+                unpack_package(package, work)
+            install(folder, in_packages(work), source=_BY_USER, toolbox=toolbox)
 
     return _added(name, make)
+
+
+def _given(files: Sequence[Path]) -> Found | None:
+    """Return the kernel in files that are no packages; None if they are not one."""
+    images = [path for path in files if path.is_file()]
+    folders = [path.resolve() for path in files if path.is_dir()]
+    if (len(images), len(folders)) == (0, 1):
+        return in_folder(folders[0])
+    if (len(images), len(folders)) != (1, 1):
+        return None
+    release = release_of(images[0])
+    if release != folders[0].name:
+        raise UserError(
+            f"{images[0]} is {release}, but the modules are for {folders[0].name}: "
+            "give the directory lib/modules/RELEASE of the same kernel"
+        )
+    config = images[0].parent / f"config-{release}"
+    return Found(images[0], folders[0], config if config.is_file() else None)
 
 
 def add_built_kernel(
@@ -295,9 +300,8 @@ def add_built_kernel(
 
     def make(folder: Path) -> None:
         toolbox = ensure_toolbox()
-        install(
-            folder, vmlinuz, modules, config=config, source=source, toolbox=toolbox, built=built
-        )
+        found = Found(vmlinuz, modules, config)
+        install(folder, found, source=source, toolbox=toolbox, built=built)
 
     return _added(name, make)
 
@@ -336,6 +340,12 @@ def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
     return KernelStatus(
         name, "fetchable", source=f"{package.name} {package.version}", release=release
     )
+
+
+def kernel_facts(name: str) -> Mapping[str, Any]:
+    """Return what a kernel of the cache reported when it was booted last; nothing if unknown."""
+    kernel = cached_kernel(name)
+    return (_facts(kernel) if kernel else None) or {}
 
 
 def _facts(kernel: Kernel) -> Mapping[str, Any] | None:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import re
+import zlib
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -39,6 +41,11 @@ def _decompressed(path: Path, toolbox: Toolbox, into: Path) -> Path:
             target.write_bytes(lzma.decompress(path.read_bytes()))
         except lzma.LZMAError as error:
             raise IolabError(f"{path.name} is damaged: {error}") from error
+    elif path.suffix == ".gz":
+        try:
+            target.write_bytes(gzip.decompress(path.read_bytes()))
+        except (OSError, EOFError, zlib.error) as error:
+            raise IolabError(f"{path.name} is damaged: {error}") from error
     elif path.suffix == ".zst":
         argv = [*toolbox.command("zstd"), "--decompress", "--quiet", "--force", str(path)]
         run([*argv, "-o", target], timeout_s=60)
@@ -62,13 +69,13 @@ def _depends(module: Path) -> list[str]:
     return needed
 
 
-def install_modules(source: Path, into: Path, toolbox: Toolbox) -> None:
+def install_modules(source: Path | None, into: Path, toolbox: Toolbox) -> None:
     """Copy the wanted modules of a kernel without compression, and index them with depmod.
 
     Parameters
     ----------
-    source : Path
-        The kernel's ``lib/modules/RELEASE``.
+    source : Path or None
+        The kernel's ``lib/modules/RELEASE``, or the top of its build; None if all is built in.
     into : Path
         The new one; it ends in ``lib/modules/RELEASE`` too.
     toolbox : Toolbox
@@ -80,13 +87,13 @@ def install_modules(source: Path, into: Path, toolbox: Toolbox) -> None:
         If a module is damaged or depmod fails.
     """
     available: dict[str, Path] = {}
-    for path in sorted(source.rglob("*.ko*")):
-        if path.suffix in {".ko", ".xz", ".zst"}:
+    for path in sorted(source.rglob("*.ko*")) if source else ():
+        if path.suffix in {".ko", ".gz", ".xz", ".zst"}:
             available.setdefault(_plain(path), path)
     into.mkdir(parents=True, exist_ok=True)
     todo = [name.replace("-", "_") for name in WANTED]
     done: set[str] = set()
-    while todo:
+    while source and todo:
         name = todo.pop()
         if name in done or name not in available:
             continue
@@ -95,7 +102,7 @@ def install_modules(source: Path, into: Path, toolbox: Toolbox) -> None:
         module = _decompressed(path, toolbox, into / path.parent.relative_to(source))
         todo += [needed.replace("-", "_") for needed in _depends(module)]
     for note in _NOTES:
-        if (source / note).is_file():
+        if source and (source / note).is_file():
             (into / note).write_bytes((source / note).read_bytes())
     base = into.parent.parent.parent
     run([*toolbox.command("depmod"), "-b", base, into.name], timeout_s=120)

@@ -1,65 +1,68 @@
 # SPDX-License-Identifier: MIT
-"""What the observer costs, and that it changes nothing.
+"""What the observer costs, and whether it changes a byte.
 
-    python -m tests.bench.bench_observer [PATHOLOGY] [KERNEL]
+    python -m tests.bench.bench_observer [PATHOLOGY:KERNEL[:CPUS]...] [--boot N] [--keep FOLDER]
 
-One block of the smoke profile without and with the observer. The ratio of QEMU's CPU times says
-more than that of the wall times on a machine with other load.
+Of each pathology and kernel one block of the smoke profile is measured without and with the
+observer, one after the other, and the canonical exports and traces are compared. With
+``--keep`` both stores stay, are not measured again, and hold the profiles. On a machine with other
+load the ratio of the CPU times says more than that of the wall times.
 """
 
 from __future__ import annotations
 
-import resource
+import argparse
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from iolab.design import blocks_of
 from iolab.errors import IolabError
-from iolab.measure.profile_file import read_profile
-from iolab.observer.observation import ready_observer
-from iolab.pathology import get_pathology
-from iolab.targets.vm import prepare
+from tests.support.observed import Comparison, compare, smoke_block
 
 
-def _cells(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / "cells").iterdir()}
+def report(found: Comparison) -> None:
+    """Print what a comparison found."""
+    block, totals = found.block, [profile.totals for profile in found.profiles.values()]
+    print(f"{block.pathology}, kernel {block.kernel}, {block.machine.cpus} CPUs")
+    same = f"the same bytes in {found.lines} cells"
+    print(f"  {'DIFFERENT: ' + ', '.join(found.differing) if found.differing else same}")
+    for name in ("wall_s", "cpu_s", "memory_mib") if found.costs is not None else ():
+        plain, observed = (getattr(cost, name) for cost in found.costs or ())
+        print(f"  {name:12} {plain:8.1f} {observed:8.1f}   x {observed / plain:.2f}")
+    counted = sum(one["closed_ns"] - one["opened_ns"] - one["idle_ns"] for one in totals)
+    gap = abs(sum(one["instructions"] for one in totals) - counted)
+    print(f"  {counted} instructions by the guest's clock; the functions' sum differs by {gap}")
+    print(f"  least share of known stacks: {min(p.complete for p in found.profiles.values()):.6f}")
+    lost = sum(one[name] for one in totals for name in ("lost_nodes", "lost_frames"))
+    print(f"  lost: {lost}", flush=True)
 
 
-def main(name: str, kernel: str) -> None:
-    """Run a block twice and print what the second run took more."""
-    pathology = get_pathology(name)
-    block = blocks_of(pathology, pathology.profiles["smoke"], kernel=kernel, clock="virtual")[0]
-    machine = block.machine
-    target = prepare(kernel, "virtual", cpus=machine.cpus, memory_mib=machine.memory_mib)
-    shape = (target.kernel, target.image, target.toolbox, target.machine)
-    observer = ready_observer(*shape, cells=range(len(block.cells)))
-    took = []
-    with tempfile.TemporaryDirectory() as folder:
-        folders = [Path(folder) / "plain", Path(folder) / "observed"]
-        for into, observation in zip(folders, (None, observer), strict=True):
-            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-            target.run(block.plan, into, observation=observation)
-            after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-            cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            # The largest child so far: the observed run comes second and takes more.
-            took.append((ended - began, cpu, after.ru_maxrss >> 10))
-        same = _cells(folders[0]) == _cells(folders[1])
-        profiles = [read_profile(path) for path in sorted(folders[1].glob("profiles/*.parquet"))]
-    print(f"{name}, kernel {kernel}, {machine.cpus} CPUs, {len(profiles)} observed cells")
-    for words, plain, observed in zip(
-        ("wall seconds", "CPU seconds", "memory, MiB"), *took, strict=True
-    ):
-        print(f"  {words:12} {plain:8.1f} {observed:8.1f}   x {observed / plain:.2f}")
-    print(f"  results are the same bytes: {'yes' if same else 'NO'}")
-    off = sum(profile.totals["off_by"] for profile in profiles)
-    print(f"  instructions that the guest's clock does not confirm: {off}")
-    print(f"  least share of known stacks: {min(profile.complete for profile in profiles):.5f}")
+def main(argv: list[str]) -> int:
+    """Compare the blocks that the arguments name; return 1 if a byte differs or one fails."""
+    parser = argparse.ArgumentParser(prog="bench_observer")
+    parser.add_argument("blocks", nargs="*", default=["dio_kworker:6.1"])
+    parser.add_argument("--boot", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    given = parser.parse_args(argv)
+    code = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for words in given.blocks:
+            pathology, kernel, *cpus = words.split(":")
+            size = int(cpus[0]) if cpus else None
+            block = smoke_block(pathology, kernel, boot=given.boot, cpus=size)
+            try:
+                found = compare(block, given.keep or Path(scratch))
+            except IolabError as error:
+                print(f"{words}: {error}", flush=True)
+                code = 1
+                continue
+            report(found)
+            code = code or int(bool(found.differing))
+    return code
 
 
 if __name__ == "__main__":
     try:
-        main(*[*sys.argv[1:], *("dio_kworker", "6.1")[len(sys.argv) - 1 :]])
+        sys.exit(main(sys.argv[1:]))
     except IolabError as error:
         sys.exit(f"bench: {error}")

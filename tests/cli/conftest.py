@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from iolab.cli import main
+from tests.support.command import Told
 
 
 @pytest.fixture
@@ -34,3 +39,20 @@ def in_process(
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
     return in_process
+
+
+@pytest.fixture
+def iolab(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    """Run the command line in this process, which is quick."""
+
+    def call(*words: object) -> Told:
+        monkeypatch.setattr(sys, "argv", ["iolab", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        out, error = capsys.readouterr()
+        return Told(subprocess.CompletedProcess([*map(str, words)], ended.value.code, out, error))
+
+    return call

@@ -88,6 +88,75 @@ def test_what_was_judged_is_one_line(
     assert told == f"{CLAIM}: bad: 1.912 where the limit is 1, 1 boot, 2 cells (0 s)\n"
 
 
+def test_several_questions_are_one_exit_code(
+    monkeypatch: pytest.MonkeyPatch, in_process: Run
+) -> None:
+    told: list[Judgement] = []
+    monkeypatch.setattr(judged_trees, "judge_here", lambda *_, **__: told.pop())
+    good, bad = Judgement("good", 0.1, 1.0, 1, 2), Judgement("bad", 1.9, 1.0, 1, 2)
+    lost = Judgement("untestable", reason="it does not boot")
+    for answers, code in [((good, good), 0), ((good, lost), 125), ((lost, bad), 1)]:
+        told[:] = answers
+        assert in_process("judge", CLAIM, "dio_kworker", "--kernel", "6.1")[0] == code
+
+
+def test_a_lock_is_written_judged_and_reported(
+    answer: Callable[[Judgement | BaseException], None],
+    in_process: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(judged_trees, "instruments", lambda _: [])
+    code, error = in_process("judge")
+    assert code == 128
+    assert "no question, and no iolab.lock" in error
+    answer(Judgement("bad", 1.9, 1.0, 1, 2))
+    # The kernel is bad, and that is what is kept.
+    assert in_process("judge", CLAIM, "--kernel", "6.1", "--update")[0] == 0
+    assert in_process("judge")[0] == 0
+    answer(Judgement("bad", 1.8, 1.0, 1, 2))
+    for words, begin in [
+        ((), "DIFFERENT"),
+        (("--format", "ktap"), "KTAP version 1\n1..1\n"),
+        (("--format", "junit"), "<?xml"),
+        (("--json",), "[\n {"),
+    ]:
+        monkeypatch.setattr(sys, "argv", ["iolab", "judge", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 1
+        assert capsys.readouterr().out.startswith(begin)
+    assert in_process("judge", "--update")[0] == 0
+    assert in_process("judge")[0] == 0
+    # Another kernel by the same expectations.
+    assert in_process("judge", "--kernel", "7.2")[0] == 0
+    answer(Judgement("untestable", reason="it does not boot"))
+    before = Path("iolab.lock").read_bytes()
+    assert in_process("judge")[0] == 125
+    assert in_process("judge", "--update")[0] == 125
+    assert Path("iolab.lock").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((CLAIM, "--kernel", "6.1", "--json", "--format", "ktap"), "are two documents"),
+        ((CLAIM, "--kernel", "6.1", "--tolerance", "5"), "--tolerance is for --update"),
+        ((CLAIM, "--kernel", "6.1", "--update", "--tolerance", "-5"), "-5.0 is not in the range"),
+        ((CLAIM, "--kernel", "6.1", "--fixed", "--update"), "--fixed is for a question"),
+        (("--format", "tap"), "'tap' is not one of"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    words: tuple[str, ...], sentence: str, in_process: Run
+) -> None:
+    code, error = in_process("judge", *words)
+    assert code == 128
+    assert sentence in error
+
+
 def test_a_bisection_wants_its_ends(in_process: Run, tmp_path: Path) -> None:
     code, error = in_process("bisect", "v1", CLAIM, "--tree", str(tmp_path))
     assert code == 2

@@ -8,13 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.cli import main
 from iolab.measure.profile import Profile
-from iolab.measure.profile_file import write_profile
+from iolab.measure.profile_file import write_events, write_profile
 from iolab.store.profiles import ProfileStore
+from iolab.store.raw import RawStore
 from tests.measure.test_profile import profile
+from tests.support.stores import stored
 
 __all__ = ["profile"]
 
@@ -43,7 +47,62 @@ def _said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *
 def test_observed_cells_are_listed(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _said(capsys, monkeypatch, "--root", str(root)).split() == [_CELL, _OTHER]
+    lines = _said(capsys, monkeypatch, "--root", str(root)).splitlines()
+    assert [line.split() for line in lines[1:]] == [[_CELL], [_OTHER]]
+    assert lines[0].split()[:2] == ["cell", "pathology"]
+
+
+def test_a_listed_cell_has_its_condition(
+    tmp_path: Path,
+    profile: Profile,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (key,) = stored(tmp_path)
+    planned = RawStore(tmp_path).block(key).cells
+    for cell in planned:
+        write_profile(ProfileStore(tmp_path).path(key, cell.id), profile)
+    rows = json.loads(_said(capsys, monkeypatch, "--root", str(tmp_path), "--json"))
+    assert [row["cell"] for row in rows] == [f"{key[:16]}-{cell.id}" for cell in planned]
+    assert {row["role"] for row in rows} == {"A/A" if c.aa else c.role for c in planned}
+    treated = next(row for row in rows if row["role"] == "treatment")
+    assert treated["condition"].startswith("weight=")
+    words = (treated["cell"], "--flame", str(tmp_path / "f.html"), "--root", str(tmp_path))
+    _said(capsys, monkeypatch, *words)
+    assert f"<title>{treated['pathology']}, kernel" in (tmp_path / "f.html").read_text()
+
+
+def test_boots_that_are_compared_have_an_interval(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (_CELL, _CELL, "--against", _OTHER, "--against", _CELL, "--json", "--root", str(root))
+    rows = json.loads(_said(capsys, monkeypatch, *words))
+    user = next(row for row in rows if row["function"] == "[user]")
+    assert (user["treated"], user["control"], user["difference"]) == (10.0, 7.5, 2.5)
+    assert user["low"] < 0 < user["high"]
+    assert user["n"] == 2
+
+
+def test_recorded_calls_are_written_for_perfetto(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"at_ns": 2_500_000, "task": "fio", "pid": 9, "cpu": 0, "function": "dget_parent"}
+    events = pd.DataFrame([{**call, "arg0": 1, "arg1": 2, "arg2": 3}])
+    write_events(ProfileStore(root).path(_KEY, "c000.events"), events, ["dget_parent"])
+    _said(capsys, monkeypatch, _CELL, "--perfetto", str(root / "calls.pb"), "--root", str(root))
+    trace = protos.Trace.FromString((root / "calls.pb").read_bytes())
+    names = [p.track_descriptor.name for p in trace.packet if p.HasField("track_descriptor")]
+    assert names == ["fio 9", "dget_parent, calls per ms"]
+    instant = protos.TrackEvent.TYPE_INSTANT
+    (packet,) = [p for p in trace.packet if p.track_event.type == instant]
+    assert (packet.timestamp, packet.track_event.name) == (2_500_000, "dget_parent")
+    counter = protos.TrackEvent.TYPE_COUNTER
+    counts = [
+        (p.timestamp, p.track_event.counter_value)
+        for p in trace.packet
+        if p.track_event.type == counter
+    ]
+    assert counts == [(2_000_000, 1), (3_000_000, 0)]
 
 
 def test_a_cell_is_shown_and_written(
@@ -73,6 +132,10 @@ def test_a_difference_is_json_too(
         (["0123456789abcdef-c009"], 1, "was not observed"),
         (["../../etc-passwd"], 1, "was not observed"),
         (["--flame", "x.html"], 2, "name the cell"),
+        ([_CELL, _OTHER], 2, "is of one cell"),
+        ([_CELL, "--against", _OTHER, "--against", _CELL], 2, "1 cells need as many"),
+        ([_CELL, _CELL, *("--against", _CELL) * 2, "--pprof", "x"], 2, "--pprof is of one cell"),
+        ([_CELL, "--perfetto", "x"], 1, "no calls of cell"),
     ],
 )
 def test_wrong_input_is_one_sentence(

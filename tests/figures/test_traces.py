@@ -106,7 +106,7 @@ def test_the_path_adds_up(data: Dataset) -> None:
     table = report.mechanism_table(data)
     parts = [name for name in table.columns if name.startswith("path_")]
     # 7.2 completes these writes without a worker: it has no path to draw.
-    for axes, kernel in zip(figure.axes, ("5.10", "6.1", "6.12"), strict=False):
+    for axes, kernel in zip(figure.axes, ("5.10", "6.1", "6.8", "6.12"), strict=False):
         rows = table[table["kernel"] == kernel]
         bars = [p for p in axes.patches if isinstance(p, Rectangle)]
         top = {round(p.get_x(), 3): p.get_y() + p.get_height() for p in bars}

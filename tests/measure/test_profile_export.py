@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from iolab.errors import UserError
 from iolab.measure.profile import Profile
 from iolab.measure.profile_export import write_collapsed, write_pprof
 from tests.measure.test_profile import _NODES, profile
@@ -50,6 +54,19 @@ def test_collapsed_stacks(profile: Profile, tmp_path: Path) -> None:
     lines = (tmp_path / "stacks").read_text().splitlines()
     assert "fio;entry_SYSCALL_64;__x64_sys_io_submit;kmem_cache_alloc 20" in lines
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == sum(node[3] for node in _NODES)
+
+
+def test_collapsed_stacks_of_two_are_scaled_to_the_same_ios(
+    profile: Profile, tmp_path: Path
+) -> None:
+    treated = replace(profile, totals={**profile.totals, "ios": 30})
+    control = replace(profile, totals={**profile.totals, "ios": 10})
+    write_collapsed(tmp_path / "stacks", treated, control)
+    lines = (tmp_path / "stacks").read_text().splitlines()
+    assert "fio;[user] 300 100" in lines
+    with pytest.raises(UserError, match="no cost per I/O"):
+        write_collapsed(tmp_path / "none", treated, profile)
+    assert not (tmp_path / "none").exists()
 
 
 def test_pprof(profile: Profile, tmp_path: Path) -> None:

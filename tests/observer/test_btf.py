@@ -90,7 +90,7 @@ def test_a_missing_structure_is_named(data: bytes) -> None:
         Btf(data).offset("task_struct", "pid")
 
 
-@pytest.mark.parametrize("damaged", [b"", b"\0" * 24, b"\x9f\xeb"])
+@pytest.mark.parametrize("damaged", [b"\0" * 24, b"\x9f\xeb"])
 def test_damaged_types_are_refused(damaged: bytes) -> None:
     with pytest.raises(BtfError, match="damaged"):
         Btf(damaged)

@@ -108,5 +108,7 @@ def test_a_kernel_that_hides_its_symbols_cannot_be_observed() -> None:
 
 
 def test_a_kernel_without_types_cannot_be_observed() -> None:
-    with pytest.raises(CannotRunError, match="BTF"):
+    with pytest.raises(CannotRunError, match=r"lacks its types.*CONFIG_DEBUG_INFO_BTF"):
         parse_symbols(_kallsyms(), b"")
+    with pytest.raises(CannotRunError, match="damaged"):
+        parse_symbols(_kallsyms(), b"\x9f\xeb\x01")

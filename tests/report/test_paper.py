@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tomllib
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +32,7 @@ from tests.support.reports import COMMAND, every_report
 
 SOURCES = (
     *("iolab.typ", "parts.typ", "published.toml", "references.yml", "not_results.toml"),
-    "page.css",
+    *("observed.toml", "page.css"),
 )
 CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMMAND}."
 
@@ -84,6 +85,21 @@ def test_a_number_typed_by_hand_is_found(text: str, found: list[tuple[int, str]]
 
 def test_the_paper_holds_no_number_that_is_not_explained() -> None:
     check_sources(PAPER)
+
+
+def test_what_was_observed_is_what_the_findings_say() -> None:
+    text = (PAPER.parent / "docs" / "findings-observer.md").read_text()
+    known = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text))
+
+    def numbers(part: Any) -> list[int | float]:
+        if isinstance(part, dict | list):
+            below = part.values() if isinstance(part, dict) else part
+            return [number for one in below for number in numbers(one)]
+        return [part] if isinstance(part, int | float) else []
+
+    found = numbers(tomllib.loads((PAPER / "observed.toml").read_text()))
+    assert len(found) > 30
+    assert [n for n in found if not {str(n), f"{n:,}", f"{n:.3f}"} & known] == []
 
 
 def test_a_literal_result_stops_the_build(tmp_path: Path) -> None:

@@ -10,7 +10,12 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.measure.profile import Profile
-from iolab.stats.profiles import difference, profile_differences, subsystem_table
+from iolab.stats.profiles import (
+    boot_differences,
+    difference,
+    profile_differences,
+    subsystem_table,
+)
 from iolab.store.dataset import Dataset
 
 
@@ -60,6 +65,19 @@ def test_differences_have_an_interval_over_boots() -> None:
     assert wake["n"] == 3
     assert frame.loc["submit_bio", "difference"] == 0.0
     assert frame["low"].isna()["submit_bio"]
+
+
+def test_two_kernels_are_compared_boot_by_boot() -> None:
+    newer = [_profile(10, submit_bio=100, aio_complete=more) for more in (40, 50, 60)]
+    older = [_profile(20, submit_bio=100) for _ in newer]
+    frame = boot_differences(list(zip(newer, older, strict=True))).set_index("function")
+    found = frame.loc["aio_complete"]
+    assert (found["treated"], found["control"], found["difference"]) == (50, 0, 50)
+    assert found["n"] == 3
+    assert found["low"] == pytest.approx(50 - 4.302653 * 10 / math.sqrt(3))
+    assert frame.index[0] == "aio_complete"
+    with pytest.raises(UserError, match="no pair"):
+        boot_differences([])
 
 
 def test_subsystems_of_each_cell() -> None:

@@ -23,7 +23,18 @@ _CHEAP: Final = {"--help", "--version", "export", "plan", "trace", "verdicts"}
 # Sessions that pass what follows "--" on to a command of iolab.
 _PASSED_ON: Final = {"lab", "sweep"}
 # Programs that are not this project's.
-_FOREIGN: Final = {"apt", "cd", "chromium", "git", "jupyter", "mkdir", "pip", "sh", "wipefs"}
+_FOREIGN: Final = {
+    "apt",
+    "cd",
+    "chromium",
+    "git",
+    "jupyter",
+    "mkdir",
+    "pip",
+    "podman",
+    "sh",
+    "wipefs",
+}
 # What a pipe leads to.
 _FILTERS: Final = {"grep", "head", "jq", "less", "sort"}
 

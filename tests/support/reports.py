@@ -76,8 +76,9 @@ def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0
 
 
 def without_kernel(data: Dataset, kernel: str) -> Dataset:
-    """Return data as if a kernel had not been measured."""
-    return replace(data, cells=data.cells[data.cells["kernel"] != kernel])
+    """Return data as if a kernel had been asked for and could not be fetched."""
+    missing = pd.DataFrame([(kernel, "no package")], columns=list(UNAVAILABLE_COLUMNS))
+    return replace(data, cells=data.cells[data.cells["kernel"] != kernel], unavailable=missing)
 
 
 def every_report() -> dict[str, Dataset]:

@@ -24,7 +24,7 @@ def block(boot: int = 0, kernel: str = "6.1") -> Block:
     """Return a block of four cells: a treated pair and an A/A pair."""
     pathology = get_pathology("dio_kworker")
     profile = override(pathology, pathology.profiles["smoke"], ["weight=1000"])
-    profile = replace(profile, recorded={})
+    profile = replace(profile, recorded={}, boots=max(profile.boots, boot + 1))
     return blocks_of(pathology, profile, kernel=kernel, clock="virtual")[boot]
 
 

@@ -33,7 +33,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,})([^`]*)$")
 _MARKER: Final = re.compile(r"<!-- (boots a machine|not run: .+|file: [\w.-]+) -->$")
 _PRINTED: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # What a reader types and what needs no check of its own: a page's other languages.
-_LANGUAGES: Final = {"console", "ini", "json", "python", "text", "toml"}
+_LANGUAGES: Final = {"console", "ini", "json", "python", "text", "toml", "yaml"}
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,8 @@ def _mixed(folder: Path) -> list[Path]:
         ),
         (_mixed, rf"is 6\.6\.6, but the modules are for {RELEASE}"),
         (lambda folder: [folder / "none"], r"^no such file: "),
-        (lambda folder: [folder], r"^give the kernel's \.deb files, or one vmlinuz and"),
-        (lambda _: [], r"^give the kernel's \.deb files, or one vmlinuz and"),
+        (lambda folder: [folder], r"^give the kernel's packages .*, or one vmlinuz and"),
+        (lambda _: [], r"^give the kernel's packages .*, or one vmlinuz and"),
     ],
 )
 def test_what_is_no_kernel_is_the_users_mistake(

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Commands about what a store has, needs and can do without: status, merge, gc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.choices import defined_in
+from iolab.cli.completion import complete_pathology
+from iolab.cli.documents import json_option, print_json
+from iolab.cli.selection import SelectionCommand, selection, selection_options
+from iolab.cli.terminal import echo, note, print_table, rough_duration
+from iolab.errors import IolabError, UserError
+from iolab.paths import runs_dir
+
+if TYPE_CHECKING:
+    from iolab.store.garbage import Garbage
+    from iolab.store.merging import Merged
+    from iolab.sweeps.status import KernelStatus
+
+__all__ = ["gc", "merge", "status"]
+
+_FOLDER = click.Path(path_type=Path)
+
+
+@click.command(cls=SelectionCommand)
+@click.argument(
+    "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
+)
+@selection
+@click.option("--jobs", type=int, help="Virtual machines side by side.")
+@json_option
+def status(
+    pathologies: tuple[str, ...], jobs: int | None, *, as_json: bool, **options: Any
+) -> None:
+    """Show what a sweep has measured, and what is missing.
+
+    It takes the options of the sweep. A block counts if this iolab's agent measured it. Nothing is
+    booted or measured, and no kernel is fetched.
+    """
+    from iolab.sweeps.pool import default_jobs
+    from iolab.sweeps.request import Request
+    from iolab.sweeps.status import sweep_status
+
+    side_by_side = default_jobs() if jobs is None else jobs
+    request = Request(**selection_options(options), pathologies=pathologies, jobs=side_by_side)
+    rows = sweep_status(request, note)
+    if as_json:
+        print_json(rows)
+        return
+    print_table([_row(row) for row in rows], [])
+    left = sum(row.seconds_left for row in rows)
+    missing = sum(row.blocks - row.blocks_measured for row in rows if not row.reason)
+    if missing:
+        echo(f"{missing} blocks are missing, about {rough_duration(left)}")
+    else:
+        echo("all is measured")
+
+
+def _row(row: KernelStatus) -> dict[str, str]:
+    counts = f"{row.blocks_measured} of {row.blocks}", f"{row.cells_measured} of {row.cells}"
+    left = row.reason or (rough_duration(row.seconds_left) if row.seconds_left else "-")
+    return {
+        "pathology": row.pathology,
+        "kernel": row.kernel,
+        "blocks": counts[0],
+        "cells": counts[1],
+        "time left": left,
+    }
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="FOLDER...", type=_FOLDER)
+@click.option("--root", type=_FOLDER, default=runs_dir, help="Folder that takes the blocks.")
+@json_option
+@defined_in
+def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
+    """Take the blocks of other stores into one.
+
+    FOLDER holds a store (raw): of another machine, say. Each block is compared with its SHA-256
+    first. A block that is there already stays; if it has other bytes, that is said.
+
+    Exit code 1: a block was left out, or differs in virtual time.
+    """
+    from iolab.store.merging import merge_store
+    from iolab.store.raw import RawStore
+    from iolab.sweeps.measuring import store_locked
+
+    into = root.resolve()
+    found: dict[Path, Merged] = {}
+    with store_locked(into, note):
+        for source in sources:
+            found[source] = merge_store(source.resolve(), into)
+    store = RawStore(into)
+    differing = [
+        key
+        for merged in found.values()
+        for key in merged.different
+        if store.block(key).clock == "virtual"
+    ]
+    if as_json:
+        print_json([_document(source, merged) for source, merged in found.items()])
+    else:
+        for source, merged in found.items():
+            _show(source, merged)
+    left_out = sum(len(merged.left_out) for merged in found.values())
+    if differing or left_out:
+        words = f"{left_out} block{'' if left_out == 1 else 's'}"
+        raise IolabError(f"left out: {words}; different in virtual time: {len(differing)}")
+
+
+def _show(source: Path, merged: Merged) -> None:
+    for state in merged.left_out:
+        echo(f"left out  block {state.name}: {state.state}: {state.reason}")
+    for key, names in merged.different.items():
+        echo(f"differs   block {key[:16]}: {', '.join(names)}")
+    echo(f"{source}: {len(merged.taken)} taken, {len(merged.same)} were there")
+
+
+def _document(source: Path, merged: Merged) -> dict[str, object]:
+    return {
+        "folder": source,
+        "taken": merged.taken,
+        "same": merged.same,
+        "different": [{"key": key, "files": names} for key, names in merged.different.items()],
+        "left_out": [
+            {"key": s.key, "state": s.state.replace(" ", "_"), "reason": s.reason}
+            for s in merged.left_out
+        ],
+    }
+
+
+@click.command()
+@click.argument("folder", type=_FOLDER, default=runs_dir)
+@click.option("--unused", is_flag=True, help="With blocks that no sweep's tables are made of.")
+@click.option("--delete", is_flag=True, help="Remove what is listed.")
+@json_option
+def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
+    """Show what a folder of results can do without.
+
+    That is: plans of measured blocks, blocks that were set aside, profiles without a block. Blocks
+    of an interrupted sweep are not among them unless --unused is given.
+    """
+    from iolab.store.garbage import find_garbage, remove_garbage
+    from iolab.sweeps.measuring import store_locked
+
+    root = folder.resolve()
+    if not (root / "raw").is_dir():
+        raise UserError(f"{root} holds no store: there is no folder raw in it")
+    with store_locked(root, note):
+        found = find_garbage(root, unused=unused)
+        if delete:
+            remove_garbage(found)
+    if as_json:
+        print_json({"folder": root, "removed": delete, "garbage": found})
+        return
+    for kind in dict.fromkeys(one.kind for one in found):
+        _show_garbage([one for one in found if one.kind == kind])
+    size = sum(one.size_bytes for one in found) / (1 << 20)
+    done = "removed" if delete else "can be removed with --delete"
+    echo(f"{size:.1f} MiB {done}" if found else "nothing to remove")
+
+
+def _show_garbage(found: list[Garbage]) -> None:
+    size = sum(one.size_bytes for one in found) / (1 << 20)
+    echo(f"{found[0].kind:10} {len(found):6} {size:10.1f} MiB  {found[0].path.parent}")

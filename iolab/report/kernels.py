@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""What the kernels of the cache are, and in what two of them differ.
+
+Scheduler and features are what a kernel said of itself when it was booted; preemption model and HZ
+are known from its configuration before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iolab import foreign
+from iolab.errors import UserError
+from iolab.kbuild.configuring import options_of
+from iolab.store.kernels import KernelBuild, build_of
+from iolab.vm.kernels import Kernel, KernelStatus, cached_kernel, check_name
+
+__all__ = ["Difference", "differences", "kernel_document", "kernel_lines"]
+
+_FEATURES: Final = "features"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which two kernels differ.
+
+    Parameters
+    ----------
+    what : str
+        ``release``, ``scheduler``, ``preemption``, a feature or tunable of the scheduler, or an
+        option of the configuration.
+    first, second : str
+        What each has: "n" for an option that is off or unknown there, "" for what it does not have.
+    """
+
+    what: str
+    first: str
+    second: str
+
+
+def kernel_lines(status: KernelStatus) -> list[str]:
+    """Return a kernel as a line, and one more for its scheduler's features if they are known."""
+    if status.reason:
+        return [f"{status.name:5} {status.state:13}{status.reason}"]
+    document = kernel_document(status)
+    scheduler = document["scheduler"] or "scheduler not known before it was booted"
+    hz = f"{document['hz']} Hz" if document["hz"] else ""
+    parts = [status.release, status.source, scheduler, document["preemption"], hz]
+    lines = [f"{status.name:5} {status.state:13}{', '.join(part for part in parts if part)}"]
+    if features := document["features"]:
+        lines.append(f"{'':19}{' '.join(features)}")
+    return lines
+
+
+def kernel_document(status: KernelStatus) -> dict[str, Any]:
+    """Return a kernel as JSON values: its status, scheduler, preemption model, HZ and features."""
+    kernel = cached_kernel(status.name) if status.state == "cached" else None
+    facts = status.facts or {}
+    build = _build(kernel, facts)
+    return {
+        "name": status.name,
+        "state": status.state,
+        "reason": status.reason,
+        "source": status.source,
+        "release": status.release,
+        "scheduler": _scheduler(facts),
+        "preemption": build.preemption,
+        "hz": build.hz,
+        "features": build.tunables.get(_FEATURES, "").split(),
+        "facts": status.facts,
+    }
+
+
+def differences(
+    first: str, second: str, facts: Mapping[str, Mapping[str, Any]]
+) -> list[Difference]:
+    """Return in what two kernels of the cache differ.
+
+    Parameters
+    ----------
+    first, second : str
+        Their names.
+    facts : mapping of str to mapping
+        What each reported when it was booted, if it was.
+
+    Returns
+    -------
+    list of Difference
+        The kernels themselves first, then their schedulers, then the options by name.
+
+    Raises
+    ------
+    UserError
+        If one is unknown, not in the cache, or there is no configuration of it.
+    """
+    kernels = [_cached(name) for name in (first, second)]
+    told = [_told(kernel, facts.get(kernel.name) or {}) for kernel in kernels]
+    # A kernel that was never booted has said nothing: only its configuration can be compared.
+    both = all("scheduler" in one for one in told)
+    names = [
+        what for what in {**told[0], **told[1]} if both or (what in told[0] and what in told[1])
+    ]
+    found = [Difference(what, told[0].get(what, ""), told[1].get(what, "")) for what in names]
+    options = [_options(kernel) for kernel in kernels]
+    found += [
+        Difference(name, options[0].get(name, "n"), options[1].get(name, "n"))
+        for name in sorted(options[0].keys() | options[1].keys())
+    ]
+    return [one for one in found if one.first != one.second]
+
+
+def _cached(name: str) -> Kernel:
+    check_name(name)
+    kernel = cached_kernel(name)
+    if kernel is None:
+        raise UserError(f"kernel {name} is not in the cache: type iolab kernels fetch {name}")
+    return kernel
+
+
+def _build(kernel: Kernel | None, facts: Mapping[str, Any]) -> KernelBuild:
+    config = kernel.config if kernel else None
+    return build_of(facts, config.read_text(errors="replace") if config else "")
+
+
+def _scheduler(facts: Mapping[str, Any]) -> str:
+    return foreign.line(str(facts.get("scheduler") or ""), foreign.SCHEDULER)
+
+
+def _told(kernel: Kernel, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known of a kernel beside its configuration; HZ is in there."""
+    build = _build(kernel, facts)
+    told = {"release": kernel.release, "source": kernel.source}
+    if build.preemption:
+        told["preemption"] = build.preemption
+    if scheduler := _scheduler(facts):
+        told["scheduler"] = scheduler
+        for feature in build.tunables.get(_FEATURES, "").split():
+            told[f"feature {feature.removeprefix('NO_')}"] = _on(feature)
+        told |= {name: text for name, text in build.tunables.items() if name != _FEATURES}
+    return told
+
+
+def _on(feature: str) -> str:
+    return "off" if feature.startswith("NO_") else "on"
+
+
+def _options(kernel: Kernel) -> dict[str, str]:
+    if kernel.config is None:
+        raise UserError(
+            f"the configuration of kernel {kernel.name} is not known: add it with its configuration"
+        )
+    return {name: foreign.line(value) for name, value in options_of(kernel.config).items()}

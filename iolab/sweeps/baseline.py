@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: MIT
+"""Expected answers of kernels, kept in a repository: the file ``iolab.lock``.
+
+Each entry is a question to a kernel, with the verdict and the value that it gave. Judging an entry
+again is a unit test of performance: in virtual time the same kernel gives the same value to the
+last digit, so the tolerance is 0 unless an entry names another one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from iolab import foreign
+from iolab.errors import UserError
+from iolab.files import atomic_write, digest_of
+from iolab.pathology.expressions import Question, question_of
+from iolab.sweeps import judged_trees
+from iolab.sweeps.judging import Judgement, Judging, Verdict
+from iolab.vm.kernels import cached_kernel, check_name, known_kernels
+
+__all__ = [
+    "LOCK",
+    "Answer",
+    "Case",
+    "Expected",
+    "answered",
+    "of_lock",
+    "outcome_of",
+    "read_lock",
+    "write_lock",
+]
+
+# Its name in a repository.
+LOCK: Final = "iolab.lock"
+_FORMAT: Final = "iolab-lock/1"
+_KEYS: Final[dict[str, type | tuple[type, ...]]] = {
+    "question": str,
+    "kernel": str,
+    "verdict": str,
+    "value": (int, float),
+    "tolerance_percent": (int, float),
+    "kernel_identity": str,
+    "instruments": str,
+}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an entry of a lock expects.
+
+    Parameters
+    ----------
+    verdict : {"good", "bad"}
+        The verdict.
+    value : float
+        The value that was judged, in the unit of the question.
+    tolerance_percent : float
+        By how much a value may differ.
+    kernel_identity : str
+        Identity of the kernel that gave it; "" of a source tree, which is meant to change.
+    instruments : str
+        Digest of what measured it: QEMU, the guest's image and the agent.
+    """
+
+    verdict: Verdict
+    value: float
+    tolerance_percent: float
+    kernel_identity: str
+    instruments: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question to a kernel, and what is expected.
+
+    Parameters
+    ----------
+    question : str
+        As it was asked.
+    kernel : str
+        The name of a kernel, or a source tree; in a lock, relative to the lock's folder.
+    expected : Expected or None
+        None: the question itself says what is good.
+    """
+
+    question: str
+    kernel: str
+    expected: Expected | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a kernel answered.
+
+    Parameters
+    ----------
+    case : Case
+        What was asked.
+    title : str
+        The question with its pathology.
+    judgement : Judgement
+        The answer.
+    seconds : float
+        How long it took.
+    outcome : {"good", "bad", "untestable"}
+        As a test: of a case with an expectation, whether that was met.
+    difference : str
+        How the answer differs from what is expected, or "".
+    found : Expected or None
+        What a lock would have of it; None if it cannot be tested.
+    """
+
+    case: Case
+    title: str
+    judgement: Judgement
+    seconds: float
+    outcome: Verdict
+    difference: str = ""
+    found: Expected | None = None
+
+
+def read_lock(path: Path) -> list[Case]:
+    """Read a lock.
+
+    Raises
+    ------
+    UserError
+        If there is no such file, or it is damaged; the message names the entry.
+    """
+    try:
+        document = foreign.read_document(path)
+    except FileNotFoundError as error:
+        raise UserError(
+            f"no question, and no {path}: ask one with --kernel, and keep its answer with --update"
+        ) from error
+    named = document.get("format") if isinstance(document, dict) else None
+    if named != _FORMAT:
+        raise UserError(f"{path}: the format is {named!r}, this iolab reads {_FORMAT!r}")
+    entries = document.get("judged")
+    if not isinstance(entries, list) or not entries:
+        raise UserError(f"{path} has no entries: `iolab judge QUESTION --kernel K --update` adds")
+    return [_case(entry, f"{path}, entry {place}") for place, entry in enumerate(entries, 1)]
+
+
+def _case(entry: Any, where: str) -> Case:
+    if not isinstance(entry, dict) or entry.keys() != _KEYS.keys():
+        raise UserError(f"{where}: its keys must be {', '.join(_KEYS)}")
+    for key, kind in _KEYS.items():
+        if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
+            raise UserError(f"{where}: {key} cannot be {entry[key]!r}")
+    if entry["verdict"] not in {"good", "bad"}:
+        raise UserError(f"{where}: verdict is good or bad, not {entry['verdict']!r}")
+    if entry["tolerance_percent"] < 0:
+        raise UserError(f"{where}: tolerance_percent is 0 or more")
+    expected = {key: entry[key] for key in _KEYS if key not in {"question", "kernel"}}
+    return Case(entry["question"], entry["kernel"], Expected(**expected))
+
+
+def write_lock(path: Path, answers: Sequence[Answer], tolerance_percent: float | None) -> None:
+    """Keep answers in a lock; they replace the entries of the same questions to the same kernels.
+
+    Parameters
+    ----------
+    path : Path
+        The lock; it is made if it is missing.
+    answers : sequence of Answer
+        What is expected from now on. Those that cannot be tested change nothing.
+    tolerance_percent : float or None
+        By how much values may differ; None: as the lock has it, 0 for what is new.
+
+    Raises
+    ------
+    UserError
+        If the lock is damaged, or a value is no finite number.
+    """
+    known = read_lock(path) if path.exists() else []
+    cases = {(case.question, os.path.normpath(case.kernel)): case for case in known}
+    for answer in answers:
+        if answer.found is None:
+            continue
+        if not math.isfinite(answer.found.value):
+            raise UserError(f"{answer.title} is {answer.found.value}: that cannot be expected")
+        key = (answer.case.question, _stored(answer.case.kernel, path.parent))
+        old = cases[key].expected if key in cases else None
+        tolerance = tolerance_percent
+        if tolerance is None:
+            tolerance = old.tolerance_percent if old else 0.0
+        found = replace(answer.found, tolerance_percent=tolerance)
+        cases[key] = Case(*key, found)
+    entries = [
+        {"question": case.question, "kernel": case.kernel, **asdict(case.expected)}
+        for case in cases.values()
+        if case.expected is not None
+    ]
+    document = {"format": _FORMAT, "judged": entries}
+    atomic_write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def _stored(kernel: str, folder: Path) -> str:
+    """Return a kernel as a lock in this folder names it: a tree by its path from there."""
+    if _is_name(kernel):
+        return kernel
+    return os.path.relpath(kernel, folder)
+
+
+def _is_name(kernel: str) -> bool:
+    return kernel in known_kernels() or not Path(kernel).exists()
+
+
+def answered(
+    cases: Sequence[Case],
+    asking: Callable[[Question], Judging],
+    *,
+    commit: str | None = None,
+    config: Path | None = None,
+    kept: bool = False,
+) -> list[Answer]:
+    """Judge each case, after checking all of them.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        The questions; trees by paths that lead there from the current folder.
+    asking : callable
+        Returns how a question is judged.
+    commit, config
+        Of a tree, as for `iolab.kbuild.building.build_kernel`.
+    kept : bool
+        Whether the answers are for `write_lock`.
+
+    Raises
+    ------
+    UserError, CannotRunError, IolabError
+        As `iolab.sweeps.judged_trees.judge_here`.
+    """
+    questions = [question_of(case.question) for case in cases]
+    for case in cases:
+        if _is_name(case.kernel):
+            check_name(case.kernel)
+    answers = []
+    for case, question in zip(cases, questions, strict=True):
+        began = time.monotonic()
+        how = asking(question)
+        judgement = judged_trees.judge_here(how, case.kernel, commit=commit, config=config)
+        seconds = round(time.monotonic() - began, 1)
+        answer = Answer(case, question.text, judgement, seconds, judgement.verdict)
+        if kept or case.expected is not None:
+            answer = _compared(_identified(answer, how))
+        answers.append(answer)
+    return answers
+
+
+def _identified(answer: Answer, how: Judging) -> Answer:
+    """Add what a lock has of an answer."""
+    judgement, kernel = answer.judgement, answer.case.kernel
+    if judgement.verdict == "untestable":
+        return answer
+    cached = cached_kernel(kernel) if _is_name(kernel) else None
+    found = Expected(
+        judgement.verdict,
+        judgement.value,
+        0.0,
+        cached.identity if cached else "",
+        digest_of(judged_trees.instruments(how.log)),
+    )
+    return replace(answer, found=found)
+
+
+def _compared(answer: Answer) -> Answer:
+    """Set the outcome of an answer that has an expectation."""
+    expected, found = answer.case.expected, answer.found
+    if expected is None or found is None:
+        return answer
+    room = expected.tolerance_percent / 100 * abs(expected.value)
+    if found.verdict != expected.verdict:
+        words = f"{found.verdict}, expected {expected.verdict}"
+    elif not abs(found.value - expected.value) <= room:
+        words = "not the expected value"
+    else:
+        return replace(answer, outcome="good")
+    words += (
+        f": {found.value!r}, expected {expected.value!r} within {expected.tolerance_percent:g} %"
+    )
+    if expected.kernel_identity and expected.kernel_identity != found.kernel_identity:
+        words += "; it is another build of the kernel"
+    if expected.instruments != found.instruments:
+        words += "; another QEMU, image or agent measured what is expected"
+    return replace(answer, outcome="bad", difference=words)
+
+
+def of_lock(cases: Sequence[Case], folder: Path, kernel: str | None) -> list[Case]:
+    """Return the cases of a lock with kernels as they are named from the current folder.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        As `read_lock` returns them.
+    folder : Path
+        The lock's.
+    kernel : str or None
+        A kernel to ask instead of theirs.
+    """
+
+    def placed(name: str) -> str:
+        tree = folder / name
+        return name if name in known_kernels() or not tree.exists() else str(tree)
+
+    return [replace(case, kernel=kernel or placed(case.kernel)) for case in cases]
+
+
+def outcome_of(answers: Sequence[Answer]) -> Verdict:
+    """Return bad if one is bad, else untestable if one is, else good."""
+    outcomes = {answer.outcome for answer in answers}
+    return "bad" if "bad" in outcomes else "untestable" if "untestable" in outcomes else "good"

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""What the kernels of the cache are, and in what two of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.errors import UserError
+from iolab.report import kernels
+from iolab.report.kernels import Difference, differences, kernel_document, kernel_lines
+from iolab.vm.kernels import Kernel, KernelStatus
+
+OLD = {
+    "scheduler": "CFS",
+    "scheduler_tunables": {"features": "SIS_PROP NO_HRTICK", "latency_ns": "12000000"},
+}
+NEW = {
+    "scheduler": "EEVDF",
+    "scheduler_tunables": {
+        "features": "HRTICK DELAY_DEQUEUE",
+        "base_slice_ns": "2100000",
+        "preempt": "full (lazy)",
+    },
+}
+CONFIGS = {
+    "old": "CONFIG_HZ=250\nCONFIG_PREEMPT_VOLUNTARY=y\nCONFIG_XFS_FS=m\n# CONFIG_A is not set\n",
+    "new": "CONFIG_HZ=1000\nCONFIG_XFS_FS=m\nCONFIG_A=y\n",
+    "bare": None,
+}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cached(name: str) -> Kernel | None:
+        if name not in CONFIGS:
+            return None
+        text = CONFIGS[name]
+        config = tmp_path / name if text is not None else None
+        if config is not None and text is not None:
+            config.write_text(text)
+        return Kernel(name, f"6-{name}", tmp_path, config, tmp_path, "id", "given by the user")
+
+    monkeypatch.setattr(kernels, "cached_kernel", cached)
+    monkeypatch.setattr(kernels, "check_name", lambda _: None)
+
+
+def status(name: str, facts: Mapping[str, Any] | None) -> KernelStatus:
+    return KernelStatus(name, "cached", source="given", release=f"6-{name}", facts=facts)
+
+
+def test_a_kernel_is_listed_with_its_scheduler_preemption_and_features() -> None:
+    assert kernel_lines(status("new", NEW)) == [
+        "new   cached       6-new, given, EEVDF, lazy, 1000 Hz",
+        "                   HRTICK DELAY_DEQUEUE",
+    ]
+    # Before it is booted, its configuration is known.
+    (line,) = kernel_lines(status("old", None))
+    assert line.endswith("scheduler not known before it was booted, voluntary, 250 Hz")
+    assert kernel_lines(KernelStatus("none", "unreachable", "no network")) == [
+        "none  unreachable  no network"
+    ]
+    document = kernel_document(status("bare", None))
+    assert (document["hz"], document["preemption"], document["features"]) == (None, "", [])
+
+
+def test_a_long_name_keeps_its_distance() -> None:
+    (line,) = kernel_lines(status("judged-f39ce8e2", None))
+    assert line.startswith("judged-f39ce8e2 cached ")
+
+
+def test_two_kernels_differ_in_what_they_say_and_in_their_options() -> None:
+    found = differences("old", "new", {"old": OLD, "new": NEW})
+    assert found == [
+        Difference("release", "6-old", "6-new"),
+        Difference("preemption", "voluntary", "lazy"),
+        Difference("scheduler", "CFS", "EEVDF"),
+        Difference("feature SIS_PROP", "on", ""),
+        Difference("feature HRTICK", "off", "on"),
+        Difference("latency_ns", "12000000", ""),
+        Difference("feature DELAY_DEQUEUE", "", "on"),
+        Difference("base_slice_ns", "", "2100000"),
+        Difference("CONFIG_A", "n", "y"),
+        Difference("CONFIG_HZ", "250", "1000"),
+        Difference("CONFIG_PREEMPT_VOLUNTARY", "y", "n"),
+    ]
+
+
+def test_what_a_kernel_has_not_said_is_no_difference() -> None:
+    found = {one.what for one in differences("old", "new", {"new": NEW})}
+    assert found == {"release", "preemption", "CONFIG_A", "CONFIG_HZ", "CONFIG_PREEMPT_VOLUNTARY"}
+    assert differences("old", "old", {}) == []
+
+
+def test_what_cannot_be_compared_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"kernel 6\.1 is not in the cache: type iolab"):
+        differences("old", "6.1", {})
+    with pytest.raises(UserError, match="the configuration of kernel bare is not known"):
+        differences("bare", "old", {})
