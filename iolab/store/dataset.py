@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -214,7 +215,8 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def _parquet(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path)
+        # By its bytes: pyarrow takes no name that is not UTF-8.
+        return pd.read_parquet(io.BytesIO(path.read_bytes()))
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
     except UNREADABLE as error:

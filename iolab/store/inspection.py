@@ -73,6 +73,8 @@ def inspect_folder(root: Path) -> Inspection:
         If there is no such folder, neither store nor tables are there, or the store is of another
         format.
     """
+    if root.exists() and not root.is_dir():
+        raise UserError(f"{root} is no folder of results")
     store = RawStore(root)
     store.check_format()
     folders = _folders_of_tables(root)

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from iolab.agent.proc import available_memory
 from iolab.blocks import Block
@@ -18,7 +20,10 @@ from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
-__all__ = ["block_job", "measure_plan", "store_locked"]
+__all__ = ["block_job", "check_room", "measure_plan", "store_locked"]
+
+# The files of one virtual machine at work: its image, its channel, and the block's results.
+_MACHINE_BYTES: Final = 512 << 20
 
 
 @contextmanager
@@ -27,6 +32,26 @@ def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
     words = f"something else measures into {root}: waiting for its end"
     with locked(root / ".sweep.lock", lambda: log(words)):
         yield
+
+
+def check_room(request: Request, blocks: int) -> None:
+    """Check that the store's disk has room for the virtual machines that measure so many blocks.
+
+    Raises
+    ------
+    IolabError
+        If it has not; nothing was measured.
+    """
+    if not blocks or request.target != "vm":
+        return
+    request.root.mkdir(parents=True, exist_ok=True)
+    machines = min(request.jobs, blocks)
+    free, needed = shutil.disk_usage(request.root).free, machines * _MACHINE_BYTES
+    if free < needed:
+        raise IolabError(
+            f"measuring needs {needed >> 20} MiB in {request.root} (--jobs {machines}), "
+            f"{free >> 20} MiB are free"
+        )
 
 
 def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
@@ -68,6 +93,7 @@ def measure_plan(
     """
     store = RawStore(request.root)
     missing = blocks_to_measure(plan.blocks, store, request.observed, request.calls, log)
+    check_room(request, len(missing))
     jobs = []
     for key in missing:
         block = plan.blocks[key]

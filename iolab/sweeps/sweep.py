@@ -23,7 +23,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
-from iolab.sweeps.measuring import store_locked
+from iolab.sweeps.measuring import check_room, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
@@ -127,6 +127,7 @@ def _measure(
     if kept := sum(outcome.kept for outcome in outcomes):
         blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
         log(f"{kept} of {blocks} blocks are in the store already")
+    check_room(request, sum(len(keys) for keys in missing))
     jobs = [
         [_block_job(request, outcome.plan, key) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import struct
 import subprocess
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,6 +176,89 @@ def test_an_empty_partition_is_free_and_its_disk_is_not(
     _make_ext4(part)
     with pytest.raises(DeviceInUseError, match=r"holds a signature \(ext4\)"):
         check_free(part, None)
+
+
+def _luks(version: int) -> bytes:
+    return b"LUKS\xba\xbe" + struct.pack(">H", version) + bytes(4088)
+
+
+def _lvm() -> bytes:
+    """Return the label of an LVM physical volume, in the disk's second sector."""
+    behind = struct.pack("<I8s", 32, b"LVM2 001").ljust(512 - 20, b"\0")
+    # LVM's CRC begins with a number of its own, and is not inverted.
+    crc = zlib.crc32(behind, 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return bytes(512) + b"LABELONE" + struct.pack("<QI", 1, crc) + behind
+
+
+def _md() -> bytes:
+    """Return the superblock of a member of a RAID, version 1.2: 4 KiB behind the disk's begin."""
+    block = bytearray(256)
+    struct.pack_into("<II", block, 0, 0xA92B4EFC, 1)
+    struct.pack_into("<Q", block, 144, 8)
+    total = sum(struct.unpack("<64I", block))
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    return bytes(4096) + block
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        (_luks(1), "crypto_LUKS"),
+        (_luks(2), "crypto_LUKS"),
+        (_lvm(), "LVM2_member"),
+        (_md(), "linux_raid_member"),
+    ],
+    ids=["LUKS 1", "LUKS 2", "LVM", "md"],
+)
+def test_a_part_of_something_that_is_not_at_work_is_refused(
+    disk: Path, tmp_path: Path, written: bytes, kind: str
+) -> None:
+    with disk.open("r+b") as stream:
+        stream.write(written)
+    before = digest(disk)
+    link = tmp_path / "odd 'name'\n-"
+    link.symlink_to(disk)
+    for path in (disk, link):
+        with pytest.raises(DeviceInUseError, match=rf"holds a signature \({kind}\)"):
+            check_free(path, None)
+    assert digest(disk) == before
+
+
+def _swapped(disk: Path) -> list[str]:
+    subprocess.run(["mkswap", disk], check=True, capture_output=True)
+    _or_skip("swapon", str(disk))
+    return ["swapoff", str(disk)]
+
+
+def _mapped(disk: Path) -> list[str]:
+    name = f"iolab-test-{os.getpid()}"
+    table = f"0 2048 linear {disk} 0"
+    _or_skip("dmsetup", "create", "--noudevrules", "--noudevsync", name, "--table", table)
+    return ["dmsetup", "remove", "--noudevrules", "--noudevsync", name]
+
+
+def _or_skip(*argv: str) -> None:
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"no {argv[0]} on this machine")
+    made = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"not allowed here: {made.stderr.strip()}")
+
+
+@pytest.mark.parametrize("use", [_swapped, _mapped])
+def test_a_disk_that_the_kernel_holds_is_refused(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], list[str]]
+) -> None:
+    monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
+    undo = use(disk)
+    try:
+        before = digest(disk)
+        with pytest.raises(DeviceInUseError, match="is in use"):
+            check_free(disk, "S3RIAL")
+        assert digest(disk) == before
+    finally:
+        subprocess.run(undo, check=True, capture_output=True)
+    check_free(disk, "S3RIAL")
 
 
 def test_the_kernel_names_the_node(disk: Path, tmp_path: Path) -> None:

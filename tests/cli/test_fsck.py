@@ -126,6 +126,10 @@ def test_what_is_no_folder_of_results_is_one_sentence(
         told = iolab("fsck", folder)
         assert (told.code, told.out) == (2, "")
         assert "holds neither a store (raw) nor tables" in told.one_line()
+    (tmp_path / "cells.parquet").touch()
+    told = iolab("fsck", tmp_path / "cells.parquet")
+    assert (told.code, told.out) == (2, "")
+    assert "is no folder of results" in told.one_line()
 
 
 def test_another_iolabs_store_is_refused(

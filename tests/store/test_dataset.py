@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,11 @@ def test_what_was_written_is_read(folder: Path) -> None:
     pd.testing.assert_frame_equal(data.cells, made.cells)
     pd.testing.assert_frame_equal(data.latency, made.latency)
     pd.testing.assert_frame_equal(data.unavailable, made.unavailable)
+
+
+def test_a_folder_whose_name_is_not_utf8_is_read(folder: Path) -> None:
+    odd = folder.rename(folder.with_name(os.fsdecode(b"caf\xe9\n'\"")))
+    assert not load(odd).cells.empty
 
 
 def test_a_column_of_an_older_version_is_left_out(folder: Path) -> None:
