@@ -18,7 +18,8 @@ def refuse_writers(folder: Path) -> None:
     """Refuse a folder if another user owns or can write it, or a folder above it.
 
     What is missing is not looked at. A folder above may be one with the sticky bit, as /tmp is:
-    nobody can rename another user's files there. A user's private group is that user.
+    nobody can rename another user's files there. A user's private group is that user. In a user
+    namespace the folders above may belong to whom it does not know.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def refuse_writers(folder: Path) -> None:
 
 
 def _fault(status: os.stat_result, *, last: bool) -> str:
-    if status.st_uid not in _own_users():
+    if status.st_uid not in _own_users() and (last or status.st_uid != _outside_user()):
         return (
             f"belongs to user {status.st_uid}; set XDG_CACHE_HOME to a folder of your own, or "
             "remove this one"
@@ -68,6 +69,20 @@ def _own_users() -> set[int]:
     if os.geteuid() == 0 and sudo.isdecimal():
         found.add(int(sudo))
     return found
+
+
+def _outside_user() -> int | None:
+    """Return the number that users outside of this user namespace have in it, in a container, say.
+
+    The machine's root is one of them: the root folder of a container without root may be its own.
+    """
+    try:
+        inside, outside, count = Path("/proc/self/uid_map").read_text().split()[:3]
+        if (inside, outside) == ("0", "0") and int(count) == (1 << 32) - 1:
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _is_private_group(status: os.stat_result) -> bool:
