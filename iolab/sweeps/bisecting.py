@@ -173,7 +173,8 @@ class _Run:
             open_ = [commit for commit in left if commit != new and commit not in skipped]
             if not open_:
                 break
-            self.judged.how.log(f"{len(open_)} commits left")
+            plural = "" if len(open_) == 1 else "s"
+            self.judged.how.log(f"{len(open_)} commit{plural} left")
             step = self.step(open_[0])
             found.steps.append(step)
             verdict = step.judgement.verdict

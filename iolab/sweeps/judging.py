@@ -142,7 +142,8 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
         except _UntestableError as error:
             return replace(judgement, reason=str(error))
         except _OpenError:
-            how.log(f"{judgement.value:.4g} is close to the limit after {boots} boots")
+            many = "1 boot" if boots == 1 else f"{boots} boots"
+            how.log(f"{judgement.value:.4g} is close to the limit after {many}")
     return replace(judgement, reason=f"{judgement.boots} boots do not agree")
 
 
@@ -175,12 +176,20 @@ def _measured(how: Judging, kernel: str, boots: int, recorded: bool) -> Dataset:
         (plan,) = plan_blocks([(question.pathology, profile)], request, how.log)
         _, failed = measure_plan(plan, request, how.on_progress)
         for reason in failed.values():
-            raise _UntestableError(f"it was not measured to the end: {reason.splitlines()[0]}")
+            raise _UntestableError(f"it was not measured to the end: {_last_words(reason)}")
         data = read_blocks(RawStore(how.root), plan.blocks, {})
     wrong = data.cells[~data.cells["valid"]]
     if len(wrong):
         raise _UntestableError(f"a cell is not valid: {wrong['gate'].iloc[0]}")
     return data
+
+
+def _last_words(reason: str) -> str:
+    """Return why a block failed in a line: what happened, and what the kernel said of it."""
+    first, *console = reason.splitlines()
+    first = first.removesuffix("; its last lines:")
+    died = [line.strip() for line in console if "BUG" in line or "Kernel panic" in line]
+    return f"{first}: {died[0]}" if died else first
 
 
 def _needs_a_trace(question: Question, data: Dataset, kernel: str) -> bool:
