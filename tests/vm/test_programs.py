@@ -24,7 +24,7 @@ from tests.support.plans import null_blk_cell, plan, program_cell
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(programs, "cache_dir", lambda *below: tmp_path.joinpath("cache", *below))
 
 
 def _unpacked(shipped: Shipped, cache: Path, guest: Path) -> list[str]:
