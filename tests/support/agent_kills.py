@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Runs that are killed at random moments, of a plan that changes all that a cell can change.
-
-``nox -s faults [-- RUNS [SEED]]`` does as many as wanted and says what each kind of undo met.
-"""
+"""Runs of the agent that are killed at random moments, of a plan that changes all that it can."""
 
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
-from collections import Counter
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from iolab.targets.shipping import agent_archive
+from tests.support.fault_runs import Hear, Run
 from tests.support.plans import copies_cell, job, null_blk_cell, open_job, plan_document
 from tests.support.server import SERIAL, SPARE_DISK, Server
 
-__all__ = ["OPEN_GROUP", "every_change", "kill_runs", "wrongs"]
+__all__ = ["OPEN_GROUP", "every_change", "kill_agents", "kill_runs", "wrongs"]
 
 _HERE = Path(__file__).parent
 _EVENTS = ["sched:sched_switch", "sched:sched_wakeup"]
@@ -104,29 +100,19 @@ def wrongs(run: dict[str, Any]) -> list[str]:
     return said + [f"cell {name}: {reason}" for name, reason in failed.items()]
 
 
-def main(runs: int = 200, seed: int = 1) -> None:
-    """Kill runs, and say what was found; exit with 1 if anything was not as before."""
-    undone: Counter[str] = Counter()
-    wrong: list[str] = []
+def kill_agents(folder: Path, runs: int, draw: random.Random, hear: Hear) -> None:
+    """Kill as many runs on a server in a virtual machine; `hear` hears of each."""
 
-    def hear(run: dict[str, Any]) -> None:
-        undone.update(run.get("kinds", ()))
-        wrong.extend(wrongs(run))
-        word = f"{run['killed']}/{runs}, {run['done']} cells done" if "killed" in run else "whole"
-        print(f"{word}{''.join(f'; {words}' for words in wrongs(run))}", flush=True)
+    def told(run: dict[str, Any]) -> None:
+        if "killed" in run:
+            undone = ", ".join(run["kinds"]) or "nothing"
+            what = f"killed after {run['after_s']} s, {run['done']} cells done, undone: {undone}"
+            hear(Run(what, "killed", tuple(wrongs(run))))
+        else:
+            hear(Run("left alone", "result", tuple(wrongs(run))))
 
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(Path(folder))
-        try:
-            found = kill_runs(server, runs, seed, hear)
-        finally:
-            server.stop()
-    killed = sum("killed" in run for run in found)
-    print(f"{killed} runs killed, {len(found) - killed} plans finished, {len(wrong)} wrongs")
-    for kind, times in sorted(undone.items()):
-        print(f"  {kind:14} undone after {times} kills")
-    sys.exit(1 if wrong or killed < runs else 0)
-
-
-if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:]))
+    server = Server(folder)
+    try:
+        kill_runs(server, runs, draw.randrange(1 << 30), told)
+    finally:
+        server.stop()
