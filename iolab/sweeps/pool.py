@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
-from iolab.files import atomic_write
+from iolab.files import atomic_write, scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
 
 __all__ = [
-    "GIVEN",
     "BlockJob",
     "Job",
     "NotebookJob",
@@ -33,8 +32,6 @@ __all__ = [
     "run_jobs",
 ]
 
-# How the name of the file ends that a page's process is given; its log stands beside it.
-GIVEN: Final = ".parameters.json"
 _POLL_S = 0.5
 # To put an end to its kernel and remove its folders, on a host with other work.
 _GRACE_S = 10.0
@@ -64,14 +61,11 @@ class Job(Protocol):
         """What its virtual machine may take."""
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
+    def folder(self) -> Path:
+        """Folder that its results are in."""
 
-    def argv(self) -> list[str | Path]:
-        """Return the program with its arguments, after writing the files that it reads."""
-
-    def clean(self) -> None:
-        """Remove the files that it read."""
+    def argv(self, given: Path) -> list[str | Path]:
+        """Return the program with its arguments, after writing the file `given` if it reads one."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +87,17 @@ class NotebookJob:
     heading: str = ""
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
-        return self.output.with_suffix(".log")
+    def folder(self) -> Path:
+        """Folder that the page is in."""
+        return self.output.parent
 
-    @property
-    def _parameters(self) -> Path:
-        return self.output.with_suffix(GIVEN)
-
-    def argv(self) -> list[str | Path]:
+    def argv(self, given: Path) -> list[str | Path]:
         """Return the program with its arguments, after writing what it is given."""
-        given = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
-        atomic_write(self._parameters, json.dumps(given))
+        words = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
+        atomic_write(given, json.dumps(words))
         program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"
-        return [*program, self.notebook, self.output, self._parameters, kind]
-
-    def clean(self) -> None:
-        """Remove the parameters."""
-        self._parameters.unlink(missing_ok=True)
+        return [*program, self.notebook, self.output, given, kind]
 
 
 @dataclass(frozen=True)
@@ -130,16 +116,13 @@ class BlockJob:
         return self.plan.with_suffix(".progress")
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
-        return self.plan.with_suffix(".log")
+    def folder(self) -> Path:
+        """Folder that the plan is in."""
+        return self.plan.parent
 
-    def argv(self) -> list[str | Path]:
-        """Return the program with its arguments."""
+    def argv(self, given: Path) -> list[str | Path]:
+        """Return the program with its arguments; it reads nothing else."""
         return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
-
-    def clean(self) -> None:
-        """Keep the plan: it is part of what was measured."""
 
 
 @dataclass
@@ -160,6 +143,7 @@ OnProgress = Callable[[Progress], None]
 class _Running:
     job: Job
     process: subprocess.Popen[bytes]
+    log: Path
     cells_done: int = field(default=0)
 
     def look(self) -> None:
@@ -168,20 +152,20 @@ class _Running:
                 self.cells_done = int(self.job.progress.read_text().split()[0])
 
     def error(self) -> str:
-        said = self.job.log.read_text(errors="replace").strip()
+        said = self.log.read_text(errors="replace").strip()
         with suppress(ValueError, KeyError, IndexError, TypeError):
             return str(json.loads(said.splitlines()[-1])["error"])
         return f"ended with {self.process.returncode}: {said[-500:] or 'no message'}"
 
 
-def _start(job: Job) -> _Running:
-    argv = job.argv()
+def _start(job: Job, work: Path, number: int) -> _Running:
+    argv = job.argv(work / f"{number}.json")
     # One BLAS thread each: the cores are busy with virtual machines.
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    with job.log.open("wb") as stream:
+    log = work / f"{number}.log"
+    with log.open("wb") as stream:
         process = start(argv, stdout=stream, stderr=subprocess.STDOUT, env=env)
-    return _Running(job, process)
+    return _Running(job, process, log)
 
 
 def _fits(job: Job, running: Sequence[_Running], memory_bytes: int | None) -> bool:
@@ -218,13 +202,17 @@ def run_jobs(
     began = time.monotonic()
     cells_of_ended = 0
     known = ExitStack()
+    if not waiting:
+        return errors
     try:
+        # What they are given and what they say, until they end.
+        work = known.enter_context(scratch_dir(waiting[0].folder))
         if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
             known.enter_context(handed_over(pages[0].output.parent))
         while waiting or running:
             while waiting and len(running) < jobs and _fits(waiting[0], running, memory_bytes):
                 with signals_held():
-                    running.append(_start(waiting.pop(0)))
+                    running.append(_start(waiting.pop(0), work, len(waiting)))
             time.sleep(_POLL_S)
             for entry in list(running):
                 entry.look()
@@ -236,8 +224,6 @@ def run_jobs(
                 error = entry.error() if entry.process.returncode else ""
                 if error:
                     errors[entry.job.name] = error
-                entry.job.log.unlink(missing_ok=True)
-                entry.job.clean()
                 state.jobs_done += 1
                 cells_of_ended += entry.job.cells
                 on_end(entry.job, error)
@@ -248,9 +234,6 @@ def run_jobs(
             on_progress(state)
     finally:
         end_all([entry.process for entry in running], grace_s=_GRACE_S)
-        for entry in running:
-            entry.job.log.unlink(missing_ok=True)
-            entry.job.clean()
         known.close()
     return errors
 
