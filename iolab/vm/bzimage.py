@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel image for x86 says of itself: its release, and its configuration if it has it.
+"""Read a kernel image for x86: its release, its configuration, the kernel without compression.
 
 Offsets are those of Documentation/arch/x86/boot.rst.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from iolab.errors import UserError
 from iolab.vm.compressed import DAMAGED, decompressed
 
-__all__ = ["KERNEL_NAME", "config_of", "release_of"]
+__all__ = ["KERNEL_NAME", "config_of", "payload_of", "release_of"]
 
 KERNEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # The first version of the boot protocol that says where the compressed kernel is.
@@ -41,8 +41,8 @@ def release_of(vmlinuz: Path) -> str:
     return release
 
 
-def config_of(vmlinuz: Path) -> bytes | None:
-    """Return the configuration that a kernel image holds (CONFIG_IKCONFIG).
+def payload_of(vmlinuz: Path) -> bytes | None:
+    """Return the uncompressed kernel that an image holds.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def config_of(vmlinuz: Path) -> bytes | None:
     Returns
     -------
     bytes or None
-        None if it holds none, or is compressed by LZ4 or LZO, which are not read.
+        None if it is compressed by LZ4 or LZO, which are not read, or damaged.
     """
     image = vmlinuz.read_bytes()
 
@@ -67,10 +67,29 @@ def config_of(vmlinuz: Path) -> bytes | None:
         # The build appends the kernel's size; gzip has that itself (scripts/Makefile.lib).
         payload = payload[:-4]
     try:
-        kernel = decompressed(io.BufferedReader(io.BytesIO(payload))).read(_MOST)
-        found = kernel.find(_BEGIN)
-        if found < 0:
-            return None
+        return decompressed(io.BufferedReader(io.BytesIO(payload))).read(_MOST)
+    except (*DAMAGED, OSError):
+        return None
+
+
+def config_of(vmlinuz: Path) -> bytes | None:
+    """Return the configuration that a kernel image holds (CONFIG_IKCONFIG).
+
+    Parameters
+    ----------
+    vmlinuz : Path
+        The image, as `release_of` accepts it.
+
+    Returns
+    -------
+    bytes or None
+        None if it holds none, or is not read by `payload_of`.
+    """
+    kernel = payload_of(vmlinuz)
+    found = -1 if kernel is None else kernel.find(_BEGIN)
+    if kernel is None or found < 0:
+        return None
+    try:
         return gzip.decompress(kernel[found + len(_BEGIN) : kernel.find(_END, found)])
     except (*DAMAGED, OSError):
         return None
