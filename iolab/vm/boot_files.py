@@ -8,28 +8,21 @@ when it was fetched, and its digests are part of every result.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.segments import NoteSegment
 
 from iolab.files import atomic_write, cache_dir
 from iolab.vm.bzimage import payload_of
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.kernels import Kernel
+from iolab.vm.vmlinux import has_entry
 
 __all__ = ["RECIPE", "boot_image", "modules_archive"]
 
 # Part of the identity of a machine: change it with what this module does to a kernel.
 RECIPE = "uncompressed-unsigned-1"
 
-# Name and type of the note that says where a kernel begins that is entered as a PVH guest
-# (XEN_ELFNOTE_PHYS32_ENTRY, include/xen/interface/elfnote.h).
-_ENTRY = ("Xen", "18")
 # What scripts/sign-file.c puts behind a signature: struct module_signature, then this.
 _SIGNED = b"~Module signature appended~\n"
 _SIGNATURE_BYTES = 12
@@ -51,20 +44,8 @@ def boot_image(kernel: Kernel) -> Path:
     if not path.exists():
         # Empty: there is none. An image that is decompressed each time would cost seconds.
         payload = payload_of(kernel.vmlinuz)
-        atomic_write(path, payload if payload is not None and _has_entry(payload) else b"")
+        atomic_write(path, payload if payload is not None and has_entry(payload) else b"")
     return path if path.stat().st_size else kernel.vmlinuz
-
-
-def _has_entry(image: bytes) -> bool:
-    try:
-        for segment in ELFFile(io.BytesIO(image)).iter_segments("PT_NOTE"):
-            if isinstance(segment, NoteSegment):
-                for note in segment.iter_notes():
-                    if (str(note["n_name"]), str(note["n_type"])) == _ENTRY:
-                        return True
-    except ELFError:
-        pass
-    return False
 
 
 def modules_archive(kernel: Kernel) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from iolab.errors import CannotRunError
 from iolab.vm.boot_files import boot_image, modules_archive
 from iolab.vm.kernels import Kernel, get_kernel
-from tests.vm.conftest import read_cpio
+from tests.vm.conftest import elf_with_note, read_cpio
 
 _SIGNED = b"~Module signature appended~\n"
 
@@ -39,15 +39,6 @@ def image_of(payload: bytes) -> bytes:
     head[0x202:0x208] = b"HdrS" + struct.pack("<H", 0x0208)
     head[0x248:0x250] = struct.pack("<II", 0, len(payload))
     return bytes(head) + payload
-
-
-def elf_with_note(name: bytes, kind: int) -> bytes:
-    """Return an ELF file whose only segment is one note."""
-    note = struct.pack("<III", len(name) + 1, 4, kind) + (name + b"\0").ljust(4, b"\0") + b"\0" * 4
-    header = b"\x7fELF\2\1\1".ljust(16, b"\0")
-    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
-    segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(note), len(note), 4)
-    return header + segment + note
 
 
 @pytest.mark.usefixtures("cache")
