@@ -28,6 +28,12 @@ _RELEASES: dict[Archive, re.Pattern[str]] = {
 }
 
 
+def _reason(error: CommandError) -> str:
+    """Return the reason of a failure in apt's own words, on one line."""
+    found = re.search(r"^[EW]: *(.+)", error.output, re.MULTILINE)
+    return found[1].rstrip(" .") if found else error.reason
+
+
 @functools.lru_cache
 def _configured_sources() -> tuple[tuple[str, str], ...]:
     if shutil.which("apt-get") is None:
@@ -47,7 +53,7 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
         )
     except CommandError as error:
         raise CannotRunError(
-            f"apt does not name this machine's package mirror ({error.reason}): repair its "
+            f"apt does not name this machine's package mirror ({_reason(error)}): repair its "
             "sources, or name a mirror in IOLAB_MIRROR_DEBIAN"
         ) from error
     rows = [line.split("|") for line in listing.stdout.splitlines()]
@@ -63,7 +69,9 @@ def _acquire_options() -> dict[str, str]:
         dump = run(["apt-config", "dump", "Acquire"], timeout_s=60).stdout
     except CommandError:
         return {}
-    return {name.lower(): value for name, value in re.findall(r'^(\S+) "(.*)";$', dump, re.M)}
+    return {
+        name.lower(): value for name, value in re.findall(r'^(\S+) "(.*)";$', dump, re.MULTILINE)
+    }
 
 
 def apt_proxy(scheme: str, host: str) -> str | None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -10,43 +12,47 @@ from typing import Final
 
 __all__ = ["satisfies", "version_key"]
 
-_END: Final = ((0,), 0)
-_Part = tuple[tuple[tuple[int, ...], int], ...]
-_Key = tuple[int, _Part, _Part]
-_OPERATORS: Final[Mapping[str, Callable[[_Key, _Key], bool]]] = {
+_OPERATORS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "<<": operator.lt,
     "<=": operator.le,
     "=": operator.eq,
     ">=": operator.ge,
     ">>": operator.gt,
 }
-
-
-def version_key(version: str) -> _Key:
-    """Return what sorts as the version does: its epoch, upstream version and revision."""
-    epoch, colon, rest = version.partition(":")
-    if not colon:
-        epoch, rest = "0", version
-    upstream, _, revision = rest.rpartition("-")
-    if not upstream:
-        upstream, revision = rest, ""
-    return int(epoch) if epoch.isdecimal() else 0, _part(upstream), _part(revision)
+# Letters and number where a version has ended: it sorts after a tilde and before all else.
+_END: Final = ((0,), 0)
 
 
 def satisfies(version: str, relation: str, wanted: str) -> bool:
     """Return whether a version stands in a relation (``<<``, ``<=``, ``=``, ``>=``, ``>>``)."""
-    return _OPERATORS[relation](version_key(version), version_key(wanted))
+    return _OPERATORS[relation](_compare(version, wanted), 0)
 
 
-def _part(text: str) -> _Part:
-    pairs = [
+def _compare(first: str, second: str) -> int:
+    for one, other in zip(_split(first), _split(second), strict=True):
+        for pair in itertools.zip_longest(_parts(one), _parts(other), fillvalue=_END):
+            if pair[0] != pair[1]:
+                return 1 if pair[0] > pair[1] else -1
+    return 0
+
+
+version_key = functools.cmp_to_key(_compare)
+
+
+def _split(version: str) -> tuple[str, str, str]:
+    """Return epoch, upstream version and revision."""
+    epoch, colon, rest = version.partition(":")
+    if not colon:
+        epoch, rest = "", version
+    upstream, hyphen, revision = rest.rpartition("-")
+    return (epoch, upstream, revision) if hyphen else (epoch, rest, "")
+
+
+def _parts(text: str) -> list[tuple[tuple[int, ...], int]]:
+    return [
         ((*map(_weight, letters), 0), int(digits or 0))
         for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text)
     ]
-    # A missing number counts as 0; the end sorts after a tilde and before all else.
-    while pairs and pairs[-1] == _END:
-        pairs.pop()
-    return (*pairs, _END)
 
 
 def _weight(character: str) -> int:

@@ -69,4 +69,4 @@ def bootstrap(
     try:
         run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
     except CommandError as error:
-        raise CannotRunError(f"mmdebstrap cannot make {title}: {error.reason}") from error
+        raise CannotRunError(f"mmdebstrap cannot make {title}: {error}") from error

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import lzma
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -218,7 +219,7 @@ def test_a_catalogued_kernel_is_fetched_once(
     kernel = get_kernel("6.1", said.append)
     assert kernel.source == f"linux-image-{RELEASE} 6.1.176-1"
     assert said == [
-        "fetching the package lists of Debian bookworm",
+        "fetching the index of Debian bookworm",
         f"downloading linux-image-{RELEASE} 6.1.176-1",
         f"unpacking linux-image-{RELEASE}",
     ]
