@@ -16,9 +16,9 @@ from pathlib import Path
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import cache_dir, digest_file, digest_of
 from iolab.process import CommandError, run
-from iolab.vm.apt import PrivateApt, Suite
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
+from iolab.vm.suites import Suite, Suites
 
 __all__ = ["Compiler", "build_library", "find_compiler"]
 
@@ -56,9 +56,9 @@ def _asked(argv: Sequence[str], word: str) -> str:
 def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
     def make(folder: Path) -> None:
         progress("downloading the C compiler tcc from Debian")
-        apt = PrivateApt([_TCC])
-        apt.refresh(progress)
-        for deb in apt.download(["tcc"], folder / "debs"):
+        suites = Suites([_TCC])
+        suites.refresh(progress)
+        for deb in suites.download(["tcc"], folder / "debs"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import struct
@@ -10,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import pysequoia
 import pytest
 
-from iolab.vm import apt, mirror
+from iolab.vm import mirror, suites
 from iolab.vm.toolbox import Toolbox
 
 
@@ -59,9 +62,10 @@ def make_deb(
 
 @dataclass
 class Repository:
-    """A Debian archive in a folder, and an apt configuration that names it."""
+    """A Debian archive in a folder, which an apt configuration names, and the key that signs it."""
 
     folder: Path
+    key: pysequoia.Tsk
 
     def publish(self, suite: str, debs: list[Path], *, sha256: str | None = None) -> None:
         """Write the suite's index; `sha256` is a wrong one, for a broken mirror."""
@@ -81,28 +85,42 @@ class Repository:
         index = self.folder / "dists" / suite / "main" / "binary-amd64" / "Packages"
         index.parent.mkdir(parents=True, exist_ok=True)
         index.write_text("\n".join(stanzas))
+        data = index.read_bytes()
+        lines = [
+            f"Codename: {suite}",
+            f"Date: {datetime.now(UTC):%a, %d %b %Y %H:%M:%S} UTC",
+            "SHA256:",
+            f" {hashlib.sha256(data).hexdigest()} {len(data)} main/binary-amd64/Packages",
+        ]
+        text, clear = "".join(f"{line}\n" for line in lines), pysequoia.SignatureMode.CLEAR
+        signed = pysequoia.sign(self.key.signer(), text.encode(), mode=clear)
+        (index.parents[2] / "InRelease").write_bytes(signed)
+
+
+@functools.cache
+def _key() -> pysequoia.Tsk:
+    return pysequoia.Tsk.generate("archive@example.org")
 
 
 @pytest.fixture
 def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """The only apt source of the machine: an unsigned archive that its configuration trusts."""
-    made = Repository(tmp_path / "mirror" / "debian")
+    """The only apt source of the machine; its keys are in ``keyring.gpg``."""
+    made = Repository(tmp_path / "mirror" / "debian", _key())
     made.folder.mkdir(parents=True)
     sources = tmp_path / "machine"
     sources.mkdir()
     (sources / "machine.list").write_text(f"deb file:{made.folder} bookworm main\n")
-    (tmp_path / "keyring.gpg").touch()
+    (tmp_path / "keyring.gpg").write_bytes(bytes(made.key.extract_certificate()))
     configuration = tmp_path / "apt.conf"
     configuration.write_text(
         f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{sources}";\n'
-        'Acquire::AllowInsecureRepositories "true";\n'
-        'APT::Get::AllowUnauthenticated "true";\n'
     )
     monkeypatch.setenv("APT_CONFIG", str(configuration))
     monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
     monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
     mirror._configured_sources.cache_clear()
-    monkeypatch.setattr(apt, "_failed", {})
+    mirror._acquire_options.cache_clear()
+    monkeypatch.setattr(suites, "_failed", {})
     return made
 
 
