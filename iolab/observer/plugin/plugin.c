@@ -29,7 +29,7 @@ struct block {
     u8 sizes[1]; /* of its instructions, in bytes */
 };
 
-/* What a processor's inline operations change; QEMU holds one for each. */
+/* What a processor's inline operations change. */
 struct counts {
     u64 instructions;
     u64 running; /* number of the running function, or a mark */
@@ -50,16 +50,16 @@ enum { MARK_CALL = 1, MARK_RETURN, MARK_IRET, MARK_CLOCK };
 
 struct cpu {
     struct counts *counts;
-    void *qemu; /* what QEMU knows it by */
     struct task *task;
     u64 charged;   /* the instructions that are in a tree, or came before the window */
     u64 corrected; /* instructions that a block counted at its begin and did not execute */
 };
 
 static struct scoreboard *score;
+static struct counts *counts; /* by processor */
 static struct cpu cpus[MOST_CPUS];
 static u32 n_cpus;
-static _Bool has_switched, several;
+static _Bool has_switched;
 
 #include "window.h"
 
@@ -69,12 +69,6 @@ static u64 low48(u64 address)
 {
     return address & 0xffffffffffffull;
 }
-
-static struct field field_at(size_t offset)
-{
-    return (struct field){score, offset};
-}
-#define FIELD(name) field_at(__builtin_offsetof(struct counts, name))
 
 /* Put what was executed since the last charge to the top of the running task's stack. */
 static void charge(u32 index)
@@ -227,7 +221,7 @@ static void started(u64 id, u32 index)
         return;
     if (index >= n_cpus)
         n_cpus = index + 1;
-    cpus[index].counts = qemu_plugin_scoreboard_find(score, index);
+    cpus[index].counts = &counts[index];
     cpus[index].task = new_task(0, -1 - (int)index);
     if (!index && !find_registers())
         qemu_plugin_outs("iolab: the processor lacks a register\n");
@@ -280,8 +274,7 @@ int EXPORT qemu_plugin_install(u64 id, const struct info *info, int argc, char *
     if (info->version.min > API_VERSION || info->version.cur < API_VERSION || argc != 1 ||
         strncmp(argv[0], "folder=", 7) || info->system.max_vcpus > MOST_CPUS)
         return 1;
-    several = info->system.max_vcpus > 1;
-    if (several && !TELLS_CPU)
+    if (info->system.max_vcpus > 1 && !TELLS_CPU)
         return 1;
     const char *folder = argv[0] + 7;
     snprintf(path, sizeof path, "%s/settings", folder);
@@ -297,8 +290,9 @@ int EXPORT qemu_plugin_install(u64 id, const struct info *info, int argc, char *
     events = calloc(most_events + 1, sizeof *events);
     tasks = calloc(MOST_TASKS, sizeof *tasks);
     buffer = g_byte_array_new();
-    score = qemu_plugin_scoreboard_new(sizeof(struct counts));
-    if (!names || !output || !events || !tasks)
+    score = qemu_plugin_scoreboard_new(1);
+    counts = low_memory(MOST_CPUS * sizeof *counts);
+    if (!names || !output || !events || !tasks || !counts)
         return 1;
     qemu_plugin_register_vcpu_init_cb(id, started);
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
