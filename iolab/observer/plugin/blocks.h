@@ -2,15 +2,6 @@
  *
  * What is done with each translated block.
  */
-/* Return memory below 2 GiB: the inline operations' addresses, and what they store, are then short
- * in the processor's instructions. */
-static void *low_memory(size_t size)
-{
-    enum { READ_WRITE = 3, PRIVATE = 2, ANONYMOUS = 0x20, LOW = 0x40 };
-    void *found = mmap(NULL, size, READ_WRITE, PRIVATE | ANONYMOUS | LOW, -1, 0);
-    return found == (void *)-1 ? NULL : found;
-}
-
 static struct block *new_block(u32 n)
 {
     enum { AT_ONCE = 1 << 20 };
@@ -86,32 +77,68 @@ static _Bool halts(struct insn *insn)
     return qemu_plugin_insn_data(insn, code, sizeof code) && code[0] == 0xf4;
 }
 
-/* What happens with every block happens inline. */
+/* Count the block's instructions there, and note which block it is. */
+static void count_in(u64 *sum, struct tb *tb, struct block *block, u32 n, u32 index)
+{
+    struct field instructions = field_at(index, sum);
+    if (block->n)
+        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, ADD, instructions, n);
+    /* Else QEMU leaves the block at the access and goes on in another one. */
+    for (u32 i = 0; i < n && !block->n; i++)
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(qemu_plugin_tb_get_insn(tb, i), ADD,
+                                                            instructions, 1);
+    qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        tb, STORE, field_at(index, &counts[index].block), (u64)block);
+    if (block->halts)
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+            qemu_plugin_tb_get_insn(tb, n - 1), STORE, field_at(index, &counts[index].halted), 1);
+}
+
 static void watch(struct tb *tb, struct block *block, u32 n, u32 index)
 {
-    struct field instructions = field_at(index, &counts[index].instructions);
     struct field running = field_at(index, &counts[index].running);
-    struct field last_block = field_at(index, &counts[index].block);
-    struct field halted = field_at(index, &counts[index].halted);
-    struct insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
     if (block->starts && block->flags & IS_ENTRY)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, step, R_REGS, block);
     else
         qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, step, R_REGS, NOT_EQUAL, running,
                                                   block->func, block);
-    if (block->n)
-        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, ADD, instructions, n);
-    else
-        /* QEMU leaves such a block at the access and goes on in another one. */
-        for (u32 i = 0; i < n; i++)
-            qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(qemu_plugin_tb_get_insn(tb, i), ADD,
-                                                                instructions, 1);
-    qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, STORE, last_block, (u64)block);
+    count_in(&counts[index].instructions, tb, block, n, index);
     if (block->mark)
-        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(last, STORE, running,
-                                                            block->mark);
-    if (block->halts)
-        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(last, STORE, halted, 1);
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(qemu_plugin_tb_get_insn(tb, n - 1),
+                                                            STORE, running, block->mark);
+}
+
+/* Addresses that follow an instruction that reads the clock: it ends its block. */
+static u64 clocks[1 << 12];
+
+static u64 *clock_at(u64 address)
+{
+    u32 n = (u32)(address * 0x9e3779b97f4a7c15ull >> 52), tried = 0;
+    while (clocks[n] && clocks[n] != address && ++tried < 64)
+        n = (n + 1) % (sizeof clocks / sizeof *clocks);
+    return &clocks[n];
+}
+
+static void watch_flat(struct tb *tb, struct block *block, u32 n, u32 index, u64 end)
+{
+    struct field clock = field_at(index, &counts[index].clock);
+    block->slot = slot_of(block->func);
+    if (*clock_at(block->address) == block->address)
+        qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, after_clock, R_REGS, NOT_EQUAL, clock, 0,
+                                                  block);
+    if (block->starts && block->flags & IS_ENTRY)
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, flat_entry, R_REGS, block);
+    else if (block->starts && block->flags & IS_WATCHED)
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, flat_watched, R_REGS, block);
+    count_in(&slot_instructions[index][block->slot], tb, block, n, index);
+    if (block->starts)
+        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+            tb, ADD, field_at(index, &slot_calls[index][block->slot]), 1);
+    if (MARKED(block->mark) == MARK_CLOCK) {
+        *clock_at(end) = end;
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(qemu_plugin_tb_get_insn(tb, n - 1),
+                                                            STORE, clock, end);
+    }
 }
 
 static void translated(u64 id, struct tb *tb)
@@ -142,5 +169,8 @@ static void translated(u64 id, struct tb *tb)
     block->halts = !user && halts(last);
     if (!(block->flags & IS_DEVICE))
         block->n = (u16)n;
-    watch(tb, block, n, index);
+    if (flat)
+        watch_flat(tb, block, n, index, end);
+    else
+        watch(tb, block, n, index);
 }
