@@ -71,7 +71,7 @@ def read_block(path: Path) -> Block:
 def _measure(
     block: Block,
     store: RawStore,
-    observed: tuple[Sequence[str], Sequence[str]],
+    observed: tuple[Sequence[str], Sequence[str], bool],
     progress: Callable[[int, int], None],
 ) -> str:
     # A block of a virtual machine names none: its machine is made.
@@ -88,12 +88,12 @@ def _measure(
     identity = target.identity()
     key = block_key(block, identity)
     profiles = ProfileStore(store.root)
-    cells, calls = observed
-    wanted = [cell for cell in cells if not profiles.has(key, cell, calls)]
+    cells, calls, flat = observed
+    wanted = [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)]
     if store.has(key) and not wanted:
         return key
     observation = observation_of(
-        target, block, wanted, lambda line: print(line, flush=True), calls=calls
+        target, block, wanted, lambda line: print(line, flush=True), calls=calls, flat=flat
     )
     if store.has(key) and observation is None:
         return key

@@ -92,14 +92,16 @@ def measure_plan(
         If measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = blocks_to_measure(plan.blocks, store, request.observed, request.calls, log)
+    missing = blocks_to_measure(
+        plan.blocks, store, request.observed, request.calls, log, flat=request.flat
+    )
     check_room(request, len(missing))
     jobs = []
     for key in missing:
         block = plan.blocks[key]
         file = request.root / "plans" / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root))
-        note_observed(file, block, request.observed, request.calls)
+        note_observed(file, block, request.observed, request.calls, flat=request.flat)
     try:
         failed = pool.run_jobs(
             jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress

@@ -119,7 +119,9 @@ def _measure(
 ) -> None:
     """Measure the blocks of all pathologies that the store lacks, side by side."""
     missing = [
-        blocks_to_measure(o.plan.blocks, store, request.observed, request.calls, log)
+        blocks_to_measure(
+            o.plan.blocks, store, request.observed, request.calls, log, flat=request.flat
+        )
         for o in outcomes
     ]
     for outcome, keys in zip(outcomes, missing, strict=True):
@@ -158,7 +160,7 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
     name = block.plan.block
     file = request.root / "plans" / f"{key}.json"
     write_block(file, block)
-    note_observed(file, block, request.observed, request.calls)
+    note_observed(file, block, request.observed, request.calls, flat=request.flat)
     output = plan.folder / "pages" / f"{name}.ipynb"
     return NotebookJob(
         name=name,
