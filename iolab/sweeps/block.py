@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -193,8 +194,12 @@ def run_block(
 def main(argv: list[str]) -> int:
     """Measure the block that the arguments name; an error is one line of JSON on stdout."""
     plan, root = argv
+    # As Ctrl-C does: the virtual machine and the folders of the run end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         measure_block(Path(plan), RawStore(Path(root)))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGTERM
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code

@@ -12,16 +12,32 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from iolab.agent.proc import available_memory
+from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
+from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
 
-__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "default_jobs", "run_jobs"]
+__all__ = [
+    "GIVEN",
+    "BlockJob",
+    "Job",
+    "NotebookJob",
+    "OnProgress",
+    "Progress",
+    "default_jobs",
+    "run_job",
+    "run_jobs",
+]
 
+# How the name of the file ends that a page's process is given; its log stands beside it.
+GIVEN: Final = ".parameters.json"
 _POLL_S = 0.5
+# To put an end to its kernel and remove its folders, on a host with other work.
+_GRACE_S = 10.0
 _VM_BYTES = 2 << 30
 
 
@@ -83,7 +99,7 @@ class NotebookJob:
 
     @property
     def _parameters(self) -> Path:
-        return self.output.with_suffix(".parameters.json")
+        return self.output.with_suffix(GIVEN)
 
     def argv(self) -> list[str | Path]:
         """Return the program with its arguments, after writing what it is given."""
@@ -207,7 +223,8 @@ def run_jobs(
             known.enter_context(handed_over(pages[0].output.parent))
         while waiting or running:
             while waiting and len(running) < jobs and _fits(waiting[0], running, memory_bytes):
-                running.append(_start(waiting.pop(0)))
+                with signals_held():
+                    running.append(_start(waiting.pop(0)))
             time.sleep(_POLL_S)
             for entry in list(running):
                 entry.look()
@@ -230,7 +247,21 @@ def run_jobs(
                 state.seconds_left = elapsed / state.cells_done * (state.cells - state.cells_done)
             on_progress(state)
     finally:
+        end_all([entry.process for entry in running], grace_s=_GRACE_S)
         for entry in running:
-            kill_group(entry.process, grace_s=1.0)
+            entry.job.log.unlink(missing_ok=True)
+            entry.job.clean()
         known.close()
     return errors
+
+
+def run_job(job: Job) -> None:
+    """Run one job to its end.
+
+    Raises
+    ------
+    IolabError
+        If it failed; the message is its own.
+    """
+    if errors := run_jobs([job], jobs=1):
+        raise IolabError(errors[job.name])

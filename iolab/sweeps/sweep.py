@@ -26,7 +26,7 @@ from iolab.sweeps.block import write_block
 from iolab.sweeps.measuring import check_room, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
-from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
+from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_job, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
@@ -306,8 +306,6 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
     IolabError
         If the page cannot be made.
     """
-    from iolab.sweeps.page import make_page  # noqa: PLC0415 - seconds that a refusal does not need
-
     written = [outcome for outcome in outcomes if outcome.cells]
     if not written:
         return None
@@ -324,4 +322,5 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
         },
     }
     output = _index(request).with_suffix(".ipynb")
-    return make_page(NOTEBOOKS / "00_start_here.ipynb", output, parameters).with_suffix(".html")
+    run_job(NotebookJob("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters))
+    return output.with_suffix(".html")
