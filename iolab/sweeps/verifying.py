@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iolab.agent.proc import available_memory
 from iolab.blocks import Block
 from iolab.files import cache_dir, scratch_dir
 from iolab.stats.conditions import main_value
@@ -16,6 +15,7 @@ from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
 from iolab.sweeps.choosing import ChosenBlock
+from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.measuring import block_job
 from iolab.sweeps.pool import Job, OnProgress, run_jobs
 from iolab.sweeps.preview import assumed_cell
@@ -142,7 +142,7 @@ def verify_blocks(
         run_jobs(
             [job for *_, job in wanted.values()],
             jobs=jobs,
-            memory_bytes=available_memory(),
+            memory_bytes=usable_memory(),
             on_progress=on_progress,
             on_end=on_end,
         )
