@@ -15,12 +15,13 @@ from iolab.files import locked
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
+from iolab.sweeps.history import note_duration
 from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
-__all__ = ["block_job", "check_room", "measure_jobs", "measure_plan", "store_locked"]
+__all__ = ["block_job", "check_room", "measure_jobs", "measure_plan", "note_time", "store_locked"]
 
 # The files of one virtual machine at work: its image, its channel, and the block's results.
 _MACHINE_BYTES: Final = 512 << 20
@@ -75,7 +76,21 @@ def measure_jobs(
         memory_bytes=usable_memory(),
         on_progress=on_progress,
         on_end=on_end,
+        on_time=note_time(request),
     )
+
+
+def note_time(request: Request) -> pool.OnTime:
+    """Return what keeps how long the blocks of a request take, for later forecasts."""
+
+    def note(job: pool.BlockJob | pool.NotebookJob, seconds: float, beside: float) -> None:
+        plan = job.plan if isinstance(job, pool.BlockJob) else Path(job.parameters["plan"])
+        block = read_block(plan)
+        # Whoever observes waits longer, and a real machine is another one.
+        if block.target is None and not request.observed:
+            note_duration(block, seconds, beside)
+
+    return note
 
 
 def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:

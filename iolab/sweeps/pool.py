@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 from typing import Any, Protocol
 
 from iolab.files import atomic_write
@@ -26,6 +27,7 @@ __all__ = [
     "NotebookJob",
     "OnEnd",
     "OnProgress",
+    "OnTime",
     "Place",
     "Progress",
     "default_jobs",
@@ -153,6 +155,8 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 OnEnd = Callable[[Any, str], None]
+# Called with a job that succeeded, its seconds, and how many ran beside it on average, itself too.
+OnTime = Callable[[Any, float, float], None]
 
 
 class Place(Protocol):
@@ -182,8 +186,12 @@ class _Running:
     job: Job
     process: subprocess.Popen[bytes]
     cells_done: int = field(default=0)
+    began: float = field(default_factory=time.monotonic)
+    # How many ran, at each look.
+    beside: list[int] = field(default_factory=list)
 
-    def look(self) -> None:
+    def look(self, running: int) -> None:
+        self.beside.append(running)
         if self.job.progress is not None:
             with suppress(OSError, ValueError, IndexError):
                 self.cells_done = int(self.job.progress.read_text().split()[0])
@@ -213,9 +221,15 @@ class LocalPlace:
     always tried.
     """
 
-    def __init__(self, jobs: int, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        jobs: int,
+        memory_bytes: int | None = None,
+        on_time: OnTime = lambda job, seconds, beside: None,
+    ) -> None:
         self._jobs = jobs
         self._memory_bytes = memory_bytes
+        self._on_time = on_time
         self._running: list[_Running] = []
 
     def fits(self, job: Job) -> bool:
@@ -240,8 +254,9 @@ class LocalPlace:
     def ended(self) -> list[tuple[Job, str]]:
         """Return the jobs whose programs ended, each with its error or ""."""
         ended = []
-        for entry in list(self._running):
-            entry.look()
+        running = list(self._running)
+        for entry in running:
+            entry.look(len(running))
             if entry.process.poll() is None:
                 continue
             self._running.remove(entry)
@@ -250,6 +265,9 @@ class LocalPlace:
             ended.append((entry.job, entry.error() if entry.process.returncode else ""))
             entry.job.log.unlink(missing_ok=True)
             entry.job.clean()
+            if not entry.process.returncode:
+                seconds = time.monotonic() - entry.began
+                self._on_time(entry.job, seconds, mean(entry.beside))
         return ended
 
     def running(self) -> int:
@@ -284,16 +302,18 @@ def run_jobs(
     memory_bytes: int | None = None,
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
+    on_time: OnTime = lambda job, seconds, beside: None,
 ) -> dict[str, str]:
     """Run jobs on this machine (`LocalPlace`), and return the error of each that failed.
 
-    Parameters are those of `run_jobs_in`. Pages know the pathologies that are registered here.
+    Parameters are those of `LocalPlace` and `run_jobs_in`. Pages know the pathologies that are
+    registered here.
     """
     waiting = list(wanted)
     with ExitStack() as known:
         if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
             known.enter_context(handed_over(pages[0].output.parent))
-        place = LocalPlace(jobs, memory_bytes)
+        place = LocalPlace(jobs, memory_bytes, on_time)
         return run_jobs_in(place, waiting, on_progress=on_progress, on_end=on_end)
 
 

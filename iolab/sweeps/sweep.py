@@ -15,6 +15,7 @@ from iolab.files import atomic_write
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
+from iolab.shown import rough_duration
 from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
@@ -22,8 +23,9 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
+from iolab.sweeps.forecast import forecast
 from iolab.sweeps.limits import usable_memory
-from iolab.sweeps.measuring import check_room, measure_jobs, store_locked
+from iolab.sweeps.measuring import check_room, measure_jobs, note_time, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_jobs
@@ -128,6 +130,13 @@ def _measure(
         blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
         log(f"{kept} of {blocks} blocks are in the store already")
     check_room(request, sum(len(keys) for keys in missing))
+    if request.target == "vm" and not request.cluster and any(missing):
+        wanted = [
+            o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
+        ]
+        expected = forecast(wanted, request.jobs)
+        about = rough_duration(expected.seconds)
+        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
     jobs = [
         [_block_job(request, outcome.plan, key) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
@@ -150,6 +159,7 @@ def _measure(
             memory_bytes=usable_memory(),
             on_progress=on_progress,
             on_end=on_end,
+            on_time=note_time(request),
         )
     for outcome, keys, of_one in zip(outcomes, missing, jobs, strict=True):
         outcome.failed = _failures(of_one, errors)

@@ -15,12 +15,12 @@ from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
 from iolab.sweeps.choosing import ChosenBlock
+from iolab.sweeps.forecast import forecast
 from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.measuring import block_job
 from iolab.sweeps.pool import Job, OnProgress, run_jobs
-from iolab.sweeps.preview import assumed_cell
 
-__all__ = ["CheckedBlock", "CheckedCell", "assumed_seconds", "compare_block", "verify_blocks"]
+__all__ = ["CheckedBlock", "CheckedCell", "compare_block", "expected_seconds", "verify_blocks"]
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,9 @@ def verify_blocks(
         )
 
 
-def assumed_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
+def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
     """Return the seconds that measuring blocks again may take, `jobs` of them side by side."""
-    seconds = 0.0
-    for cells in (one.hashes.block["plan"]["cells"] for one in chosen):
-        longest_ms = max(int((cell.get("job") or {}).get("runtime_ms", 0)) for cell in cells)
-        seconds += assumed_cell(longest_ms)[0] * len(cells)
-    return seconds / max(1, min(jobs, len(chosen)))
+    return forecast([Block.parse(one.hashes.block) for one in chosen], jobs).seconds
 
 
 def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:
