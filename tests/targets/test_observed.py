@@ -182,11 +182,11 @@ def test_a_flat_profile_has_the_same_counts(
         totals = {name: n for name, n in flat.totals.items() if name != "clock_reads"}
         assert totals.pop("flat") == 1
         assert totals == {name: stacked.totals[name] for name in totals}
-        sums = [
+        one, other = (
             profile.functions().groupby(by, observed=True)[["instructions", "calls"]].sum()
             for profile in (flat, stacked)
-        ]
-        pd.testing.assert_frame_equal(*(frame.sort_index() for frame in sums))
+        )
+        pd.testing.assert_frame_equal(one.sort_index(), other.sort_index())
 
 
 def test_two_processors_are_told_apart(known: Path, tmp_path: Path) -> None:
