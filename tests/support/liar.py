@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +120,8 @@ def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, A
 
 def _begin(folder: Path, said: dict[str, Any]) -> None:
     document = json.loads((folder / "plan.json").read_text())
+    # Of a run that was killed, or was not fetched.
+    shutil.rmtree(folder / "results", ignore_errors=True)
     # What is recorded has no trace: it is not valid anyway, and the others are to be drawn.
     recorded = [cell for cell in document["cells"] if cell.get("recording")]
     lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(recorded)}
