@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iolab.agent.proc import available_memory
 from iolab.errors import IolabError
 from iolab.files import cache_dir
 from iolab.kbuild.tools import compiler, missing_tools
 from iolab.paths import runs_dir
+from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.pool import default_jobs
 from iolab.targets.vm import kvm_boots
 from iolab.vm.downloads import shown_uri
@@ -86,7 +86,7 @@ def _space(folder: Path) -> Finding:
 
 
 def _memory() -> Finding:
-    free = available_memory()
+    free = usable_memory()
     return Finding(
         "memory",
         free >= _NEEDED_MEMORY,

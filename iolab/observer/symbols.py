@@ -22,6 +22,7 @@ from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab.observer.btf import Btf
 from iolab.vm import guest_init
+from iolab.vm.boot_files import boot_image
 from iolab.vm.cached import make_folder
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
@@ -209,7 +210,7 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[st
     boot(
         Machine("tcg", memory_mib=_MEMORY_MIB),
         qemu=toolbox.qemu_argv(),
-        kernel=kernel.vmlinuz,
+        kernel=boot_image(kernel),
         initrd=initrd,
         channel=(channel, CHANNEL_BYTES),
         folder=work,

@@ -23,11 +23,10 @@ from iolab.vm.cached import make_folder
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.deb import control_fields, unpack
 from iolab.vm.elf import closure
-from iolab.vm.kernels import Kernel
 from iolab.vm.suites import Suite, Suites
 from iolab.vm.toolbox import Toolbox
 
-__all__ = ["Image", "ensure_image", "modules_archive"]
+__all__ = ["Image", "ensure_image"]
 
 _SUITE = Suite("debian", "bookworm")
 _PACKAGES = (
@@ -230,19 +229,3 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
     if image is None:
         raise IolabError(f"the guest image in {folder} disappeared: try again")
     return image
-
-
-def modules_archive(kernel: Kernel) -> Path:
-    """Return the cpio archive of a kernel's modules, to append to the image."""
-    path = cache_dir("image", "modules") / f"{kernel.identity}.cpio"
-    if not path.exists():
-        base = f"lib/modules/{kernel.release}"
-        write_cpio(
-            path,
-            (
-                Entry.file(f"{base}/{file.relative_to(kernel.modules).as_posix()}", file)
-                for file in sorted(kernel.modules.rglob("*"))
-                if file.is_file()
-            ),
-        )
-    return path

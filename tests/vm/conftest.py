@@ -201,3 +201,12 @@ def read_cpio(archive: bytes) -> Iterator[Member]:
             return
         yield Member(name, inode, mode, (major, minor), archive[data_at : data_at + size])
         at = (data_at + size + 3) & ~3
+
+
+def elf_with_note(name: bytes, kind: int, behind: bytes = b"") -> bytes:
+    """Return an ELF file whose only segment is one note; what is behind it is not loaded."""
+    note = struct.pack("<III", len(name) + 1, 4, kind) + (name + b"\0").ljust(4, b"\0") + b"\0" * 4
+    header = b"\x7fELF\2\1\1".ljust(16, b"\0")
+    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(note), len(note), 4)
+    return header + segment + note + behind
