@@ -104,7 +104,8 @@ def forecast(
     known = measured_here() if history is None else history
     cores = usable_cores() if cores is None else cores
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
-    alone, used, counts = [], Counter[str](), {}
+    alone: list[float] = []
+    used, counts = Counter[str](), dict[str, int]()
     for block in blocks:
         # Boots of one kernel are alike.
         kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))
