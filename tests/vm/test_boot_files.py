@@ -73,6 +73,7 @@ def test_a_kernel_that_demands_signatures_gets_them(tmp_path: Path) -> None:
         (gzip.compress(elf_with_note(b"Xen", 18))[:-20], False),
         (b"\x02\x21\x4c\x18 as LZ4 begins", False),
     ],
+    ids=["entry", "another note", "another name", "no ELF file", "damaged", "LZ4"],
 )
 def test_only_a_kernel_with_the_entry_note_is_booted_uncompressed(
     tmp_path: Path, payload: bytes, uncompressed: bool
