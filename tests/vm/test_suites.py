@@ -262,6 +262,28 @@ def test_a_mirror_of_another_kind_is_one_sentence(
         fetching(keyring).refresh()
 
 
+def test_no_program_of_a_distribution_is_needed(
+    repository: Repository, keyring: Path, tmp_path: Path
+) -> None:
+    """Nothing is on PATH: neither apt, dpkg, gpgv, tar nor xz."""
+    deb = make_deb(tmp_path, "program", {"usr/bin/program": b"x" * 5000}, depends="library")
+    repository.publish("bookworm", [deb, make_deb(tmp_path, "library", {"usr/lib/y": b"y"})])
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from iolab.vm.deb import unpack; from iolab.vm.suites import Suite, Suites\n"
+        "found = Suites([Suite('debian', 'bookworm')], keyring=Path(sys.argv[1]))\n"
+        "for deb in found.closure(['program'], Path(sys.argv[2]) / 'debs'):\n"
+        "    unpack(deb, Path(sys.argv[2]))\n"
+    )
+    (tmp_path / "empty").mkdir()
+    with served(repository.folder) as address:
+        variables = {"PATH": str(tmp_path / "empty"), "IOLAB_MIRROR_DEBIAN": address}
+        argv = [sys.executable, "-c", program, str(keyring), str(tmp_path / "root")]
+        subprocess.run(argv, check=True, env={**child_environment(), **variables})
+    assert (tmp_path / "root" / "usr" / "bin" / "program").read_bytes() == b"x" * 5000
+    assert (tmp_path / "root" / "usr" / "lib" / "y").read_bytes() == b"y"
+
+
 def test_two_processes_may_download_at_once(
     repository: Repository, keyring: Path, tmp_path: Path
 ) -> None:
