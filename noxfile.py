@@ -44,7 +44,7 @@ def machine_index(session: nox.Session) -> dict[str, str]:
     return found
 
 
-def install(session: nox.Session, *groups: str) -> None:
+def install(session: nox.Session, *groups: str, cluster: bool = False) -> None:
     """Install what uv.lock pins, checked by its hashes, through the machine's own index."""
     env = {**machine_index(session), "VIRTUAL_ENV": session.virtualenv.location}
     if session.venv_backend != "uv":
@@ -52,6 +52,7 @@ def install(session: nox.Session, *groups: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pins = str(Path(folder) / "pins.txt")
         chosen = [f"--group={group}" for group in groups] or ["--no-default-groups"]
+        chosen += ["--extra=cluster"] if cluster else []
         session.run(
             *("uv", "export", "--quiet", "--frozen", "--no-emit-project", *chosen, "-o", pins),
             env=env,
@@ -66,7 +67,7 @@ def install(session: nox.Session, *groups: str) -> None:
 @nox.session
 def sweep(session: nox.Session) -> None:
     """Measure: nox -s sweep [-- --profile smoke|quick|full --pathology P --kernel K --jobs N]."""
-    install(session)
+    install(session, cluster=any(word.startswith("--cluster") for word in session.posargs))
     session.run("iolab", "sweep", *session.posargs)
 
 
@@ -82,7 +83,7 @@ def tests(session: nox.Session) -> None:
 
     Workers share all the tests. Of some that are named, the first starts sooner without them.
     """
-    install(session, "dev", "docs", "paper")
+    install(session, "dev", "docs", "paper", cluster=True)
     # What takes longest is worth shortening.
     session.run("pytest", *(session.posargs or ["-n", str(workers()), "--durations", "40"]))
 
@@ -143,7 +144,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Corrupt files, and kill runs on a server in a VM: nox -s faults [-- RUNS [SEED]]."""
+    """Corrupt files, kill runs and sweeps, fill disks, lie: nox -s faults [-- RUNS [SEED]]."""
     install(session, "dev")
     session.run("python", "-W", "error", "-m", "tests.support.corruption")
     session.run("python", "-m", "tests.support.faults", *session.posargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from functools import cache, cached_property
 from types import NoneType
 from typing import Any, Final, Literal
 
@@ -18,6 +19,7 @@ from iolab.pathology.factors import Condition
 __all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan"]
 
 BLOCK_FORMAT: Final = "iolab-block/2"
+_PLAIN: Final = frozenset((str, int, float, bool, NoneType))
 
 # The fields of a block's document, with their types in Python.
 _Kinds = Mapping[str, tuple[type, ...]]
@@ -109,14 +111,20 @@ class Block:
     plan: Plan
     target: str | None = None
 
+    @cached_property
+    def plan_document(self) -> dict[str, Any]:
+        """The plan as plain JSON values, which nobody changes; see `encode_plan`."""
+        return encode_plan(self.plan)
+
     def document(self) -> dict[str, Any]:
         """Return the block as plain JSON values."""
         document = {
             "format": BLOCK_FORMAT,
             **{f.name: getattr(self, f.name) for f in fields(self)},
             "machine": {**asdict(self.machine), "modules": list(self.machine.modules)},
-            "cells": [{**asdict(cell), "condition": dict(cell.condition)} for cell in self.cells],
-            "plan": encode_plan(self.plan),
+            # As `dataclasses.asdict`, without copying each level of a condition.
+            "cells": [{**vars(cell), "condition": dict(cell.condition)} for cell in self.cells],
+            "plan": self.plan_document,
         }
         return {name: value for name, value in document.items() if value is not None}
 
@@ -176,12 +184,13 @@ def encode_plan(plan: Plan) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> Any:
-    if is_dataclass(value):
-        return {
-            f.name: _encode(getattr(value, f.name))
-            for f in fields(value)
-            if getattr(value, f.name) != _default(f)
-        }
+    kind = type(value)
+    # Most values, and cheap to tell: a large sweep has millions of them.
+    if kind in _PLAIN:
+        return value
+    if is_dataclass(kind):
+        named = ((name, getattr(value, name), default) for name, default in _defaults(kind))
+        return {name: _encode(one) for name, one, default in named if one != default}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list | tuple):
@@ -189,6 +198,11 @@ def _encode(value: Any) -> Any:
     return value
 
 
-def _default(one: Any) -> Any:
-    # A cell says that it has no file system: null, the device itself.
-    return one.default_factory() if one.default_factory is not MISSING else one.default
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the names of a dataclass's fields with their defaults."""
+    return tuple(
+        # A cell says that it has no file system: null, the device itself.
+        (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
+        for f in fields(kind)
+    )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
-from iolab.blocks import Block, PlannedCell, encode_plan
+from iolab.blocks import Block, PlannedCell
 from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.pathology.base import Pathology, Profile
@@ -164,12 +164,7 @@ def _block(
         coalesced_timers=machine.coalesced_timers,
         boot_options=list(whole_boot.boot_options),
     )
-    try:
-        # The agent checks a plan when it starts; a wrong cell is better refused before a boot.
-        parse_plan(encode_plan(plan))
-    except UserError as error:
-        raise UserError(f"pathology {pathology.name}: {error}") from error
-    return Block(
+    block = Block(
         pathology=pathology.name,
         kernel=kernel,
         clock=clock,
@@ -179,6 +174,12 @@ def _block(
         cells=tuple(cells),
         plan=plan,
     )
+    try:
+        # The agent checks a plan when it starts; a wrong cell is better refused before a boot.
+        parse_plan(block.plan_document)
+    except UserError as error:
+        raise UserError(f"pathology {pathology.name}: {error}") from error
+    return block
 
 
 def _number(name: str) -> int:

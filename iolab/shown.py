@@ -29,6 +29,7 @@ __all__ = [
     "Table",
     "markdown",
     "number",
+    "rough_duration",
     "terminal",
     "text_table",
 ]
@@ -274,3 +275,10 @@ def _split_unit(name: str) -> tuple[str, str]:
         if stem not in (name, ""):
             return stem, unit
     return name, ""
+
+
+def rough_duration(seconds: float) -> str:
+    """Return a time in words that are exact enough to plan with."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -11,8 +11,9 @@ import click
 from iolab.cli.completion import complete_pathology
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.selection import SelectionCommand, selection, selection_options
-from iolab.cli.terminal import echo, rough_duration
+from iolab.cli.terminal import echo
 from iolab.errors import IolabError, UserError
+from iolab.shown import rough_duration
 from iolab.targets.place import MADE, Place
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ _TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
 @click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
 @click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
 @click.option("--jobs", type=int, help="Virtual machines side by side.")
+@click.option(
+    "--cluster",
+    default="",
+    metavar="tcp://HOST:PORT",
+    help="Measure on the workers of this scheduler of Dask.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be measured.")
 @json_option
 def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
@@ -54,14 +61,15 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
     from iolab.sweeps.request import Request
 
     virtual = options["target"] == "vm"
-    most = default_jobs() if virtual else 1
+    clock = options["clock"] or ("virtual" if virtual else "host")
     request = Request(
         **selection_options(options),
         pathologies=options["pathologies"],
-        clock=options["clock"] or ("virtual" if virtual else "host"),
-        jobs=most if options["jobs"] is None else options["jobs"],
+        clock=clock,
+        jobs=default_jobs(clock) if options["jobs"] is None else options["jobs"],
         target=options["target"],
         place=_place(options),
+        cluster=options["cluster"],
     )
     if dry_run:
         _show_plan(request, as_json=as_json)

@@ -12,9 +12,10 @@ from iolab.cli.choices import defined_in
 from iolab.cli.completion import complete_pathology
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.selection import SelectionCommand, selection, selection_options
-from iolab.cli.terminal import echo, note, print_table, rough_duration
+from iolab.cli.terminal import echo, note, print_table
 from iolab.errors import IolabError, UserError
 from iolab.paths import runs_dir
+from iolab.shown import rough_duration
 
 if TYPE_CHECKING:
     from iolab.store.garbage import Garbage

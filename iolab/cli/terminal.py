@@ -15,7 +15,7 @@ import click
 
 from iolab import shown
 
-__all__ = ["echo", "note", "print_table", "rough_duration"]
+__all__ = ["echo", "note", "print_table"]
 
 _GAP = "  "
 
@@ -59,13 +59,6 @@ def print_table(rows: Sequence[Mapping[str, str]], heading: Sequence[str]) -> No
             echo(title, bold=True)
         for line in _paragraph({k: v for k, v in row.items() if k not in heading}, width):
             echo(line)
-
-
-def rough_duration(seconds: float) -> str:
-    """Return a time in words that are exact enough to plan with."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _lines(rows: Sequence[Mapping[str, str]]) -> list[str]:

@@ -90,9 +90,9 @@ def verify(
 
 def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
     from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.verifying import assumed_seconds
+    from iolab.sweeps.verifying import expected_seconds
 
-    seconds = assumed_seconds(choice.chosen, default_jobs())
+    seconds = expected_seconds(choice.chosen, default_jobs())
     if as_json:
         drawn = [_drawn(one) for one in choice.chosen]
         document = {"blocks": drawn, "left_out": choice.left_out, "seed": seed, "seconds": seconds}

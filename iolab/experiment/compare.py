@@ -116,7 +116,7 @@ def compare(
         profile="quick",
         kernels=_kernels(chosen, kernel) if virtual else _no_kernels(kernel),
         clock=clock or ("virtual" if virtual else "host"),
-        jobs=default_jobs() if virtual else 1,
+        jobs=default_jobs(clock or "virtual") if virtual else 1,
         root=Path(root or runs_dir()).resolve(),
         observed=["all"] if observe else [],
         calls=list(calls),

@@ -14,10 +14,11 @@ from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
-from iolab.observer.compiler import build_plugin, find_compiler
+from iolab.observer.building import build_plugin
 from iolab.observer.programs import ProgramSymbols, program_symbols
 from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
 from iolab.observer.windows import Window, function_names, read_windows
+from iolab.vm.compiler import find_compiler
 from iolab.vm.cpio import Entry, read_cpio
 from iolab.vm.image import Image
 from iolab.vm.kernels import Kernel

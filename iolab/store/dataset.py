@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
 
 from iolab import foreign
 from iolab.errors import UserError
@@ -103,6 +105,9 @@ MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
 UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 
 
+_STR: Final = pd.StringDtype("pyarrow", na_value=math.nan)
+
+
 class UnknownPathologyError(UserError):
     """The tables are of a pathology that is not known here."""
 
@@ -181,14 +186,11 @@ def load(folder: Path | str) -> Dataset:
     paths = [root / name for name in names]
     # Tables from before this gate are gated too.
     cells = gate_other_regimes(_cells(_parquet(paths[0]), paths[0]))
-    latency = _conform(_parquet(paths[1]), LATENCY_COLUMNS, paths[1])
+    latency = _of_cells(paths[1], LATENCY_COLUMNS, cells)
     unavailable = _conform(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():
         raise UserError(f"{paths[0]}: one cell stands there twice")
-    mechanism = _conform(_parquet(paths[3]), MECHANISM_COLUMNS, paths[3])
-    for path, table in ((paths[1], latency), (paths[3], mechanism)):
-        if not table["cell"].isin(cells["cell"]).all():
-            raise UserError(f"{path}: holds cells that cells.parquet does not have")
+    mechanism = _of_cells(paths[3], MECHANISM_COLUMNS, cells)
     traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
     kernels = read_builds(root / "kernels.json")
     return Dataset(cells, latency, unavailable, mechanism, traces, kernels)
@@ -223,6 +225,48 @@ def _parquet(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: not a whole Parquet file") from error
 
 
+def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in long form, whose rows are of these cells.
+
+    A histogram repeats the name of its cell in each row: each name is looked at once.
+    """
+    table = _read(path)
+    known = set(cells["cell"].tolist())
+    named = table["cell"] if "cell" in table.column_names else None
+    if named is not None and pa.types.is_dictionary(named.type) and not named.null_count:
+        chunks = named.unify_dictionaries().chunks
+        # All chunks have one dictionary now.
+        if all(known.issuperset(one.dictionary.to_pylist()) for one in chunks[:1]):
+            rest = {name: kind for name, kind in columns.items() if name != "cell"}
+            found = _conform(_frame(table.drop_columns("cell"), path), rest, path)
+            texts = pa.chunked_array([c.dictionary_decode() for c in chunks], pa.string())
+            found.insert(0, "cell", texts.to_pandas(types_mapper={pa.string(): _STR}.get))
+            return found
+    found = _conform(_frame(table, path), columns, path)
+    if not found["cell"].isin(cells["cell"]).all():
+        raise UserError(f"{path}: holds cells that cells.parquet does not have")
+    return found
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        # By its bytes: pyarrow takes no name that is not UTF-8.
+        data = pa.BufferReader(path.read_bytes())
+        return parquet.read_table(data, read_dictionary=["cell"])
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of results?") from error
+    except UNREADABLE as error:
+        raise UserError(f"{path}: not a whole Parquet file") from error
+
+
+def _frame(table: pa.Table, path: Path) -> pd.DataFrame:
+    try:
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
+    except UNREADABLE as error:
+        raise UserError(f"{path}: not a whole Parquet file") from error
+
+
 def _unavailable(path: Path) -> pd.DataFrame:
     try:
         rows = foreign.read_document(path)
@@ -235,9 +279,11 @@ def _unavailable(path: Path) -> pd.DataFrame:
 
 def _lines(texts: pd.Series, most: int) -> pd.Series:
     """Return texts as lines of printable characters; those that are such lines are not copied."""
-    lines = {said: foreign.line(said, most) for said in texts.dropna().unique()}
-    if all(said == line for said, line in lines.items()):
+    known = texts.dropna().unique().tolist()
+    # As `foreign.line` would say of each.
+    if all(len(said) <= most for said in known) and "".join(known).isprintable():
         return texts
+    lines = {said: foreign.line(said, most) for said in known}
     return texts.map(lines).astype("str")
 
 

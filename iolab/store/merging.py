@@ -13,7 +13,7 @@ from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.store.soundness import BlockState, block_state
 
-__all__ = ["Merged", "merge_store"]
+__all__ = ["Merged", "differing_files", "merge_store"]
 
 
 @dataclass
@@ -86,7 +86,7 @@ def _merge_block(there: RawStore, here: RawStore, key: str, merged: Merged) -> N
             raise IolabError(f"cannot copy block {key[:16]} to {here.root}: {error}") from error
         merged.taken.append(key)
     else:
-        differing = sorted(_differing(there.digests(key), here.digests(key)))
+        differing = sorted(differing_files(there.digests(key), here.digests(key)))
         if differing:
             merged.different[key] = differing
             return
@@ -94,5 +94,6 @@ def _merge_block(there: RawStore, here: RawStore, key: str, merged: Merged) -> N
     ProfileStore(here.root).add(key, ProfileStore(there.root))
 
 
-def _differing(one: dict[str, str], other: dict[str, str]) -> set[str]:
+def differing_files(one: dict[str, str], other: dict[str, str]) -> set[str]:
+    """Return the files that two blocks' digests do not agree in."""
     return {name for name in {*one, *other} if one.get(name) != other.get(name)}

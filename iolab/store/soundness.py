@@ -56,11 +56,21 @@ def block_states(store: RawStore) -> Iterator[BlockState]:
         yield block_state(store, key)
 
 
-def block_state(store: RawStore, key: str) -> BlockState:
+def block_state(store: RawStore, key: str, planned: Block | None = None) -> BlockState:
     """Return the state of a block.
 
     Its files are compared with their digests. A block from before there were digests is read
     instead, as whoever makes its tables reads it; its traces are not.
+
+    Parameters
+    ----------
+    store : RawStore
+        The store.
+    key : str
+        The block's key.
+    planned : Block, optional
+        The block that this key was computed from. Then the stored one is not parsed: it has the
+        same key only if it is the same.
     """
     folder = store.folder(key)
     words = ""
@@ -71,7 +81,7 @@ def block_state(store: RawStore, key: str) -> BlockState:
         named = foreign.line(str(document.get("format")), 80)
         if named != BLOCK_FORMAT:
             return _of_another_format(folder, key, document, named)
-        block = Block.parse(document)
+        block = Block.parse(document) if planned is None else planned
         words = f"{block.pathology} {block.kernel} boot {block.boot}"
         _check_key(folder, key, document)
         _check_run(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from iolab import __version__, foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json
+from iolab.observer.observation import Observation
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
@@ -32,7 +34,15 @@ from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare
 
-__all__ = ["BlockResult", "measure_block", "read_block", "run_block", "write_block"]
+__all__ = [
+    "BlockResult",
+    "measure_block",
+    "read_block",
+    "run_block",
+    "run_on",
+    "target_of",
+    "write_block",
+]
 
 _CONSOLE_LINES = 20
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
@@ -68,23 +78,26 @@ def read_block(path: Path) -> Block:
         raise UserError(f"{path} holds no block: {foreign.line(str(error))}") from error
 
 
+def target_of(block: Block) -> Target:
+    """Return the machine of a block: a virtual one is made ready, a real one is asked."""
+    # A block of a virtual machine names none.
+    if block.target is not None:
+        return real_target(block.target)
+    return prepare(
+        block.kernel,
+        block.clock,
+        cpus=block.machine.cpus,
+        memory_mib=block.machine.memory_mib,
+    )
+
+
 def _measure(
     block: Block,
     store: RawStore,
     observed: tuple[Sequence[str], Sequence[str], bool],
     progress: Callable[[int, int], None],
 ) -> str:
-    # A block of a virtual machine names none: its machine is made.
-    target: Target = (
-        prepare(
-            block.kernel,
-            block.clock,
-            cpus=block.machine.cpus,
-            memory_mib=block.machine.memory_mib,
-        )
-        if block.target is None
-        else real_target(block.target)
-    )
+    target = target_of(block)
     identity = target.identity()
     key = block_key(block, identity)
     profiles = ProfileStore(store.root)
@@ -98,6 +111,41 @@ def _measure(
     if store.has(key) and observation is None:
         return key
 
+    with store.workspace() as work:
+        results = work / "results"
+        run = run_on(target, block, results, progress, observation=observation)
+        if store.has(key):
+            _check_same(store, key, results)
+        else:
+            store.put(key, block=block, target=identity, results=results, run=run)
+        profiles.take(key, results / "profiles")
+    return key
+
+
+def run_on(
+    target: Target,
+    block: Block,
+    results: Path,
+    progress: Callable[[int, int], None],
+    *,
+    observation: Observation | None = None,
+) -> dict[str, Any]:
+    """Run a block's plan on its machine, and return when and how it ran: ``run.json``.
+
+    Parameters
+    ----------
+    target : Target
+        The machine.
+    block : Block
+        The block.
+    results : Path
+        Where the agent's results folder is left.
+    progress : callable
+        Called with the cells done and their number.
+    observation : Observation, optional
+        What observes cells of a virtual machine.
+    """
+
     def on_line(line: str) -> None:
         if match := _CELL_LINE.match(line):
             progress(int(match[1]), int(match[2]))
@@ -107,27 +155,20 @@ def _measure(
     shown = target.system_shown() if isinstance(target, RealTarget) else None
     began = time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    with store.workspace() as work:
-        results = work / "results"
-        if isinstance(target, VmTarget):
-            target.run(block.plan, results, on_line, observation=observation)
-        else:
-            target.run(block.plan, results, on_line)
-        run = {
-            "started": started,
-            "wall_s": round(time.monotonic() - began, 3),
-            "iolab": __version__,
-            "python": platform.python_version(),
-            "host_kernel": platform.release(),
-        }
-        if shown is not None:
-            run["pyperf_system_show"] = foreign.text(shown)
-        if store.has(key):
-            _check_same(store, key, results)
-        else:
-            store.put(key, block=block, target=identity, results=results, run=run)
-        profiles.take(key, results / "profiles")
-    return key
+    if isinstance(target, VmTarget):
+        target.run(block.plan, results, on_line, observation=observation)
+    else:
+        target.run(block.plan, results, on_line)
+    run: dict[str, Any] = {
+        "started": started,
+        "wall_s": round(time.monotonic() - began, 3),
+        "iolab": __version__,
+        "python": platform.python_version(),
+        "host_kernel": platform.release(),
+    }
+    if shown is not None:
+        run["pyperf_system_show"] = foreign.text(shown)
+    return run
 
 
 def _check_same(store: RawStore, key: str, results: Path) -> None:
@@ -193,8 +234,12 @@ def run_block(
 def main(argv: list[str]) -> int:
     """Measure the block that the arguments name; an error is one line of JSON on stdout."""
     plan, root = argv
+    # As Ctrl-C does: the virtual machine and the folders of the run end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         measure_block(Path(plan), RawStore(Path(root)))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGTERM
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
+from iolab.blocks import Block
 from iolab.errors import UserError
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
@@ -13,7 +14,7 @@ __all__ = ["missing_blocks"]
 
 
 def missing_blocks(
-    store: RawStore, keys: Iterable[str], log: Callable[[str], None] = lambda line: None
+    store: RawStore, blocks: Mapping[str, Block], log: Callable[[str], None] = lambda line: None
 ) -> list[str]:
     """Return the blocks that have to be measured.
 
@@ -23,8 +24,8 @@ def missing_blocks(
     ----------
     store : RawStore
         The store.
-    keys : iterable of str
-        Keys of the wanted blocks.
+    blocks : mapping of str to Block
+        The wanted blocks by their keys.
     log : callable
         Called with a line for each block that is set aside.
 
@@ -37,9 +38,9 @@ def missing_blocks(
     """
     store.check_format()
     missing = []
-    for key in keys:
+    for key, planned in blocks.items():
         if store.has(key):
-            state = block_state(store, key)
+            state = block_state(store, key, planned)
             if state.state == "sound":
                 continue
             if state.state == "other format":

@@ -4,23 +4,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from iolab.agent.proc import available_memory
 from iolab.blocks import Block
 from iolab.errors import IolabError
-from iolab.files import locked
+from iolab.files import locked, remove_abandoned
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
-from iolab.sweeps.block import write_block
+from iolab.sweeps.block import read_block, write_block
+from iolab.sweeps.history import note_duration
+from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
-__all__ = ["block_job", "check_room", "measure_plan", "store_locked"]
+__all__ = ["block_job", "check_room", "measure_jobs", "measure_plan", "note_time", "store_locked"]
 
 # The files of one virtual machine at work: its image, its channel, and the block's results.
 _MACHINE_BYTES: Final = 512 << 20
@@ -28,10 +29,28 @@ _MACHINE_BYTES: Final = 512 << 20
 
 @contextmanager
 def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
-    """Hold a store for the duration of a ``with`` block; say it if another process holds it."""
+    """Hold a store for the duration of a ``with`` block; say it if another process holds it.
+
+    What a killed process left in its folders is removed, before and afterwards.
+    """
     words = f"something else measures into {root}: waiting for its end"
     with locked(root / ".sweep.lock", lambda: log(words)):
-        yield
+        _remove_left(root)
+        try:
+            yield
+        finally:
+            _remove_left(root)
+
+
+def _remove_left(root: Path) -> None:
+    """Remove what killed sweeps left below a folder of results; its lock must be held."""
+    for path in (root / "plans").glob("*.progress"):
+        path.unlink(missing_ok=True)
+    own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
+    # Nobody else's folders: the root may be anywhere.
+    sweeps = {path.parent for name in ("pages", "blocks.json") for path in root.glob(f"*/*/{name}")}
+    for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
+        remove_abandoned(folder)
 
 
 def check_room(request: Request, blocks: int) -> None:
@@ -42,7 +61,7 @@ def check_room(request: Request, blocks: int) -> None:
     IolabError
         If it has not; nothing was measured.
     """
-    if not blocks or request.target != "vm":
+    if not blocks or request.target != "vm" or request.cluster:
         return
     request.root.mkdir(parents=True, exist_ok=True)
     machines = min(request.jobs, blocks)
@@ -52,6 +71,44 @@ def check_room(request: Request, blocks: int) -> None:
             f"measuring needs {needed >> 20} MiB in {request.root} (--jobs {machines}), "
             f"{free >> 20} MiB are free"
         )
+
+
+def measure_jobs(
+    jobs: Sequence[pool.BlockJob],
+    request: Request,
+    *,
+    log: Callable[[str], None] = lambda line: None,
+    on_progress: pool.OnProgress = lambda progress: None,
+    on_end: pool.OnEnd = lambda job, error: None,
+) -> dict[str, str]:
+    """Measure blocks on this machine or on the request's cluster, and return why some failed."""
+    if request.cluster and jobs:
+        from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
+
+        blocks = [read_block(job.plan) for job in jobs]
+        with cluster_place(request.cluster, blocks, RawStore(request.root), log) as place:
+            return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
+    return pool.run_jobs(
+        jobs,
+        jobs=request.jobs,
+        memory_bytes=usable_memory(),
+        on_progress=on_progress,
+        on_end=on_end,
+        on_time=note_time(request),
+    )
+
+
+def note_time(request: Request) -> pool.OnTime:
+    """Return what keeps how long the blocks of a request take, for later forecasts."""
+
+    def note(job: pool.BlockJob | pool.NotebookJob, seconds: float, beside: float) -> None:
+        plan = job.plan if isinstance(job, pool.BlockJob) else Path(job.parameters["plan"])
+        block = read_block(plan)
+        # Whoever observes waits longer, and a real machine is another one.
+        if block.target is None and not request.observed:
+            note_duration(block, seconds, beside)
+
+    return note
 
 
 def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
@@ -103,9 +160,7 @@ def measure_plan(
         jobs.append(block_job(block.plan.block, block, file, request.root))
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
     try:
-        failed = pool.run_jobs(
-            jobs, jobs=request.jobs, memory_bytes=available_memory(), on_progress=on_progress
-        )
+        failed = measure_jobs(jobs, request, log=log, on_progress=on_progress)
     except KeyboardInterrupt:
         done = sum(store.has(key) for key in missing)
         raise IolabError(

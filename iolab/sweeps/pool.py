@@ -8,20 +8,41 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 from typing import Any, Protocol
 
-from iolab.agent.proc import available_memory
-from iolab.files import atomic_write
+from iolab.errors import IolabError
+from iolab.files import atomic_write, scratch_dir
 from iolab.process import kill_group, start
+from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
+from iolab.sweeps.limits import usable_cores, usable_memory
 
-__all__ = ["BlockJob", "Job", "NotebookJob", "OnProgress", "Progress", "default_jobs", "run_jobs"]
+__all__ = [
+    "BlockJob",
+    "Job",
+    "LocalPlace",
+    "NotebookJob",
+    "OnEnd",
+    "OnProgress",
+    "OnTime",
+    "Place",
+    "Progress",
+    "default_jobs",
+    "error_said",
+    "program_environment",
+    "run_job",
+    "run_jobs",
+    "run_jobs_in",
+]
 
 _POLL_S = 0.5
+# To put an end to its kernel and remove its folders, on a host with other work.
+_GRACE_S = 10.0
 _VM_BYTES = 2 << 30
 
 
@@ -48,14 +69,11 @@ class Job(Protocol):
         """What its virtual machine may take."""
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
+    def folder(self) -> Path:
+        """Folder that its results are in."""
 
-    def argv(self) -> list[str | Path]:
-        """Return the program with its arguments, after writing the files that it reads."""
-
-    def clean(self) -> None:
-        """Remove the files that it read."""
+    def argv(self, given: Path) -> list[str | Path]:
+        """Return the program with its arguments, after writing the file `given` if it reads one."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +95,17 @@ class NotebookJob:
     heading: str = ""
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
-        return self.output.with_suffix(".log")
+    def folder(self) -> Path:
+        """Folder that the page is in."""
+        return self.output.parent
 
-    @property
-    def _parameters(self) -> Path:
-        return self.output.with_suffix(".parameters.json")
-
-    def argv(self) -> list[str | Path]:
+    def argv(self, given: Path) -> list[str | Path]:
         """Return the program with its arguments, after writing what it is given."""
-        given = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
-        atomic_write(self._parameters, json.dumps(given))
+        words = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
+        atomic_write(given, json.dumps(words))
         program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"
-        return [*program, self.notebook, self.output, self._parameters, kind]
-
-    def clean(self) -> None:
-        """Remove the parameters."""
-        self._parameters.unlink(missing_ok=True)
+        return [*program, self.notebook, self.output, given, kind]
 
 
 @dataclass(frozen=True)
@@ -114,16 +124,13 @@ class BlockJob:
         return self.plan.with_suffix(".progress")
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
-        return self.plan.with_suffix(".log")
+    def folder(self) -> Path:
+        """Folder that the plan is in."""
+        return self.plan.parent
 
-    def argv(self) -> list[str | Path]:
-        """Return the program with its arguments."""
+    def argv(self, given: Path) -> list[str | Path]:
+        """Return the program with its arguments; it reads nothing else."""
         return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
-
-    def clean(self) -> None:
-        """Keep the plan: it is part of what was measured."""
 
 
 @dataclass
@@ -138,46 +145,147 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+OnEnd = Callable[[Any, str], None]
+# Called with a job that succeeded, its seconds, and how many ran beside it on average, itself too.
+OnTime = Callable[[Any, float, float], None]
+
+
+class Place(Protocol):
+    """Where jobs run: this machine (`LocalPlace`) or a cluster."""
+
+    def fits(self, job: Any) -> bool:
+        """Tell whether a job can start now."""
+
+    def start(self, job: Any) -> None:
+        """Start a job that fits."""
+
+    def ended(self) -> list[tuple[Any, str]]:
+        """Return the jobs that ended since the last call, each with its error or ""."""
+
+    def running(self) -> int:
+        """Return how many jobs were started and did not end."""
+
+    def cells_done(self) -> int:
+        """Return how many cells of the running jobs are done."""
+
+    def stop(self) -> None:
+        """End what still runs, with everything it started."""
 
 
 @dataclass
 class _Running:
     job: Job
     process: subprocess.Popen[bytes]
+    log: Path
     cells_done: int = field(default=0)
+    began: float = field(default_factory=time.monotonic)
+    # How many ran, at each look.
+    beside: list[int] = field(default_factory=list)
 
-    def look(self) -> None:
+    def look(self, running: int) -> None:
+        self.beside.append(running)
         if self.job.progress is not None:
             with suppress(OSError, ValueError, IndexError):
                 self.cells_done = int(self.job.progress.read_text().split()[0])
 
     def error(self) -> str:
-        said = self.job.log.read_text(errors="replace").strip()
-        with suppress(ValueError, KeyError, IndexError, TypeError):
-            return str(json.loads(said.splitlines()[-1])["error"])
-        return f"ended with {self.process.returncode}: {said[-500:] or 'no message'}"
+        return error_said(self.log, self.process.returncode)
 
 
-def _start(job: Job) -> _Running:
-    argv = job.argv()
+def error_said(log: Path, code: int) -> str:
+    """Return why a program failed: its last line of output is JSON that says it, or nothing is."""
+    said = log.read_text(errors="replace").strip()
+    with suppress(ValueError, KeyError, IndexError, TypeError):
+        return str(json.loads(said.splitlines()[-1])["error"])
+    return f"ended with {code}: {said[-500:] or 'no message'}"
+
+
+def program_environment() -> dict[str, str]:
+    """Return the environment of a program that measures or makes a page."""
     # One BLAS thread each: the cores are busy with virtual machines.
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    with job.log.open("wb") as stream:
-        process = start(argv, stdout=stream, stderr=subprocess.STDOUT, env=env)
-    return _Running(job, process)
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def _fits(job: Job, running: Sequence[_Running], memory_bytes: int | None) -> bool:
-    """Tell whether a job has room beside the others; alone it is always tried."""
-    if not running or memory_bytes is None:
-        return True
-    return job.memory_bytes + sum(r.job.memory_bytes for r in running) <= memory_bytes
+class LocalPlace:
+    """The machine that this runs on, with `jobs` programs side by side.
+
+    No job begins that would take more than `memory_bytes` together with the others; alone it is
+    always tried. What the programs are given and what they say is in the folder ``work``.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        jobs: int,
+        memory_bytes: int | None = None,
+        on_time: OnTime = lambda job, seconds, beside: None,
+    ) -> None:
+        self._work = work
+        self._started = 0
+        self._jobs = jobs
+        self._memory_bytes = memory_bytes
+        self._on_time = on_time
+        self._running: list[_Running] = []
+
+    def fits(self, job: Job) -> bool:
+        """Tell whether a job has room beside the others."""
+        if len(self._running) >= self._jobs:
+            return False
+        if not self._running or self._memory_bytes is None:
+            return True
+        taken = sum(entry.job.memory_bytes for entry in self._running)
+        return job.memory_bytes + taken <= self._memory_bytes
+
+    def start(self, job: Job) -> None:
+        """Start a job's program."""
+        self._started += 1
+        argv = job.argv(self._work / f"{self._started}.json")
+        log = self._work / f"{self._started}.log"
+        with log.open("wb") as stream, signals_held():
+            process = start(
+                argv, stdout=stream, stderr=subprocess.STDOUT, env=program_environment()
+            )
+            self._running.append(_Running(job, process, log))
+
+    def ended(self) -> list[tuple[Job, str]]:
+        """Return the jobs whose programs ended, each with its error or ""."""
+        ended = []
+        running = list(self._running)
+        for entry in running:
+            entry.look(len(running))
+            if entry.process.poll() is None:
+                continue
+            self._running.remove(entry)
+            # What it left running (its notebook's kernel, a virtual machine) goes with it.
+            kill_group(entry.process)
+            ended.append((entry.job, entry.error() if entry.process.returncode else ""))
+            if not entry.process.returncode:
+                seconds = time.monotonic() - entry.began
+                self._on_time(entry.job, seconds, mean(entry.beside))
+        return ended
+
+    def running(self) -> int:
+        """Return how many programs run."""
+        return len(self._running)
+
+    def cells_done(self) -> int:
+        """Return how many cells of the running jobs are done."""
+        return sum(entry.cells_done for entry in self._running)
+
+    def stop(self) -> None:
+        """End the programs with everything they started."""
+        end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
 
 
-def default_jobs() -> int:
-    """Return how many virtual machines run side by side here: by cores and by free memory."""
-    return max(1, min(len(os.sched_getaffinity(0)), available_memory() // _VM_BYTES))
+def default_jobs(clock: str = "virtual") -> int:
+    """Return how many virtual machines run side by side here: by cores and by free memory.
+
+    The limits of a container and of other cgroups count (`iolab.sweeps.limits`). On the host's
+    clock it is one: two would share caches and cores, and each measure the other.
+    """
+    if clock == "host":
+        return 1
+    return max(1, min(usable_cores(), usable_memory() // _VM_BYTES))
 
 
 def run_jobs(
@@ -186,51 +294,85 @@ def run_jobs(
     jobs: int,
     memory_bytes: int | None = None,
     on_progress: OnProgress = lambda progress: None,
-    on_end: Callable[[Job, str], None] = lambda job, error: None,
+    on_end: OnEnd = lambda job, error: None,
+    on_time: OnTime = lambda job, seconds, beside: None,
 ) -> dict[str, str]:
-    """Run jobs, `jobs` at a time, and return the error of each that failed by its name.
+    """Run jobs on this machine (`LocalPlace`), and return the error of each that failed.
 
-    No job begins that would take more than `memory_bytes` together with the others. All are killed
-    with everything they started when this is interrupted. Pages know the pathologies that are
-    registered here. `on_progress` hears the state twice a second, `on_end` of each job as it ends,
-    with its error or "".
+    Parameters are those of `LocalPlace` and `run_jobs_in`. Pages know the pathologies that are
+    registered here.
+    """
+    waiting = list(wanted)
+    if not waiting:
+        return {}
+    with ExitStack() as known:
+        if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
+            known.enter_context(handed_over(pages[0].output.parent))
+        work = known.enter_context(scratch_dir(waiting[0].folder))
+        place = LocalPlace(work, jobs, memory_bytes, on_time)
+        return run_jobs_in(place, waiting, on_progress=on_progress, on_end=on_end)
+
+
+def run_jobs_in(
+    place: Place,
+    wanted: Iterable[Any],
+    *,
+    on_progress: OnProgress = lambda progress: None,
+    on_end: OnEnd = lambda job, error: None,
+) -> dict[str, str]:
+    """Run jobs, as many side by side as have room, and return the error of each that failed.
+
+    What still runs is ended with everything it started when this is interrupted.
+
+    Parameters
+    ----------
+    place : Place
+        Where they run.
+    wanted : iterable of Job
+        The jobs; those of one place are of one kind.
+    on_progress : callable
+        Called with the `Progress`, twice a second.
+    on_end : callable
+        Called with each job as it ends, and its error or "".
+
+    Returns
+    -------
+    dict of str to str
+        The errors by the names of the jobs.
     """
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
-    running: list[_Running] = []
     errors: dict[str, str] = {}
     began = time.monotonic()
     cells_of_ended = 0
-    known = ExitStack()
     try:
-        if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
-            known.enter_context(handed_over(pages[0].output.parent))
-        while waiting or running:
-            while waiting and len(running) < jobs and _fits(waiting[0], running, memory_bytes):
-                running.append(_start(waiting.pop(0)))
+        while waiting or place.running():
+            while waiting and place.fits(waiting[0]):
+                place.start(waiting.pop(0))
             time.sleep(_POLL_S)
-            for entry in list(running):
-                entry.look()
-                if entry.process.poll() is None:
-                    continue
-                running.remove(entry)
-                # What it left running (its notebook's kernel, a virtual machine) goes with it.
-                kill_group(entry.process)
-                error = entry.error() if entry.process.returncode else ""
+            for job, error in place.ended():
                 if error:
-                    errors[entry.job.name] = error
-                entry.job.log.unlink(missing_ok=True)
-                entry.job.clean()
+                    errors[job.name] = error
                 state.jobs_done += 1
-                cells_of_ended += entry.job.cells
-                on_end(entry.job, error)
-            state.cells_done = cells_of_ended + sum(r.cells_done for r in running)
+                cells_of_ended += job.cells
+                on_end(job, error)
+            state.cells_done = cells_of_ended + place.cells_done()
             if state.cells_done:
                 elapsed = time.monotonic() - began
                 state.seconds_left = elapsed / state.cells_done * (state.cells - state.cells_done)
             on_progress(state)
     finally:
-        for entry in running:
-            kill_group(entry.process, grace_s=1.0)
-        known.close()
+        place.stop()
     return errors
+
+
+def run_job(job: Job) -> None:
+    """Run one job to its end.
+
+    Raises
+    ------
+    IolabError
+        If it failed; the message is its own.
+    """
+    if errors := run_jobs([job], jobs=1):
+        raise IolabError(errors[job.name])

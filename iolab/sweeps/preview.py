@@ -7,11 +7,14 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import UserError
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
+from iolab.sweeps.forecast import forecast
+from iolab.sweeps.history import assumed_cell
 from iolab.sweeps.request import (
     Request,
     check_request,
@@ -26,14 +29,8 @@ __all__ = [
     "DurationEstimate",
     "KernelPreview",
     "PathologyPreview",
-    "assumed_cell",
     "preview_sweep",
 ]
-
-# Blocks of the smoke profile took 6 to 23 s a cell on two busy cores of 2026.
-_CELL_S = 5.0
-_CELL_S_PER_JOB_S = 10.0
-_WRITES_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -147,6 +144,7 @@ def _preview(
     kernels: list[KernelPreview] = []
     unavailable: dict[str, str] = {}
     conditions: list[Condition] = []
+    planned: list[Block] = []
     for alternatives in [(k,) for k in request.kernels] or profile.kernels:
         wanted = [k for k in alternatives if k not in {known.kernel for known in kernels}]
         reasons = {kernel: _obstacle(kernel) for kernel in wanted}
@@ -159,6 +157,7 @@ def _preview(
         blocks = blocks_of(
             pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
         )
+        planned += blocks
         cells = [cell for block in blocks for cell in block.cells]
         conditions += [cell.condition for cell in cells]
         kernels.append(
@@ -180,7 +179,7 @@ def _preview(
         kernels=kernels,
         unavailable=unavailable,
         undecided={c.name: c.requires for c in pathology.claims if c.requires},
-        duration=_estimate(request, pathology, profile, kernels, durations),
+        duration=_estimate(request, pathology, profile, planned, durations),
     )
 
 
@@ -202,10 +201,19 @@ def _estimate(
     request: Request,
     pathology: Pathology,
     profile: Profile,
-    kernels: Sequence[KernelPreview],
+    planned: Sequence[Block],
     durations: Sequence[BlockDuration],
 ) -> DurationEstimate:
-    """Return the time of all blocks: from equal blocks in the store, else from an assumption."""
+    """Return the time of all blocks.
+
+    It rests on what this machine measured; else on equal blocks in the store, which another one may
+    have measured; else on an assumption.
+    """
+    cells = sum(len(block.cells) for block in planned)
+    expected = forecast(planned, request.jobs)
+    if expected.known:
+        each = expected.block_seconds / cells
+        return DurationEstimate(expected.seconds, each, expected.basis)
     equal = [
         d
         for d in durations
@@ -217,20 +225,5 @@ def _estimate(
         basis = f"measured: {len(equal)} such blocks in {request.root}"
     else:
         per_cell, basis = assumed_cell(profile.runtime_ms)
-    blocks = sum(kernel.blocks for kernel in kernels)
-    seconds = per_cell * sum(kernel.cells for kernel in kernels)
-    return DurationEstimate(seconds / max(1, min(request.jobs, blocks)), per_cell, basis)
-
-
-def assumed_cell(runtime_ms: int) -> tuple[float, str]:
-    """Return the seconds that a cell may take, and in words what is assumed.
-
-    Parameters
-    ----------
-    runtime_ms : int
-        Time of its job; 0 where a cell is a number of writes.
-    """
-    if not runtime_ms:
-        return _WRITES_S, f"assumed: {_WRITES_S:.0f} s for the writes of a cell"
-    basis = f"assumed: {_CELL_S:.0f} s and {_CELL_S_PER_JOB_S:.0f} s for each second of a job"
-    return _CELL_S + _CELL_S_PER_JOB_S * runtime_ms / 1e3, basis
+    seconds = per_cell * cells
+    return DurationEstimate(seconds / max(1, min(request.jobs, len(planned))), per_cell, basis)

@@ -30,6 +30,7 @@ __all__ = [
 
 # More than any interval needs; a typing error would fill the disk.
 MOST_BOOTS = 1000
+_SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Request:
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place
         What a real machine is measured on.
+    cluster : str
+        Address of a scheduler of Dask whose workers measure; "": this machine does.
     """
 
     profile: str
@@ -84,6 +87,7 @@ class Request:
     root: Path = field(default_factory=runs_dir)
     target: str = "vm"
     place: Place = field(default_factory=Place)
+    cluster: str = ""
 
 
 def check_request(request: Request) -> None:
@@ -101,10 +105,16 @@ def check_request(request: Request) -> None:
     if request.seed < 0:
         raise UserError(f"--seed must be 0 or more, not {request.seed}")
     check_clock(request.clock)
+    if request.target == "vm" and request.clock == "host" and request.jobs != 1:
+        raise UserError(
+            "on the host's clock one block is measured at a time, or each would measure the other: "
+            "leave --jobs away"
+        )
     if request.calls and not request.observed:
         raise UserError("--calls is for observed cells: name some with --observe")
     if request.flat and not request.observed:
         raise UserError("--flat is for observed cells: name some with --observe")
+    _check_cluster(request)
     if request.target == "vm":
         if request.place.label:
             raise UserError("--directory, --destroy and --make are for real machines (--target)")
@@ -117,6 +127,22 @@ def check_request(request: Request) -> None:
         raise UserError("a real machine has no virtual clock: leave --clock away")
     if request.jobs != 1:
         raise UserError("a real machine measures one block at a time: leave --jobs away")
+
+
+def _check_cluster(request: Request) -> None:
+    if not request.cluster:
+        return
+    if not _SCHEDULER.fullmatch(request.cluster):
+        raise UserError(
+            f"--cluster is the address of a scheduler, tcp://HOST:PORT, not {request.cluster!r}"
+        )
+    if request.target != "vm":
+        raise UserError("a cluster measures virtual machines: leave --target away")
+    if request.observed:
+        raise UserError(
+            "a cluster does not observe: leave --observe away, and observe here afterwards; "
+            "the measured blocks are kept"
+        )
 
 
 def chosen_pathologies(request: Request) -> list[Pathology]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.proc import available_memory
 from iolab.files import atomic_write
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
+from iolab.shown import rough_duration
 from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
@@ -23,10 +23,12 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
-from iolab.sweeps.measuring import check_room, store_locked
+from iolab.sweeps.forecast import forecast
+from iolab.sweeps.limits import usable_memory
+from iolab.sweeps.measuring import check_room, measure_jobs, note_time, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
-from iolab.sweeps.pool import Job, NotebookJob, OnProgress, run_jobs
+from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_job, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
@@ -130,6 +132,13 @@ def _measure(
         blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
         log(f"{kept} of {blocks} blocks are in the store already")
     check_room(request, sum(len(keys) for keys in missing))
+    if request.target == "vm" and not request.cluster and any(missing):
+        wanted = [
+            o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
+        ]
+        expected = forecast(wanted, request.jobs)
+        about = rough_duration(expected.seconds)
+        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
     jobs = [
         [_block_job(request, outcome.plan, key) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
@@ -138,13 +147,22 @@ def _measure(
     def on_end(job: Job, error: str) -> None:
         log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
 
-    errors = run_jobs(
-        [job for of_one in jobs for job in of_one],
-        jobs=request.jobs,
-        memory_bytes=available_memory(),
-        on_progress=on_progress,
-        on_end=on_end,
-    )
+    pages = [job for of_one in jobs for job in of_one]
+    if request.cluster:
+        # The pages are made here, of what came back.
+        alone = [_without_page(request, job) for job in pages]
+        errors = measure_jobs(alone, request, log=log, on_progress=on_progress, on_end=on_end)
+        pages = [job for job in pages if job.name not in errors]
+        errors |= run_jobs(pages, jobs=request.jobs)
+    else:
+        errors = run_jobs(
+            pages,
+            jobs=request.jobs,
+            memory_bytes=usable_memory(),
+            on_progress=on_progress,
+            on_end=on_end,
+            on_time=note_time(request),
+        )
     for outcome, keys, of_one in zip(outcomes, missing, jobs, strict=True):
         outcome.failed = _failures(of_one, errors)
         outcome.measured = sum(store.has(key) for key in keys)
@@ -172,6 +190,12 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
         progress=file.with_suffix(".progress"),
         memory_bytes=block.machine.memory_mib << 20,
     )
+
+
+def _without_page(request: Request, page: NotebookJob) -> BlockJob:
+    """Return the job that measures the block of a page alone."""
+    plan = Path(page.parameters["plan"])
+    return BlockJob(page.name, plan, request.root, page.cells, page.memory_bytes)
 
 
 def _index(request: Request) -> Path:
@@ -306,8 +330,6 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
     IolabError
         If the page cannot be made.
     """
-    from iolab.sweeps.page import make_page  # noqa: PLC0415 - seconds that a refusal does not need
-
     written = [outcome for outcome in outcomes if outcome.cells]
     if not written:
         return None
@@ -324,4 +346,5 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
         },
     }
     output = _index(request).with_suffix(".ipynb")
-    return make_page(NOTEBOOKS / "00_start_here.ipynb", output, parameters).with_suffix(".html")
+    run_job(NotebookJob("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters))
+    return output.with_suffix(".html")

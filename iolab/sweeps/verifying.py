@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iolab.agent.proc import available_memory
 from iolab.blocks import Block
 from iolab.files import cache_dir, scratch_dir
 from iolab.stats.conditions import main_value
@@ -16,11 +15,12 @@ from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
 from iolab.sweeps.choosing import ChosenBlock
+from iolab.sweeps.forecast import forecast
+from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.measuring import block_job
 from iolab.sweeps.pool import Job, OnProgress, run_jobs
-from iolab.sweeps.preview import assumed_cell
 
-__all__ = ["CheckedBlock", "CheckedCell", "assumed_seconds", "compare_block", "verify_blocks"]
+__all__ = ["CheckedBlock", "CheckedCell", "compare_block", "expected_seconds", "verify_blocks"]
 
 
 @dataclass(frozen=True)
@@ -142,19 +142,15 @@ def verify_blocks(
         run_jobs(
             [job for *_, job in wanted.values()],
             jobs=jobs,
-            memory_bytes=available_memory(),
+            memory_bytes=usable_memory(),
             on_progress=on_progress,
             on_end=on_end,
         )
 
 
-def assumed_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
+def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
     """Return the seconds that measuring blocks again may take, `jobs` of them side by side."""
-    seconds = 0.0
-    for cells in (one.hashes.block["plan"]["cells"] for one in chosen):
-        longest_ms = max(int((cell.get("job") or {}).get("runtime_ms", 0)) for cell in cells)
-        seconds += assumed_cell(longest_ms)[0] * len(cells)
-    return seconds / max(1, min(jobs, len(chosen)))
+    return forecast([Block.parse(one.hashes.block) for one in chosen], jobs).seconds
 
 
 def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:

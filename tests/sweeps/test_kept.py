@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from iolab.blocks import Block
 from iolab.errors import UserError
 from iolab.files import canonical_json, digest_of
 from iolab.store.raw import RawStore
 from iolab.sweeps.kept import missing_blocks
-from tests.support.results import TARGET
+from tests.support.results import TARGET, block
 from tests.support.stores import BUSY, SPOILT, spoil, stored
 
 
@@ -20,9 +21,14 @@ def store(tmp_path: Path) -> RawStore:
     return RawStore(tmp_path / 'it\'s a "store"\nof приборы [bold]')
 
 
+def wanted(keys: list[str]) -> dict[str, Block]:
+    """Return what a sweep planned: the blocks that `stored` put there, boot by boot."""
+    return {key: block(boot) for boot, key in enumerate(keys)}
+
+
 def test_what_is_sound_is_kept(store: RawStore) -> None:
     keys = stored(store.root, boots=2)
-    assert missing_blocks(store, [*keys, "f" * 64]) == ["f" * 64]
+    assert missing_blocks(store, wanted([*keys, "f" * 64])) == ["f" * 64]
     assert not (store.root / "set-aside").exists()
 
 
@@ -35,7 +41,7 @@ def test_what_is_damaged_is_set_aside_whole_and_the_rest_is_kept(
     spoil(store.folder(keys[0]) / name, change)
     before = {p.name: p.read_bytes() for p in store.folder(keys[0]).iterdir() if p.is_file()}
     said: list[str] = []
-    assert missing_blocks(store, keys, said.append) == keys[:1]
+    assert missing_blocks(store, wanted(keys), said.append) == keys[:1]
     (sentence,) = said
     assert keys[0][:16] in sentence
     assert "is damaged" in sentence
@@ -45,14 +51,14 @@ def test_what_is_damaged_is_set_aside_whole_and_the_rest_is_kept(
     # It is measured again, and again damaged.
     stored(store.root)
     spoil(store.folder(keys[0]) / name, change)
-    assert missing_blocks(store, keys) == keys[:1]
+    assert missing_blocks(store, wanted(keys)) == keys[:1]
     assert sorted(p.name for p in place.parent.iterdir()) == [keys[0], f"{keys[0]}.1"]
 
 
 def test_what_the_machine_was_not_fit_for_is_measured_again(store: RawStore) -> None:
     (key,) = stored(store.root, preflight=[BUSY])
     said: list[str] = []
-    assert missing_blocks(store, [key], said.append) == [key]
+    assert missing_blocks(store, wanted([key]), said.append) == [key]
     assert "is refused (load of the measured CPU: 45 %)" in said[0]
     assert not store.has(key)
 
@@ -64,12 +70,12 @@ def test_a_store_of_another_iolab_is_refused_by_name(store: RawStore) -> None:
     spoil(marker, lambda _: b'{"format":"iolab-store/2"}')
     sentence = "format is 'iolab-store/2', this iolab reads 'iolab-store/1'"
     with pytest.raises(UserError, match=sentence):
-        missing_blocks(store, [key])
+        missing_blocks(store, wanted([key]))
     with pytest.raises(UserError, match=sentence):
         stored(store.root)
     marker.unlink()
     # Stores from before there was the file are of the first format.
-    assert missing_blocks(store, [key]) == []
+    assert missing_blocks(store, wanted([key])) == []
 
 
 def test_a_block_of_another_iolab_is_refused_and_stays(store: RawStore) -> None:
@@ -79,5 +85,5 @@ def test_a_block_of_another_iolab_is_refused_and_stays(store: RawStore) -> None:
     other = digest_of({"block": document, "target": TARGET})
     store.folder(key).rename(store.root / "raw" / other)
     with pytest.raises(UserError, match="iolab-block/99"):
-        missing_blocks(store, [other])
+        missing_blocks(store, wanted([other]))
     assert store.has(other)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import IolabError
-from iolab.sweeps.measuring import check_room
+from iolab.sweeps.measuring import check_room, store_locked
 from iolab.sweeps.request import Request
 from tests.test_files import small_disk
 
@@ -20,3 +20,24 @@ def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path)
             check_room(request, 1)
         check_room(request, 0)
         check_room(Request("smoke", root=disk / "runs", target="local"), 7)
+
+
+def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    pages = tmp_path / "dio_kworker" / "smoke" / "pages"
+    (tmp_path / "plans").mkdir()
+    others = [tmp_path / "raw" / "abc" / ".work.kept", tmp_path / "home" / ".work.kept"]
+    for folder in others:
+        folder.mkdir(parents=True)
+    kept = [pages / "boot0.ipynb", pages / "boot1.log", tmp_path / "plans" / "abc.json"]
+    left = [
+        *(pages / ".work.x1" / "boot0.ipynb", tmp_path / "plans" / "abc.progress"),
+        *(tmp_path / "raw" / ".work.x2" / "results" / "facts.json", tmp_path / ".work.results.x3"),
+    ]
+    for path in kept + left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with store_locked(tmp_path, print):
+        found = {path for path in tmp_path.rglob("*") if path.is_file()}
+        assert found == {*kept, tmp_path / ".sweep.lock"}
+        assert not list(pages.glob(".work*"))
+        assert all(folder.exists() for folder in others)

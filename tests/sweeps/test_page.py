@@ -15,7 +15,8 @@ import pytest
 from iolab.errors import IolabError, UserError
 from iolab.sweeps.page import make_page
 from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
-from tests.support.processes import alive, child_environment, wait_until
+from tests.support.processes import alive, child_environment, processes_naming, wait_until
+from tests.test_files import small_disk
 
 # papermill and the notebook's kernel warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -69,6 +70,15 @@ def test_what_is_no_notebook_is_a_users_mistake(
         (tmp_path / "n.ipynb").write_text(text)
     with pytest.raises(UserError, match=sentence):
         make_page(tmp_path / "n.ipynb", tmp_path / "page.ipynb", {})
+
+
+def test_a_full_disk_is_a_sentence_that_names_the_page(tmp_path: Path) -> None:
+    source = _notebook(tmp_path / "n.ipynb", f"print({'x' * 40000!r})")
+    with small_disk(tmp_path / "disk", "16k") as disk:
+        output = disk / "page.ipynb"
+        with pytest.raises(IolabError, match=r"cannot write .*/page.ipynb: No space"):
+            make_page(source, output, {})
+        assert _left(disk) == set()
 
 
 def test_a_cell_that_fails_is_named_and_what_was_made_is_shown(tmp_path: Path) -> None:
@@ -173,8 +183,8 @@ def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
     at_work: list[set[str]] = []
 
     def look(progress: Progress) -> None:
-        found = (tmp_path / "out").glob("*.parameters.json")
-        at_work.append({path.name.partition(".")[0] for path in found})
+        found = processes_naming("iolab.sweeps.page", str(tmp_path))
+        at_work.append({name for name in sizes if any(f"{name}.ipynb" in line for line in found)})
 
     assert run_jobs(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
     assert {"p0", "p1"} in at_work

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Blocks as the tasks of a cluster: what a worker needs for them, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from iolab.agent.plan import programs_of
+from iolab.blocks import Block
+from iolab.errors import IolabError, UserError
+from iolab.files import cache_dir, canonical_json
+from iolab.pathology.base import Machine
+from iolab.store.raw import RawStore, block_key
+from iolab.sweeps.block import read_block, target_of
+from iolab.sweeps.cluster.parts import part_of
+from iolab.sweeps.cluster.place import ClusterPlace, connected
+from iolab.sweeps.cluster.recruiting import Recruit, recruit
+from iolab.sweeps.cluster.results import take_in
+from iolab.sweeps.cluster.worker import Answer, Task, measure
+from iolab.sweeps.pool import BlockJob
+from iolab.targets.vm import VmTarget
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["cluster_place"]
+
+
+class _Blocks:
+    """Blocks of virtual machines, as `iolab.sweeps.cluster.place.Work`."""
+
+    def __init__(
+        self, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
+    ) -> None:
+        self._store, self._log = store, log
+        self._targets: dict[tuple[str, str, Machine], VmTarget] = {}
+        wanted = list(blocks)
+        for block in wanted:
+            self._target(block)
+        self.exclusive = any(block.clock == "host" for block in wanted)
+        self._parts = tuple(map(part_of, self._places(wanted)))
+
+    def _target(self, block: Block) -> VmTarget:
+        machine = (block.kernel, block.clock, block.machine)
+        if machine not in self._targets:
+            target = target_of(block)
+            if not isinstance(target, VmTarget):
+                raise UserError("a cluster measures virtual machines: leave --target away")
+            self._targets[machine] = target
+        return self._targets[machine]
+
+    def _places(self, blocks: Iterable[Block]) -> list[str]:
+        """Return the paths below the cache of all that these blocks' machines need."""
+        paths = set()
+        for target in self._targets.values():
+            paths |= {target.toolbox.root, target.image.path.parent, target.kernel.vmlinuz.parent}
+        cells = (cell for block in blocks for cell in block.plan.cells)
+        programs = {d for cell in cells for p in programs_of(cell) for d in p.files.values()}
+        paths |= {cache_dir("programs", digest) for digest in programs}
+        return sorted(str(path.relative_to(cache_dir())) for path in paths)
+
+    def recruit(self, client: Client, address: str, info: dict[str, Any]) -> Recruit:
+        """Make a worker ready."""
+        return recruit(client, address, info, self._parts, self._log)
+
+    def task(
+        self, job: BlockJob, worker: Recruit, topic: str
+    ) -> tuple[Callable[[Task], Answer], Task, str]:
+        """Return the measuring of a block on a worker, and the block's key."""
+        block = read_block(job.plan)
+        identity = self._target(block).identity()
+        key = block_key(block, identity)
+        document = canonical_json(block.document())
+        return measure, Task(key, document, identity, worker.root, topic), key
+
+    def take(self, job: BlockJob, answer: Answer) -> None:
+        """Check the results of a block and store them."""
+        block = read_block(job.plan)
+        identity = self._target(block).identity()
+        take_in(self._store, block_key(block, identity), block, identity, answer.archive)
+
+
+@contextmanager
+def cluster_place(
+    address: str, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
+) -> Iterator[ClusterPlace]:
+    """Give the workers of a scheduler as a place that measures blocks into a store.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as ``tcp://host:8786``.
+    blocks : iterable of Block
+        What is measured there: their kernels are made ready here.
+    store : RawStore
+        Where the results go.
+    log : callable
+        Gets a line for each worker that is refused or lost.
+
+    Raises
+    ------
+    UserError
+        If a block is of a real machine.
+    CannotRunError
+        If no scheduler answers, or something of the machines cannot be had.
+    """
+    with connected(address) as client:
+        work = _Blocks(blocks, store, log)
+        try:
+            yield ClusterPlace(client, work, log)
+        except OSError as error:
+            raise IolabError(f"the cluster {address} is gone: {error}") from error

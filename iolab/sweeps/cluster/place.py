@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: MIT
+"""A cluster of Dask as a place where blocks are measured."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future as Pending
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from iolab import foreign
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.sweeps.cluster.recruiting import Recruit
+from iolab.sweeps.cluster.worker import Answer
+from iolab.sweeps.pool import Job
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["ClusterPlace", "Work", "connected"]
+
+_CONNECT_S: Final = 20
+_LOOK_S: Final = 1.0
+# How long a sweep waits for another worker after all of them were lost or refused.
+_PATIENCE_S: Final = 30.0
+# A worker that fails block after block is not given more.
+_MOST_FAULTS: Final = 2
+_GATHER_S: Final = 600
+# A block that takes worker after worker with it.
+_MOST_LOSSES: Final = 3
+
+
+class Work(Protocol):
+    """What is to be done with jobs: `iolab.sweeps.cluster.blocks` measures blocks."""
+
+    exclusive: bool
+
+    def recruit(self, client: Client, address: str, info: dict[str, Any]) -> Recruit:
+        """Make a worker ready; IolabError if it cannot be used."""
+
+    def task(self, job: Any, worker: Recruit, topic: str) -> tuple[Callable[..., Answer], Any, str]:
+        """Return what runs on a worker, its argument, and a key under which progress comes."""
+
+    def take(self, job: Any, answer: Answer) -> None:
+        """Keep what came back; IolabError if it is no result."""
+
+
+@dataclass
+class _Attempt:
+    """A job, where it failed so far, and what runs of it."""
+
+    job: Job
+    failed: dict[str, str] = field(default_factory=dict)
+    losses: int = 0
+    worker: Recruit | None = None
+    future: Any = None
+    key: str = ""
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """Connect to a scheduler for the duration of a ``with`` block.
+
+    Raises
+    ------
+    CannotRunError
+        If distributed is not installed, or nothing answers at the address.
+    UserError
+        If it is no address.
+    """
+    try:
+        from distributed import Client  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise CannotRunError(
+            "--cluster needs Dask's distributed: pip install 'iolab[cluster]'"
+        ) from error
+    try:
+        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise CannotRunError(f"no scheduler of Dask answers at {address}") from error
+    except (ValueError, TypeError) as error:
+        raise UserError(f"--cluster {address}: {foreign.line(str(error), 200)}") from error
+    try:
+        yield client
+    finally:
+        with suppress(OSError, TimeoutError):
+            client.close(timeout=5)
+
+
+class ClusterPlace:
+    """Workers of a cluster, each with as many jobs as it has threads and memory for.
+
+    A job whose worker is lost, or cannot measure it, runs on another one. Workers may come and go
+    meanwhile.
+    """
+
+    def __init__(self, client: Client, work: Work, log: Callable[[str], None]) -> None:
+        self._client, self._work, self._log = client, work, log
+        self._topic = f"iolab-{uuid.uuid4().hex[:12]}"
+        self._cells: dict[str, int] = {}
+        self._workers: dict[str, Recruit] = {}
+        # Workers that were refused, with the reason.
+        self._refused: dict[str, str] = {}
+        self._coming: dict[str, Pending[Recruit]] = {}
+        self._recruiter = ThreadPoolExecutor(1, "iolab-recruiter")
+        self._running: list[_Attempt] = []
+        self._again: list[_Attempt] = []
+        # Faults of a worker since its last result.
+        self._faults: dict[str, int] = {}
+        self._looked = float("-inf")
+        self._seen = self._said_waiting = False
+        self._hopeless_since: float | None = None
+        client.subscribe_topic(self._topic, self._heard)
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        # From the client's own thread. It comes from a worker: anything may be in it.
+        message = event[1]
+        with suppress(KeyError, TypeError, ValueError):
+            key, cells = str(message["key"]), int(message["cells"])
+            if key in self._cells:
+                self._cells[key] = cells
+
+    def fits(self, job: Job) -> bool:
+        """Tell whether a worker has room for a job."""
+        self._look()
+        # Those that have to be measured again come first.
+        return not self._again and self._room(_Attempt(job)) is not None
+
+    def start(self, job: Job) -> None:
+        """Start a job on the worker that has the most room."""
+        self._start(_Attempt(job))
+
+    def ended(self) -> list[tuple[Job, str]]:
+        """Return the jobs that ended, each with its error or ""."""
+        self._look()
+        ended = []
+        for attempt in list(self._running):
+            error = self._ending(attempt)
+            if error is None:
+                continue
+            self._running.remove(attempt)
+            self._cells.pop(attempt.key, None)
+            attempt.worker = attempt.future = None
+            if attempt not in self._again:
+                ended.append((attempt.job, error))
+        for attempt in list(self._again):
+            if self._room(attempt) is not None:
+                self._again.remove(attempt)
+                self._start(attempt)
+            elif self._everywhere(attempt):
+                self._again.remove(attempt)
+                ended.append((attempt.job, "; ".join(attempt.failed.values())))
+        return ended
+
+    def running(self) -> int:
+        """Return how many jobs run, or wait for another worker."""
+        return len(self._running) + len(self._again)
+
+    def cells_done(self) -> int:
+        """Return how many cells of the running jobs are done."""
+        return sum(self._cells.values())
+
+    def stop(self) -> None:
+        """Cancel what runs: the workers end it within a second."""
+        self._recruiter.shutdown(wait=False, cancel_futures=True)
+        with suppress(Exception):  # the scheduler may be gone: then nobody is left to be told
+            if futures := [attempt.future for attempt in self._running]:
+                self._client.cancel(futures, force=True)
+            self._client.unsubscribe_topic(self._topic)
+
+    def _start(self, attempt: _Attempt) -> None:
+        worker = self._room(attempt)
+        if worker is None:
+            raise IolabError(f"no worker has room for {attempt.job.name}")
+        function, argument, attempt.key = self._work.task(attempt.job, worker, self._topic)
+        attempt.worker = worker
+        attempt.future = self._client.submit(
+            function,
+            argument,
+            # The dashboard shows the name. No two attempts share a task.
+            key=f"{attempt.job.name}-{uuid.uuid4().hex[:8]}",
+            workers=[worker.address],
+            allow_other_workers=False,
+            pure=False,
+        )
+        self._cells[attempt.key] = 0
+        self._running.append(attempt)
+
+    def _room(self, attempt: _Attempt) -> Recruit | None:
+        """Return the worker with the most free slots that may take a job, if one has any."""
+        free = {}
+        for worker in self._workers.values():
+            if worker.address in attempt.failed:
+                continue
+            own = [a for a in self._running if a.worker is not None and a.worker == worker]
+            if self._work.exclusive and self._busy(worker.machine):
+                continue
+            taken = sum(a.job.memory_bytes for a in own)
+            if len(own) < worker.slots and (
+                not own or taken + attempt.job.memory_bytes <= worker.memory
+            ):
+                free[worker] = worker.slots - len(own)
+        return max(free, key=lambda worker: free[worker]) if free else None
+
+    def _busy(self, machine: str) -> bool:
+        return any(a.worker is not None and a.worker.machine == machine for a in self._running)
+
+    def _everywhere(self, attempt: _Attempt) -> bool:
+        """Tell whether a job failed on every worker that there is."""
+        known = set(self._workers)
+        return bool(known) and not self._coming and known <= set(attempt.failed)
+
+    def _ending(self, attempt: _Attempt) -> str | None:
+        """Return how a started job ended: its error or ""; None if it still runs.
+
+        One that another worker may take is put among those that start again.
+        """
+        worker = attempt.worker
+        if worker is None or not {worker.address} & {*self._workers, *self._refused}:
+            return self._lost(attempt)
+        if attempt.future.status == "pending":
+            return None
+        try:
+            answer = attempt.future.result(timeout=_GATHER_S)
+        except Exception as error:  # of Dask, or whatever the worker's Python raised
+            if self._gone(error):
+                return self._lost(attempt)
+            kind = type(error).__name__
+            return self._elsewhere(attempt, f"{kind}: {foreign.line(str(error), 300)}")
+        return self._answered(attempt, worker, answer)
+
+    def _answered(self, attempt: _Attempt, worker: Recruit, answer: Any) -> str:
+        if not isinstance(answer, Answer):
+            return self._elsewhere(attempt, "it answered with something else than a result")
+        if answer.error and answer.here:
+            return self._elsewhere(attempt, foreign.line(answer.error))
+        self._faults.pop(worker.address, None)
+        if answer.error:
+            return foreign.text(answer.error, 4000)
+        try:
+            self._work.take(attempt.job, answer)
+        except IolabError as error:
+            return f"{worker.name}: {error}"
+        return ""
+
+    @staticmethod
+    def _gone(error: Exception) -> bool:
+        from distributed import CancelledError  # noqa: PLC0415 - an extra
+        from distributed.scheduler import KilledWorker  # noqa: PLC0415
+
+        return isinstance(error, CancelledError | KilledWorker | TimeoutError | OSError)
+
+    def _lost(self, attempt: _Attempt) -> str:
+        attempt.losses += 1
+        name = attempt.worker.name if attempt.worker else "a worker"
+        with suppress(Exception):  # nobody may be left who could cancel it
+            attempt.future.cancel(force=True)
+        if attempt.losses >= _MOST_LOSSES:
+            return f"{attempt.losses} workers were lost while they measured it, {name} the last"
+        self._log(f"{attempt.job.name}: {name} is lost; it is measured again on another one")
+        self._again.append(attempt)
+        return ""
+
+    def _elsewhere(self, attempt: _Attempt, reason: str) -> str:
+        worker = attempt.worker
+        if worker is None:
+            return reason
+        attempt.failed[worker.address] = f"{worker.name}: {reason}"
+        self._log(f"{attempt.job.name}: {worker.name} cannot measure it: {reason}")
+        self._faults[worker.address] = self._faults.get(worker.address, 0) + 1
+        if self._faults[worker.address] >= _MOST_FAULTS:
+            self._refused[worker.address] = f"{worker.name}: {reason}"
+            self._workers.pop(worker.address, None)
+            self._log(f"{worker.name} gets no more blocks")
+        self._again.append(attempt)
+        return ""
+
+    def _look(self) -> None:
+        """Notice the workers that came, became ready, or were lost.
+
+        Raises
+        ------
+        IolabError
+            If the scheduler is gone, or no worker can measure and none comes.
+        """
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        try:
+            known = self._client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise IolabError(
+                "the scheduler does not answer any more: what was measured is kept, and the next "
+                "sweep goes on"
+            ) from error
+        for gone in [address for address in self._workers if address not in known]:
+            del self._workers[gone]
+        for gone in [address for address in self._refused if address not in known]:
+            del self._refused[gone]
+        for address, info in known.items():
+            if address not in {*self._workers, *self._refused, *self._coming}:
+                self._coming[address] = self._recruiter.submit(
+                    self._work.recruit, self._client, address, info
+                )
+        self._welcome()
+        self._check_hope(now, known=bool(known))
+
+    def _welcome(self) -> None:
+        for address, pending in list(self._coming.items()):
+            if not pending.done():
+                continue
+            del self._coming[address]
+            try:
+                self._workers[address] = pending.result()
+            except IolabError as error:
+                self._refused[address] = str(error)
+                self._log(f"not used: {error}")
+
+    def _check_hope(self, now: float, *, known: bool) -> None:
+        if self._workers or self._coming:
+            self._seen, self._hopeless_since = True, None
+        elif not known and not self._seen:
+            # A queue may start the first one in hours.
+            if not self._said_waiting:
+                self._log("the cluster has no workers yet: waiting for them")
+                self._said_waiting = True
+        elif self._hopeless_since is None:
+            self._hopeless_since = now
+        elif now - self._hopeless_since >= _PATIENCE_S:
+            reasons = "; ".join(self._refused.values()) or "all of them were lost"
+            raise IolabError(f"no worker of the cluster can measure: {reasons}")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Make a cluster's workers ready: ask what they are, refuse unfit ones, ship what they lack."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from iolab import __version__, foreign
+from iolab.errors import IolabError
+from iolab.files import cache_dir, scratch_dir
+from iolab.sweeps.cluster import worker as there
+from iolab.sweeps.cluster.parts import Part, write_tar
+from iolab.targets.vm import own_identity
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["Recruit", "recruit"]
+
+_CHUNK: Final = 8 << 20
+
+
+@dataclass(frozen=True)
+class Recruit:
+    """A worker that may measure.
+
+    Parameters
+    ----------
+    address : str
+        Its address.
+    name : str
+        How it is named in sentences.
+    machine : str
+        The boot id of its machine: several workers may share one.
+    slots : int
+        Blocks side by side, as far as its threads go.
+    memory : int
+        Bytes that virtual machines may take there.
+    root : str
+        Its ``XDG_CACHE_HOME`` for programs that measure.
+    """
+
+    address: str
+    name: str
+    machine: str
+    slots: int
+    memory: int
+    root: str
+
+
+def recruit(
+    client: Client,
+    address: str,
+    info: dict[str, Any],
+    parts: tuple[Part, ...],
+    log: Callable[[str], None],
+) -> Recruit:
+    """Make a worker ready to measure.
+
+    Parameters
+    ----------
+    client : Client
+        Connected to its scheduler.
+    address : str
+        The worker.
+    info : dict
+        What the scheduler knows of it.
+    parts : tuple of Part
+        What it needs.
+    log : callable
+        Gets a line when something is shipped.
+
+    Raises
+    ------
+    IolabError
+        If it cannot measure; the sentence names it.
+    """
+    name = f"worker {foreign.line(address, 80)}"
+    _check_version(client, address, name)
+    facts = _ask(client, address, name, there.own_facts)
+    name = f"{name} on {foreign.line(str(facts['host']), 80)}"
+    for what, digest in own_identity().items():
+        if facts[what] != digest:
+            raise IolabError(
+                f"{name} has an iolab {__version__} whose {what} is another: "
+                "install the same source on it"
+            )
+    root = _ship(client, address, name, parts, log)
+    limit = int(info.get("memory_limit") or 0)
+    available = int(facts["memory"])
+    return Recruit(
+        address=address,
+        name=name,
+        machine=str(facts["machine"]),
+        slots=max(1, int(info["nthreads"])),
+        memory=min(limit, available) if limit else available,
+        root=root,
+    )
+
+
+def _check_version(client: Client, address: str, name: str) -> None:
+    # Dask's own question first: code of another Python cannot be read there.
+    answers = client.get_versions()["workers"].get(address)
+    if answers is None:
+        raise IolabError(f"{name} does not answer")
+    python = str(answers["packages"]["python"]).split(".")[:2]
+    own = list(map(str, sys.version_info[:2]))
+    if python != own:
+        raise IolabError(
+            f"{name} has Python {foreign.line('.'.join(python), 40)}, this is {'.'.join(own)}: "
+            "Dask needs the same on both"
+        )
+
+    def version() -> str:
+        # A function in a function travels whole: of another iolab, nothing else can be imported.
+        try:
+            return str(__import__("iolab").__version__)
+        except ImportError:
+            return ""
+
+    found = _ask(client, address, name, version)
+    if found != __version__:
+        has = f"iolab {foreign.line(str(found), 40)}" if found else "no iolab"
+        raise IolabError(f"{name} has {has}, this is {__version__}: install the same version on it")
+
+
+def _ask(client: Client, address: str, name: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function on a worker.
+
+    Raises
+    ------
+    IolabError
+        If it has no such function, fails, or is gone.
+    """
+    try:
+        return client.run(function, *args, workers=[address])[address]
+    except Exception as error:  # of the worker: whatever its Python raises arrives here
+        kind = type(error).__name__
+        raise IolabError(f"{name} fails: {kind}: {foreign.line(str(error), 300)}") from error
+
+
+def _ship(
+    client: Client, address: str, name: str, parts: tuple[Part, ...], log: Callable[[str], None]
+) -> str:
+    root, missing, error = _ask(client, address, name, there.has_parts, parts)
+    for part in missing:
+        log(f"{name} gets {part.place} ({part.size >> 20} MiB)")
+        error = error or _send(client, address, name, part)
+    if missing and not error:
+        root, missing, error = _ask(client, address, name, there.has_parts, parts)
+    if error or missing:
+        raise IolabError(f"{name} cannot measure: {foreign.line(error or 'parts are missing')}")
+    return str(root)
+
+
+def _send(client: Client, address: str, name: str, part: Part) -> str:
+    sender = uuid.uuid4().hex
+    with scratch_dir(cache_dir("cluster")) as work:
+        archive = work / "part.tar"
+        with archive.open("wb") as sink:
+            write_tar(cache_dir(part.place), sink)
+        with archive.open("rb") as stream:
+            offset = 0
+            while data := stream.read(_CHUNK):
+                error = _ask(client, address, name, there.add_chunk, part, sender, offset, data)
+                if error:
+                    return str(error)
+                offset += len(data)
+    return str(_ask(client, address, name, there.take_part, part, sender))

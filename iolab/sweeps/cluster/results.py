@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Take in the results that a cluster's workers send, checked as anything foreign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from iolab import foreign
+from iolab.blocks import Block
+from iolab.errors import IolabError
+from iolab.files import atomic_write
+from iolab.store.merging import differing_files
+from iolab.store.raw import RawStore
+from iolab.store.soundness import block_state
+from iolab.targets.unpack import unpack
+
+__all__ = ["take_in"]
+
+
+def take_in(
+    store: RawStore, key: str, block: Block, identity: Mapping[str, Any], archive: bytes
+) -> None:
+    """Check the results of a block that a worker measured, and store them.
+
+    A block that is in the store already stays; it is compared with the one that came.
+
+    Parameters
+    ----------
+    store : RawStore
+        Where they go.
+    key : str
+        The block's key.
+    block : Block
+        What was to be measured.
+    identity : mapping
+        The machine that the key stands for.
+    archive : bytes
+        An uncompressed tar of the agent's results and ``run.json``.
+
+    Raises
+    ------
+    IolabError
+        If the archive holds anything else, the results are damaged or make no sense, differ from
+        those in the store, or cannot be written. The store is then as before.
+    """
+    with store.workspace() as work:
+        file = work / "archive.tar"
+        atomic_write(file, archive)
+        results = work / "results"
+        unpack(file, _names(block), results)
+        run = _run(results / "run.json")
+        arrived = RawStore(work / "arrived")
+        arrived.put(key, block=block, target=identity, results=results, run=run)
+        state = block_state(arrived, key)
+        if state.state not in ("sound", "refused"):
+            raise IolabError(f"the results are {state.state}: {state.reason}")
+        if store.has(key):
+            names = differing_files(arrived.digests(key), store.digests(key))
+            if names:
+                raise IolabError(
+                    f"block {key[:16]} was measured twice with DIFFERENT results: "
+                    f"{', '.join(sorted(names))}; what was stored first stays"
+                )
+            return
+        store.adopt(key, arrived.folder(key))
+
+
+def _names(block: Block) -> set[str]:
+    """Return the files of an agent's results folder."""
+    ids = [cell.id for cell in block.plan.cells]
+    names = {"agent.json", "console.txt", "facts.json", "run.json", "status.json"}
+    return names | {f"cells/{i}.json" for i in ids} | {f"traces/{i}.dat" for i in ids}
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """Return what the worker noted of its run: texts, and how long it took."""
+    try:
+        run = foreign.document(path.read_bytes())
+        wall_s = run["wall_s"]
+        if isinstance(wall_s, bool) or not isinstance(wall_s, int | float) or wall_s < 0:
+            raise ValueError("wall_s is no duration")
+        texts = ("started", "iolab", "python", "host_kernel")
+        return {"wall_s": wall_s, **{name: foreign.line(str(run[name]), 80) for name in texts}}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IolabError("the results hold a damaged run.json") from error

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: MIT
+"""What a cluster's worker does: say what it is, take parts in, and measure blocks."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from iolab.agent.proc import available_memory, text_of
+from iolab.errors import IolabError
+from iolab.files import atomic_write, cache_dir, locked, scratch_dir
+from iolab.process import kill_group, start
+from iolab.sweeps.cluster.parts import Part, receive, settle
+from iolab.sweeps.cluster.program import OTHER_MACHINE
+from iolab.sweeps.pool import error_said, program_environment
+from iolab.targets.vm import own_identity
+
+__all__ = [
+    "MACHINE_BYTES",
+    "Answer",
+    "Task",
+    "add_chunk",
+    "has_parts",
+    "measure",
+    "own_facts",
+    "take_part",
+    "watched",
+]
+
+# The files of one virtual machine at work, and its results.
+MACHINE_BYTES: Final = 512 << 20
+_POLL_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """A block to be measured on a worker.
+
+    Parameters
+    ----------
+    key : str
+        Its key in the store: the digest of the block and of the machine that is expected.
+    block : str
+        The block's document, JSON.
+    identity : dict
+        The machine that is expected, to say what is different.
+    root : str
+        The worker's ``XDG_CACHE_HOME`` for it; see `iolab.sweeps.cluster.parts.settle`.
+    topic : str
+        Under which progress is reported.
+    """
+
+    key: str
+    block: str
+    identity: dict[str, Any]
+    root: str
+    topic: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a task.
+
+    Parameters
+    ----------
+    archive : bytes
+        An uncompressed tar of the agent's results and ``run.json``; empty if it failed.
+    error : str
+        Why it failed, or "".
+    here : bool
+        Whether that is the worker's fault: another one may measure the block.
+    """
+
+    archive: bytes = b""
+    error: str = ""
+    here: bool = False
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The task of Dask that a thread works on: is it still wanted, and how far is it."""
+
+    wanted: Callable[[], bool]
+    report: Callable[[int], None]
+
+
+def own_facts() -> dict[str, Any]:
+    """Return what the client asks of a worker before it gives it blocks."""
+    return {
+        **own_identity(),
+        "machine": text_of(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname(),
+        "host": socket.gethostname(),
+        "memory": available_memory(),
+        "qemu": os.environ.get("IOLAB_QEMU", ""),
+    }
+
+
+def has_parts(parts: tuple[Part, ...]) -> tuple[str, tuple[Part, ...], str]:
+    """Return where this worker has parts, those it lacks, and why it cannot have them, or ""."""
+    try:
+        settled = settle(parts)
+        needed = 2 * sum(part.size for part in settled.missing)
+        free = _free(cache_dir("cluster"))
+        if needed and free < needed + MACHINE_BYTES:
+            raise IolabError(
+                f"{free >> 20} MiB are free in {cache_dir()}, and the virtual machine's parts need "
+                f"{(needed + MACHINE_BYTES) >> 20}"
+            )
+    except (IolabError, OSError) as error:
+        return "", (), str(error)
+    return settled.root, settled.missing, ""
+
+
+def _free(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return shutil.disk_usage(folder).free
+
+
+def _incoming(part: Part, sender: str) -> Path:
+    return cache_dir("cluster", "incoming") / f"{part.digest}.{sender}"
+
+
+def add_chunk(part: Part, sender: str, offset: int, data: bytes) -> str:
+    """Keep a piece of a part's tar; return why it cannot be kept, or ""."""
+    path = _incoming(part, sender)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("r+b" if offset else "wb") as stream:
+            stream.seek(offset)
+            stream.write(data)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        return f"cannot write {path}: {error.strerror}"
+    return ""
+
+
+def take_part(part: Part, sender: str) -> str:
+    """Check a part whose tar is here and take it in; return why it is refused, or ""."""
+    path = _incoming(part, sender)
+    try:
+        receive(part, path)
+    except (IolabError, OSError) as error:
+        return str(error)
+    finally:
+        path.unlink(missing_ok=True)
+    return ""
+
+
+def measure(task: Task) -> Answer:
+    """Measure a block in a program of its own, for as long as somebody wants the result."""
+    try:
+        return _measure(task, watched(task.topic, task.key))
+    except (IolabError, OSError) as error:
+        return Answer(error=str(error), here=True)
+
+
+def watched(topic: str, key: str) -> Watched:
+    """Return how to ask whether Dask still wants this thread's task, and how to report."""
+    from distributed import get_worker  # noqa: PLC0415 - an extra; this module is read without it
+    from distributed.worker import thread_state  # noqa: PLC0415
+
+    worker, name = get_worker(), thread_state.key
+
+    def wanted() -> bool:
+        # A task that was cancelled, or whose client is gone, is no longer "executing".
+        state = worker.state.tasks.get(name)
+        return state is not None and state.state == "executing"
+
+    def report(cells: int) -> None:
+        worker.log_event(topic, {"key": key, "cells": cells})
+
+    return Watched(wanted, report)
+
+
+def _measure(task: Task, watched: Watched) -> Answer:
+    where = cache_dir("cluster", "work")
+    if (free := _free(where)) < MACHINE_BYTES:
+        raise IolabError(
+            f"{free >> 20} MiB are free in {where}, and a virtual machine needs "
+            f"{MACHINE_BYTES >> 20}"
+        )
+    host_clock = json.loads(task.block)["clock"] == "host"
+    with scratch_dir(where) as work:
+        given = {"key": task.key, "block": json.loads(task.block), "identity": task.identity}
+        atomic_write(work / "task.json", json.dumps(given))
+        if host_clock:
+            # Workers of other schedulers may be on this machine, too.
+            with locked(cache_dir("cluster") / ".host-clock.lock"):
+                return _run(task, watched, work)
+        return _run(task, watched, work)
+
+
+def _run(task: Task, watched: Watched, work: Path) -> Answer:
+    log, done = work / "log", 0
+    program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.cluster.program"]
+    argv = [*program, work / "task.json", work / "out"]
+    environment = {**program_environment(), "XDG_CACHE_HOME": task.root}
+    with log.open("wb") as stream:
+        process = start(argv, stdout=stream, stderr=subprocess.STDOUT, env=environment)
+    try:
+        while process.poll() is None:
+            time.sleep(_POLL_S)
+            if not watched.wanted():
+                return Answer(error="cancelled")
+            if (now := _cells(work / "out.progress")) > done:
+                done = now
+                watched.report(done)
+    finally:
+        kill_group(process)
+    if process.returncode:
+        error = error_said(log, process.returncode)
+        # Its own errors have a code; a signal came from outside.
+        here = process.returncode < 0 or process.returncode == OTHER_MACHINE
+        return Answer(error=error, here=here or os.strerror(errno.ENOSPC) in error)
+    return Answer(archive=_packed(work / "out"))
+
+
+def _cells(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _packed(folder: Path) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            info = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            info.size = path.stat().st_size
+            with path.open("rb") as source:
+                tar.addfile(info, source)
+    return stream.getvalue()

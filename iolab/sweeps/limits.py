@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Cores and memory that this process may use: the machine's, within the limits of its cgroups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from iolab.agent.proc import available_memory, text_of
+
+__all__ = ["usable_cores", "usable_memory"]
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+
+
+def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
+    """Return the cores that this process may keep busy, at least 1.
+
+    Its affinity counts (taskset, cpusets), and the quota of each cgroup above it (``cpu.max``;
+    ``cpu.cfs_quota_us`` of version 1).
+
+    Parameters
+    ----------
+    cgroups : Path, optional
+        Where the cgroups are mounted.
+    own : Path, optional
+        Says in which cgroups this process is.
+    """
+    cores = float(len(os.sched_getaffinity(0)))
+    for folder in _folders(cgroups, own, "cpu"):
+        words = (text_of(folder / "cpu.max") or "").split()
+        if not words:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            words = [text_of(folder / name) or "" for name in names]
+        quota, period = (_number(word) for word in (*words, "", "")[:2])
+        if quota and period:
+            cores = min(cores, quota / period)
+    return max(1, int(cores))
+
+
+def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
+    """Return the bytes that programs started here can still use.
+
+    The kernel's estimate for the machine counts, and what each cgroup above this process leaves
+    (``memory.max``, ``memory.high``; ``memory.limit_in_bytes`` of version 1). Pages of files that
+    the kernel would drop are not counted as used. Parameters are those of `usable_cores`.
+    """
+    free = available_memory()
+    for folder in _folders(cgroups, own, "memory"):
+        limits = [
+            _number(text_of(folder / name) or "")
+            for name in ("memory.max", "memory.high", "memory.limit_in_bytes")
+        ]
+        used = _number(text_of(folder / "memory.current") or "") or _number(
+            text_of(folder / "memory.usage_in_bytes") or ""
+        )
+        droppable = _inactive_files(folder)
+        for limit in limits:
+            if limit is not None and used is not None:
+                free = min(free, max(0, limit - max(0, used - droppable)))
+    return free
+
+
+def _number(word: str) -> int | None:
+    # "max", and -1 in version 1, are no limits.
+    return int(word) if word.isdecimal() else None
+
+
+def _inactive_files(folder: Path) -> int:
+    found = {}
+    for line in (text_of(folder / "memory.stat") or "").splitlines():
+        name, _, value = line.partition(" ")
+        found[name] = _number(value) or 0
+    return found.get("total_inactive_file", found.get("inactive_file", 0))
+
+
+def _folders(cgroups: Path, own: Path, controller: str) -> Iterator[Path]:
+    """Yield the folders of the cgroups that limit this process, from its own up to the root.
+
+    In a container the path may be one of the host's, which is not shown there: then the folders
+    that are shown above it count, the mount itself at least.
+    """
+    for line in (text_of(own) or "").splitlines():
+        number, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if number == "0" and not names:
+            base = cgroups
+        elif controller in names.split(","):
+            base = cgroups / controller
+        else:
+            continue
+        folder = base / path.lstrip("/")
+        while folder != base and base in folder.parents:
+            if ".." not in folder.parts and folder.is_dir():
+                yield folder
+            folder = folder.parent
+        yield base

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""The place itself: workers that come, are lost, refused or full; the jobs are small programs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.sweeps.cluster.place import ClusterPlace, connected
+from iolab.sweeps.cluster.recruiting import Recruit, recruit
+from iolab.sweeps.cluster.worker import Answer, watched
+from iolab.sweeps.pool import Progress, run_jobs_in
+from tests.support.cluster import Cluster, cluster
+from tests.support.processes import wait_until
+
+pytest.importorskip("distributed")
+# Dask's own threads and sockets warn of things that are not ours.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@dataclass(frozen=True)
+class SmallJob:
+    name: str
+    cells: int = 1
+    memory_bytes: int = 1
+
+
+def act(argument: tuple[str, str]) -> Answer:
+    """Do on a worker what a job's name says, and note where it was done."""
+    name, folder = argument
+    from distributed import get_worker
+
+    worker = str(get_worker().name)
+    note = Path(folder) / f"{name}.{worker}.{time.monotonic_ns()}"
+    note.write_text(str(os.getpid()))
+    what = name.partition("-")[0]
+    if what == "slow":
+        time.sleep(1.0)
+    elif what == "stuck":
+        while (Path(folder) / "hold").exists():
+            time.sleep(0.05)
+    elif what == "until":
+        wanted = watched("topic", "key").wanted
+        while wanted():
+            time.sleep(0.05)
+        note.with_suffix(".cancelled").write_text("")
+    elif what == "picky" and worker != "good":
+        return Answer(error="12 MiB are free", here=True)
+    elif what == "bad":
+        return Answer(error="the guest died")
+    elif what == "broken":
+        raise ValueError("a bug")
+    elif what == "odd":
+        return "nothing of the kind"  # type: ignore[return-value]
+    note.with_suffix(".end").write_text("")
+    return Answer(archive=worker.encode())
+
+
+@dataclass
+class SmallWork:
+    folder: Path
+    exclusive: bool = False
+    said: list[str] = field(default_factory=list)
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def recruit(self, client: Any, address: str, info: dict[str, Any]) -> Recruit:
+        return recruit(client, address, info, (), self.said.append)
+
+    def task(
+        self, job: SmallJob, worker: Recruit, topic: str
+    ) -> tuple[Callable[[Any], Answer], Any, str]:
+        return act, (job.name, str(self.folder)), job.name
+
+    def take(self, job: SmallJob, answer: Answer) -> None:
+        if job.name.startswith("damaged"):
+            raise IolabError("the results hold a damaged facts.json")
+        self.taken[job.name] = answer.archive.decode()
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as made:
+        made.worker("good", threads=2)
+        made.worker("other")
+        yield made
+
+
+def run(dask: Cluster, work: SmallWork, *names: str) -> dict[str, str]:
+    with connected(dask.address) as client:
+        wait_until(lambda: len(client.scheduler_info()["workers"]) == len(dask.workers))
+        return run_jobs_in(
+            ClusterPlace(client, work, work.said.append),
+            [SmallJob(name) for name in names],
+            on_end=lambda job, error: work.said.append(f"end {job.name}: {error}"),
+        )
+
+
+def test_jobs_run_on_all_workers_and_their_errors_are_their_own(
+    dask: Cluster, tmp_path: Path
+) -> None:
+    work = SmallWork(tmp_path)
+    names = [*(f"slow-{n}" for n in range(6)), "bad-0", "damaged-0", "picky-0"]
+    errors = run(dask, work, *names)
+    assert errors.keys() == {"bad-0", "damaged-0"}
+    assert errors["bad-0"] == "the guest died"
+    assert errors["damaged-0"].endswith("the results hold a damaged facts.json")
+    assert errors["damaged-0"].startswith("worker tcp://127.0.0.1:")
+    assert set(work.taken) == {f"slow-{n}" for n in range(6)} | {"picky-0"}
+    assert set(work.taken.values()) == {"good", "other"}
+    assert work.taken["picky-0"] == "good"
+    # What is a block's fault is not tried elsewhere.
+    assert len(list(tmp_path.glob("bad-0.*"))) == 1
+
+
+def test_what_fails_on_every_worker_fails_with_all_reasons(dask: Cluster, tmp_path: Path) -> None:
+    work = SmallWork(tmp_path)
+    errors = run(dask, work, "broken-0", "good-0")
+    assert errors["broken-0"].count("ValueError: a bug") == 2
+    errors = run(dask, work, "odd-0", "good-1")
+    assert errors["odd-0"].count("something else than a result") == 2
+    assert work.taken.keys() == {"good-0", "good-1"}
+
+
+def test_one_job_at_a_time_on_a_machine_whatever_its_workers(dask: Cluster, tmp_path: Path) -> None:
+    work = SmallWork(tmp_path, exclusive=True)
+    assert run(dask, work, *(f"slow-{n}" for n in range(3))) == {}
+    spans = []
+    for end in tmp_path.glob("*.end"):
+        (begin,) = (p for p in tmp_path.glob(f"{end.stem}.*") if p != end)
+        spans.append((int(begin.suffix[1:]), end.stat().st_mtime_ns))
+    begins = sorted(begin for begin, _ in spans)
+    assert len(begins) == 3
+    assert all(later - sooner >= 1e9 for sooner, later in pairwise(begins))
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "sentence"),
+    [
+        (
+            "tcp://127.0.0.1:1",
+            CannotRunError,
+            r"no scheduler of Dask answers at tcp://127.0.0.1:1$",
+        ),
+        ("nothing://here", UserError, "--cluster nothing://here: "),
+    ],
+)
+def test_a_scheduler_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, address: str, kind: type[IolabError], sentence: str
+) -> None:
+    monkeypatch.setattr("iolab.sweeps.cluster.place._CONNECT_S", 1)
+    with pytest.raises(kind, match=sentence), connected(address):
+        pass
+
+
+def test_a_lost_worker_and_one_of_another_version(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "iolab").mkdir(parents=True)
+    (other / "iolab" / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "hold").write_text("")
+    with cluster(tmp_path / "cluster") as dask:
+        dask.worker("old", PYTHONPATH=str(other))
+        dask.worker("first")
+        dask.worker("second")
+        work = SmallWork(jobs)
+
+        def kill_one() -> None:
+            wait_until(lambda: len(list(jobs.glob("stuck-*"))) == 2)
+            dask.workers["first"].send_signal(signal.SIGKILL)
+            (jobs / "hold").unlink()
+
+        killer = Thread(target=kill_one)
+        killer.start()
+        errors = run(dask, work, "stuck-0", "stuck-1")
+        killer.join()
+    assert errors == {}
+    assert work.taken == {"stuck-0": "second", "stuck-1": "second"}
+    (refused,) = (line for line in work.said if line.startswith("not used"))
+    assert refused.endswith("has iolab 0.0.1, this is 0.1.0: install the same version on it")
+    (lost,) = (line for line in work.said if "is lost" in line)
+    assert lost.endswith("it is measured again on another one")
+
+
+def test_what_runs_is_cancelled_when_the_sweep_is_interrupted(
+    dask: Cluster, tmp_path: Path
+) -> None:
+    work = SmallWork(tmp_path)
+
+    def interrupt(progress: Progress) -> None:
+        if list(tmp_path.glob("until-*")):
+            raise KeyboardInterrupt
+
+    with connected(dask.address) as client:
+        place = ClusterPlace(client, work, work.said.append)
+        with pytest.raises(KeyboardInterrupt):
+            run_jobs_in(place, [SmallJob("until-0")], on_progress=interrupt)
+        wait_until(lambda: list(tmp_path.glob("*.cancelled")))
+
+
+def test_a_cluster_whose_workers_are_all_refused(
+    dask: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iolab.sweeps.cluster.place._PATIENCE_S", 0.5)
+
+    class Refusing(SmallWork):
+        def recruit(self, client: Any, address: str, info: dict[str, Any]) -> Recruit:
+            raise IolabError(f"worker {info['name']} has no room")
+
+    with pytest.raises(IolabError, match=r"no worker of the cluster can measure: .* has no room"):
+        run(dask, Refusing(tmp_path), "good-0")
