@@ -3,22 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 from iolab.observer.building import build_plugin
+from iolab.observer.programs import ProgramSymbols, program_symbols
 from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
 from iolab.observer.windows import Window, function_names, read_windows
 from iolab.vm.compiler import find_compiler
+from iolab.vm.cpio import Entry, read_cpio
 from iolab.vm.image import Image
 from iolab.vm.kernels import Kernel
+from iolab.vm.programs import program_entries
 from iolab.vm.qemu import Machine
 from iolab.vm.toolbox import Toolbox
 
@@ -27,6 +31,7 @@ __all__ = ["Observation", "ready_observer"]
 # The plugin's interface is that of QEMU 10; a later one may have other functions.
 _QEMU = 10
 _MOST_CPUS = 16
+_FIO = "usr/bin/fio"
 _MOST_EVENTS = 1 << 18
 
 
@@ -47,6 +52,8 @@ class Observation:
         counted as lost.
     flat : bool, optional
         Whether to count by task and function only, without callers, which is cheaper.
+    programs : tuple of ProgramSymbols, optional
+        Programs whose functions are told apart.
     """
 
     plugin: Path
@@ -54,6 +61,7 @@ class Observation:
     cells: frozenset[int]
     events: frozenset[str] = frozenset()
     flat: bool = False
+    programs: tuple[ProgramSymbols, ...] = ()
 
     def options(self, folder: Path) -> list[str]:
         """Write what the plugin reads, and return QEMU's options.
@@ -67,7 +75,13 @@ class Observation:
         lines += [f"cell {cell}\n" for cell in sorted(self.cells)]
         lines.append(f"most_events {_MOST_EVENTS if self.events else 0}\nflat {int(self.flat)}\n")
         atomic_write(folder / "settings", "".join(lines))
-        self.symbols.write(folder / "symbols", self.events)
+        first = FIRST_SYMBOL + len(self.symbols.names)
+        encoded = []
+        for one in self.programs:
+            encoded.append(one.encoded(first))
+            first += len(one.functions)
+        atomic_write(folder / "programs", b"".join(encoded))
+        self.symbols.write(folder / "symbols", self.events, first)
         # A comma separates QEMU's options; a doubled one is itself.
         paths = [str(path).replace(",", ",,") for path in (self.plugin, folder)]
         return ["-plugin", f"{paths[0]},folder={paths[1]}"]
@@ -86,7 +100,9 @@ class Observation:
             If what the plugin wrote is damaged.
         """
         names = {number: ("", name) for number, name in RESERVED.items()}
-        names |= {FIRST_SYMBOL + n: ("", name) for n, name in enumerate(self.symbols.names)}
+        functions = [name for one in self.programs for name in one.functions.values()]
+        functions = [*self.symbols.names, *functions]
+        names |= {FIRST_SYMBOL + n: ("", name) for n, name in enumerate(functions)}
         names |= function_names(folder / "modules.txt")
         windows = read_windows(folder / "windows")
         return {
@@ -134,11 +150,23 @@ def _events(window: Window, names: dict[int, tuple[str, str]]) -> pd.DataFrame:
     )
 
 
+def _programs(image: Image, plan: Plan) -> Iterator[ProgramSymbols]:
+    """Yield the functions of the image's fio and of the programs that a plan brings."""
+    own = (entry for entry in read_cpio(image.path) if entry.name == _FIO)
+    entries: dict[str, Entry] = {entry.name: entry for entry in (*own, *program_entries(plan))}
+    for path, entry in entries.items():
+        data = entry.data if isinstance(entry.data, bytes) else entry.data.read_bytes()
+        found = program_symbols(path.rpartition("/")[2], data)
+        if found is not None and found.functions:
+            yield found
+
+
 def ready_observer(
     kernel: Kernel,
     image: Image,
     toolbox: Toolbox,
     machine: Machine,
+    plan: Plan,
     *,
     cells: Iterable[int],
     events: Iterable[str] = (),
@@ -151,6 +179,8 @@ def ready_observer(
     ----------
     kernel, image, toolbox, machine
         The machine.
+    plan : Plan
+        What it measures, with programs of its own.
     cells : iterable of int
         Positions in the plan of the cells that are observed.
     events : iterable of str, optional
@@ -186,4 +216,5 @@ def ready_observer(
     wanted = frozenset(events)
     if unknown := sorted(wanted - set(symbols.names)):
         raise CannotRunError(f"kernel {kernel.name} has no function {', '.join(unknown)}")
-    return Observation(plugin, symbols, frozenset(cells), wanted, flat)
+    programs = tuple(_programs(image, plan))
+    return Observation(plugin, symbols, frozenset(cells), wanted, flat, programs)

@@ -32,7 +32,15 @@ from iolab.vm.layout import LayoutError, member_offsets
 from iolab.vm.qemu import GuestError, Machine, boot
 from iolab.vm.toolbox import Toolbox
 
-__all__ = ["FIRST_SYMBOL", "RESERVED", "Symbols", "kernel_symbols", "parse_symbols"]
+__all__ = [
+    "FIRST_SYMBOL",
+    "RESERVED",
+    "SYMBOL",
+    "USER_FLAG",
+    "Symbols",
+    "kernel_symbols",
+    "parse_symbols",
+]
 
 # Numbers of functions without a symbol (iolab/observer/plugin/symbols.h).
 RESERVED = {1: "[user]", 2: "[no symbol]", 3: "[callers not known]"}
@@ -42,6 +50,7 @@ SYMBOL = np.dtype([("start", "<u8"), ("id", "<u4"), ("flags", "<u4")])
 _ENTRY, _ERROR, _FAULT, _SWITCH, _OPEN, _MODULE, _EXIT, _DEVICE, EVENT, _STUBS, _START, _NAME = (
     1 << bit for bit in range(12)
 )
+USER_FLAG = 1 << 12
 # Exceptions for which the processor pushes an error code, and those after which the instruction is
 # executed again (the processor's manual, volume 3, chapter 6).
 _WITH_ERROR = {
@@ -93,21 +102,23 @@ class Symbols:
     table: npt.NDArray[np.void]
     offsets: dict[str, int]
 
-    def write(self, path: Path, events: frozenset[str] = frozenset()) -> None:
+    def write(self, path: Path, events: frozenset[str], first_free: int) -> None:
         """Write the file that the plugin reads.
 
         Parameters
         ----------
         path : Path
             The file.
-        events : frozenset of str, optional
+        events : frozenset of str
             Functions whose calls are recorded one by one.
+        first_free : int
+            The first number that modules may give their functions.
         """
         table = self.table.copy()
         numbers = [FIRST_SYMBOL + n for n, name in enumerate(self.names) if name in events]
         table["flags"][np.isin(table["id"], numbers)] |= EVENT
         head = np.array(
-            [len(table), table["start"][0], table["start"][-1], FIRST_SYMBOL + len(self.names)],
+            [len(table), table["start"][0], table["start"][-1], first_free],
             dtype="<u8",
         )
         atomic_write(path, head.tobytes() + table.tobytes())

@@ -240,6 +240,7 @@ def observation_of(
             target.image,
             target.toolbox,
             target.machine,
+            block.plan,
             cells=positions,
             events=calls,
             flat=flat,

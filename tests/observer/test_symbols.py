@@ -94,7 +94,7 @@ def test_functions_that_the_plugin_must_know_are_marked() -> None:
 
 def test_events_are_marked_in_the_file(tmp_path: Path) -> None:
     found = parse_symbols(_kallsyms(), _types())
-    found.write(tmp_path / "symbols", frozenset({"other"}))
+    found.write(tmp_path / "symbols", frozenset({"other"}), 99)
     data = (tmp_path / "symbols").read_bytes()
     head, table = np.frombuffer(data[:32], "<u8"), np.frombuffer(data[32:], SYMBOL)
     assert head[0] == len(table) == len(found.table)

@@ -147,26 +147,24 @@ static void translated(u64 id, struct tb *tb)
     u32 n = (u32)qemu_plugin_tb_n_insns(tb);
     struct block *block = new_block(n);
     block->address = qemu_plugin_tb_vaddr(tb);
-    block->func = USER;
     u64 in_text = block->address - PHYSICAL_TEXT;
     _Bool physical = !has_switched && in_text < texts[0].to - TEXT;
     if (physical)
         block->address = TEXT + in_text;
-    _Bool user = !(block->address >> 47);
-    if (!user) {
-        const struct symbol *at = symbol_at(block->address);
-        block->func = at->id;
-        block->flags = physical ? 0 : at->flags;
-        block->starts = block->address == at->start || at->flags & IS_STUBS;
-    }
+    _Bool in_user = !(block->address >> 47);
+    const struct symbol *at =
+        in_user ? program_symbol_at(tb, block->address) : symbol_at(block->address);
+    block->func = at->id;
+    block->flags = physical ? 0 : at->flags;
+    block->starts = block->address == at->start || at->flags & IS_STUBS;
     u64 end = block->address;
     for (u32 i = 0; i < n; i++)
         end += block->sizes[i] = (u8)qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
     struct insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
     u64 mark = mark_of(last, end);
-    if (!user || MARKED(mark) == MARK_CLOCK)
+    if (!in_user || MARKED(mark) == MARK_CLOCK)
         block->mark = mark;
-    block->halts = !user && halts(last);
+    block->halts = !in_user && halts(last);
     if (!(block->flags & IS_DEVICE))
         block->n = (u16)n;
     if (flat)

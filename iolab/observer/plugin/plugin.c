@@ -103,10 +103,17 @@ static void arrive(u32 index, u64 mark, u64 address, const struct symbol *at, _B
 {
     struct task *task = cpus[index].task;
     _Bool in_user = !task->depth || task->frames[0].func == USER;
-    if (at->id == USER) {
+    if (at->flags & IS_USER) {
+        /* A program's functions stand below USER, without their callers. */
         if (!in_user || !task->depth) {
             task->depth = 0;
             push(task, USER, ROOT, 0);
+        }
+        task->depth = 1;
+        if (at->id != USER) {
+            push(task, at->id, CALLED, 0);
+            if (starts)
+                count_call(task, index);
         }
         return;
     }
@@ -159,7 +166,7 @@ static u64 take_off(u32 index, const struct block *block, u64 address)
         return 0;
     u64 at = last->address;
     /* Programs that share a page may have it at different addresses. */
-    u64 compared = last->func == USER ? PAGE_OFFSET : ~0ull;
+    u64 compared = last->flags & IS_USER ? PAGE_OFFSET : ~0ull;
     for (u32 n = 0; n < last->n; at += last->sizes[n++])
         if (!((at ^ address) & compared)) {
             cpu->corrected += last->n - n;
@@ -173,12 +180,16 @@ static void interrupted(u32 index, const struct block *block, u64 mark)
     struct cpu *cpu = &cpus[index];
     u64 address = interrupted_at(block), not_executed = take_off(index, block, address);
     if (not_executed) {
-        if (window)
+        if (window) {
+            const struct block *last = (const void *)cpu->counts->block;
             add_instructions(cpu->task, index, -not_executed);
+            /* A program's function whose first instruction failed begins again. */
+            if (last->flags & IS_USER && last->starts && not_executed == last->n)
+                nodes[node_of(cpu->task, index)].calls--;
+        }
         /* The last instruction left its mark before it failed, if it did. */
         mark = 0;
     }
-    static const struct symbol user = {0, USER, 0};
     const struct symbol *at = address >> 47 ? symbol_at(address) : &user;
     arrive(index, mark, address, at, address == at->start);
     if (at->id == USER)
@@ -325,6 +336,9 @@ int EXPORT qemu_plugin_install(u64 id, const struct info *info, int argc, char *
         return 1;
     snprintf(path, sizeof path, "%s/symbols", folder);
     if (!read_symbols(path))
+        return 1;
+    snprintf(path, sizeof path, "%s/programs", folder);
+    if (!read_programs(path))
         return 1;
     snprintf(path, sizeof path, "%s/modules.txt", folder);
     names = fopen(path, "w");

@@ -18,6 +18,7 @@ enum {
     IS_STUBS = 512,    /* many entries side by side under one name */
     IS_START = 1024,   /* where a processor's first stack begins */
     IS_NAME = 2048,    /* __set_task_comm(task, name, exec) */
+    IS_USER = 4096,    /* of a program, not of the kernel */
     IS_WATCHED = IS_SWITCH | IS_OPEN | IS_MODULE | IS_EXIT | IS_EVENT | IS_NAME,
 };
 
@@ -39,7 +40,61 @@ struct text {
 static struct text texts[512];
 static u32 n_texts;
 static u32 next_id;
-static const struct symbol unnamed = {0, UNNAMED, 0};
+static const struct symbol unnamed = {0, UNNAMED, 0}, user = {0, USER, IS_USER};
+
+/* A program whose functions are known, by its build id. */
+static struct program {
+    u8 id[24];
+    u64 note, from, to, n; /* where the build id is in its memory, and its code */
+    struct symbol *symbols;
+    u8 *code;
+} programs[64];
+static u32 n_programs;
+
+/* Return the last symbol that does not begin after an address. */
+static const struct symbol *last_before(const struct symbol *symbols, u32 n, u64 address)
+{
+    u32 low = 0, high = n;
+    while (low < high) {
+        u32 middle = (low + high) / 2;
+        if (symbols[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &symbols[low - 1] : NULL;
+}
+
+static _Bool has_code(const struct program *one, const struct tb *tb, u64 address)
+{
+    u8 code[16];
+    for (size_t n = 0; n < qemu_plugin_tb_n_insns(tb); n++) {
+        struct insn *insn = qemu_plugin_tb_get_insn(tb, n);
+        size_t size = qemu_plugin_insn_data(insn, code, sizeof code);
+        if (address + size > one->to || memcmp(code, one->code + (address - one->from), size))
+            return 0;
+        address += size;
+    }
+    return 1;
+}
+
+/* Return the function of the running program that a block is of; `user` if it is not known. A forked
+ * process has the page of the build id only after it has read it: then the code is compared. */
+static const struct symbol *program_symbol_at(const struct tb *tb, u64 address)
+{
+    u8 id[20];
+    for (u32 p = 0; p < n_programs; p++) {
+        const struct program *one = &programs[p];
+        if (address < one->from || address >= one->to)
+            continue;
+        if (read_memory(one->note, id, sizeof id) ? !memcmp(id, one->id, sizeof id)
+                                                  : has_code(one, tb, address)) {
+            const struct symbol *found = last_before(one->symbols, (u32)one->n, address);
+            return found ? found : &user;
+        }
+    }
+    return &user;
+}
 
 static const struct symbol *symbol_at(u64 address)
 {
@@ -47,15 +102,8 @@ static const struct symbol *symbol_at(u64 address)
         struct text *text = &texts[t];
         if (address < text->from || address >= text->to)
             continue;
-        u32 low = 0, high = text->n;
-        while (low < high) {
-            u32 middle = (low + high) / 2;
-            if (text->symbols[middle].start <= address)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return low && text->symbols[low - 1].id ? &text->symbols[low - 1] : &unnamed;
+        const struct symbol *found = last_before(text->symbols, text->n, address);
+        return found && found->id ? found : &unnamed;
     }
     return &unnamed;
 }
@@ -90,4 +138,24 @@ static _Bool read_symbols(const char *path)
     fclose(file);
     next_id = (u32)head[3];
     return good && add_text(head[1], head[2], symbols, (u32)head[0]);
+}
+
+static _Bool read_programs(const char *path)
+{
+    void *file = fopen(path, "rb");
+    const size_t head = __builtin_offsetof(struct program, symbols);
+    _Bool good = file != NULL;
+    while (good && n_programs < sizeof programs / sizeof *programs) {
+        struct program *one = &programs[n_programs];
+        if (fread(one, head, 1, file) != 1)
+            break;
+        size_t size = one->to - one->from;
+        one->symbols = calloc(one->n + 1, sizeof *one->symbols);
+        one->code = calloc(size + 1, 1);
+        good = one->symbols && one->code &&
+               fread(one->symbols, sizeof *one->symbols, one->n, file) == one->n &&
+               fread(one->code, 1, size, file) == size;
+        n_programs += good;
+    }
+    return good && !fclose(file);
 }
