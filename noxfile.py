@@ -144,7 +144,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Corrupt files, and kill runs on a server in a VM: nox -s faults [-- RUNS [SEED]]."""
+    """Corrupt files, kill runs and sweeps, fill disks, lie: nox -s faults [-- RUNS [SEED]]."""
     install(session, "dev")
     session.run("python", "-W", "error", "-m", "tests.support.corruption")
     session.run("python", "-m", "tests.support.faults", *session.posargs)

@@ -17,8 +17,10 @@ from iolab.paths import runs_dir
 from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.pool import default_jobs
 from iolab.targets.vm import kvm_boots
+from iolab.vm.downloads import shown_uri
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels
+from iolab.vm.mirror import mirror_of
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = ["Finding", "examine"]
@@ -43,17 +45,21 @@ class Finding:
     needed: bool = True
 
 
-# Of a Linux without apt; docs/how-to/kernel.md says more.
-_CONTAINER = "iolab in the container image that its Containerfile makes"
-
-
-def _program(name: str, package: str) -> Finding:
-    path = shutil.which(name)
-    if path:
+def _program(name: str) -> Finding:
+    if path := shutil.which(name):
         return Finding(name, True, path)
     if shutil.which("apt-get"):
-        return Finding(name, False, "not on PATH", f"as root: apt-get install {package}")
-    return Finding(name, False, "not on PATH", f"run {_CONTAINER}")
+        return Finding(name, False, "not on PATH", f"as root: apt-get install {name}")
+    return Finding(name, False, "not on PATH", f"install this distribution's package of {name}")
+
+
+def _mirror() -> Finding:
+    what = "mirror of Debian"
+    try:
+        return Finding(what, True, shown_uri(mirror_of("debian")), needed=False)
+    except IolabError as error:
+        found, _, fix = str(error).partition("; name a mirror: ")
+        return Finding(what, False, found, fix, needed=False)
 
 
 def _processor() -> Finding:
@@ -137,12 +143,11 @@ def examine(log: Log) -> Iterator[Finding]:
         Called with a line before each slow step.
     """
     yield _processor()
-    yield _program("apt-get", "apt")
-    yield _program("dpkg-deb", "dpkg")
+    yield _mirror()
     yield _memory()
     yield _space(cache_dir())
     yield _space(runs_dir())
-    online = "check the network and the machine's own apt sources"
+    online = "check the network and the mirror of Debian"
     yield _tried("QEMU", lambda: _virtual_time(log), online)
     yield _tried("guest image", lambda: _guest_image(log), online)
     log("looking for kernels in the cache and the archives")
@@ -160,4 +165,4 @@ def examine(log: Log) -> Iterator[Finding]:
     yield _kernel_builds()
     for name in ("fio", "trace-cmd"):
         what = f"{name} (for this machine as a target)"
-        yield replace(_program(name, name), what=what, needed=False)
+        yield replace(_program(name), what=what, needed=False)

@@ -9,9 +9,8 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,13 @@ __all__ = [
     "digest_file",
     "digest_of",
     "locked",
+    "remove_abandoned",
     "scratch_dir",
+    "short_dir",
 ]
 
+# What begins so is locked by the process that works with it, or was left by one that was killed.
 _SCRATCH = ".work."
-# A folder that is younger than this may not be locked yet.
-_YOUNG_S = 60.0
 
 
 def cache_dir(*below: str) -> Path:
@@ -78,13 +78,15 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = _owned(
+            lambda: tempfile.mkstemp(dir=path.parent, prefix=f"{_SCRATCH}{path.name}.")
+        )
         with os.fdopen(handle, "wb") as stream:
             stream.write(payload)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, mode)  # noqa: PTH101 - a name from mkstemp
-        os.replace(temporary, path)  # noqa: PTH105
+            os.chmod(temporary, mode)  # noqa: PTH101 - a name from mkstemp
+            os.replace(temporary, path)  # noqa: PTH105
     except OSError as error:
         raise IolabError(f"cannot write {path}: {error.strerror}") from error
     finally:
@@ -93,17 +95,36 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
             Path(temporary).unlink(missing_ok=True)
 
 
+def _owned(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+    """Make a temporary file or folder, and lock it: what nobody has locked is removed by others."""
+    while True:
+        handle, name = make()
+        try:
+            # A file system without locks has none that others could take.
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.lexists(name):
+                return handle, name
+        except BaseException:
+            os.close(handle)
+            raise
+        # Another process took it for abandoned, in the moment before it was locked.
+        os.close(handle)
+
+
 @contextmanager
-def scratch_dir(parent: Path) -> Iterator[Path]:
+def scratch_dir(parent: Path, prefix: str = _SCRATCH) -> Iterator[Path]:
     """Make a folder for the duration of a ``with`` block.
 
-    The folder is removed at the end unless it was renamed. Scratch folders that killed processes
-    left in `parent` are removed, too.
+    The folder is removed at the end unless it was renamed. Scratch folders and temporary files that
+    killed processes left in `parent` are removed, too.
 
     Parameters
     ----------
     parent : Path
         Where the folder is made; created if missing.
+    prefix : str, optional
+        How its name begins; whatever else of this user begins so may be removed.
 
     Yields
     ------
@@ -117,29 +138,51 @@ def scratch_dir(parent: Path) -> Iterator[Path]:
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(parent)
-        name = tempfile.mkdtemp(dir=parent, prefix=_SCRATCH)
-        handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        remove_abandoned(parent, prefix)
+        handle, name = _owned(lambda: _made_folder(parent, prefix))
     except OSError as error:
         raise IolabError(f"cannot work in {parent}: {error.strerror}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield Path(name)
     finally:
         shutil.rmtree(name, ignore_errors=True)
         os.close(handle)
 
 
-def _remove_abandoned(parent: Path) -> None:
-    for folder in parent.glob(f"{_SCRATCH}*"):
+def _made_folder(parent: Path, prefix: str) -> tuple[int, str]:
+    while True:
+        name = tempfile.mkdtemp(dir=parent, prefix=prefix)
+        # Another process may take it for abandoned at once.
+        with suppress(FileNotFoundError):
+            return os.open(name, os.O_RDONLY | os.O_CLOEXEC), name
+
+
+def short_dir() -> AbstractContextManager[Path]:
+    """Make a folder as `scratch_dir` does, with a path that is short enough for a socket's."""
+    return scratch_dir(Path(tempfile.gettempdir()), ".iolab.")
+
+
+def remove_abandoned(parent: Path, prefix: str = _SCRATCH) -> None:
+    """Remove the scratch folders and temporary files that killed processes of this user left.
+
+    Parameters
+    ----------
+    parent : Path
+        The folder they are in.
+    prefix : str, optional
+        How their names begin.
+    """
+    for left in parent.glob(f"{prefix}*"):
         with suppress(OSError):
-            # Its owner makes a folder first and locks it a moment later.
-            if time.time() - folder.stat().st_mtime < _YOUNG_S:
+            if left.is_symlink() or left.stat().st_uid != os.geteuid():
                 continue
-            handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                if left.is_dir():
+                    shutil.rmtree(left, ignore_errors=True)
+                else:
+                    left.unlink()
             finally:
                 os.close(handle)
 

@@ -31,6 +31,7 @@ Stream = Union[int, IO[Any], None]
 _PR_SET_PDEATHSIG = 1
 # After a kill: how long to wait for the rest of the output.
 _DRAIN_S = 1.0
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -79,6 +80,7 @@ class CommandError(IolabError):
 def _in_child(parent: int, cgroup: Path | None, memory_limit: int | None) -> None:
     # Runs between fork and exec. A parent that died before prctl() sends no signal: check again.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     if os.getppid() != parent:
         os._exit(127)
     if cgroup is not None:
@@ -130,8 +132,11 @@ def start(
     """
     command = [os.fspath(a) for a in argv]
     parent = os.getpid()
+    process = None
+    # A handler that raises while Popen waits for the exec would lose a child that already runs.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=stdin,
             stdout=stdout,
@@ -142,8 +147,16 @@ def start(
             # _in_child takes no lock that another thread may hold at the fork.
             preexec_fn=lambda: _in_child(parent, cgroup, memory_limit),  # noqa: PLW1509
         )
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return process
     except (OSError, subprocess.SubprocessError) as error:
         raise CommandError(command, _why_not_started(error, cwd)) from error
+    except BaseException:
+        if process is not None:
+            kill_group(process)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _why_not_started(error: Exception, cwd: Path | None) -> str:

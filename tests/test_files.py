@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -104,6 +105,47 @@ def test_a_scratch_folder_is_gone_unless_it_was_renamed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(IolabError, match="cannot work in"), scratch_dir(tmp_path / "file" / "x"):
         pass
+
+
+def killed(folder: Path, work: str) -> None:
+    """Run a program that works in a folder and kills itself in the middle."""
+    program = (
+        "import os; from pathlib import Path; from iolab.files import atomic_write, scratch_dir\n"
+        f"folder = Path({str(folder)!r})\n"
+        "def end(handle=None):\n"
+        "    os.kill(os.getpid(), 9)\n"
+        f"{work}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=child_environment(), check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    killed(tmp_path, "with scratch_dir(folder) as work:\n    (work / 'x').touch()\n    end()")
+    killed(tmp_path, "os.fsync = end\natomic_write(folder / 'file', 'new')")
+    (tmp_path / ".work.link").symlink_to(tmp_path)
+    (tmp_path / ".work").mkdir()
+    assert len(list(tmp_path.iterdir())) == 4
+    with scratch_dir(tmp_path) as work, scratch_dir(tmp_path) as other:
+        left = {".work", ".work.link", work.name, other.name}
+        assert {path.name for path in tmp_path.iterdir()} == left
+        atomic_write(tmp_path / "file", "new")
+    assert {path.name for path in tmp_path.iterdir()} == {".work", ".work.link", "file"}
+
+
+def test_many_that_begin_at_once_keep_what_is_theirs(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from iolab.files import atomic_write, scratch_dir\n"
+        "for number in range(100):\n"
+        "    with scratch_dir(Path(sys.argv[1])) as work:\n"
+        "        atomic_write(work / 'a', 'x')\n"
+        "        atomic_write(work.parent / 'file', 'x')\n"
+        "        assert (work / 'a').exists()\n"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+    processes = [subprocess.Popen(argv, env=child_environment()) for _ in range(3)]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_lock_excludes_other_processes(tmp_path: Path) -> None:

@@ -171,6 +171,28 @@ def test_ctrl_c_ends_the_program_and_is_not_swallowed(tmp_path: Path) -> None:
     wait_until(lambda: not any(alive(pid) for pid in family))
 
 
+def test_a_signal_while_a_program_starts_leaves_no_child(tmp_path: Path) -> None:
+    # The child waits before its exec until somebody reads what it writes to "its cgroup".
+    group = tmp_path / "cgroup.procs"
+    os.mkfifo(group)
+    program = (
+        "import os, sys; from pathlib import Path; from iolab.process import start\n"
+        "try:\n    start(['sleep', '1000'], cgroup=Path(sys.argv[1]))\n"
+        "except KeyboardInterrupt:\n"
+        "    print('left:', Path(f'/proc/self/task/{os.getpid()}/children').read_text())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path], env=child_environment(), stdout=subprocess.PIPE
+    ) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        wait_until(lambda: parent.poll() is not None or children.read_text())
+        parent.send_signal(signal.SIGINT)
+        reader = os.open(group, os.O_RDONLY | os.O_NONBLOCK)
+        said = parent.communicate(timeout=PATIENCE_S)[0]
+        os.close(reader)
+    assert said.split() == [b"left:"]
+
+
 def test_memory_is_limited() -> None:
     # What the interpreter itself maps differs; 2 GiB more than the limit does not fit anywhere.
     argv = [sys.executable, "-c", "bytearray(2 << 30)"]

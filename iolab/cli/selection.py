@@ -64,6 +64,11 @@ _OPTIONS = (
         metavar="FUNCTION",
         help="Record the calls of this kernel function in observed cells (repeatable).",
     ),
+    click.option(
+        "--flat",
+        is_flag=True,
+        help="Profile observed cells by task and function only, without callers: cheaper.",
+    ),
     click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
     click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs."),
     click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
@@ -79,8 +84,9 @@ def selection(command: Callable[..., None]) -> Callable[..., None]:
 
 def selection_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Request` that these options are."""
-    names = ("profile", "kernels", "settings", "recorded", "observed", "calls", "boots", "seed")
-    return {**{name: options[name] for name in names}, "root": options["root"].resolve()}
+    names = ("profile", "kernels", "settings", "recorded", "observed", "calls", "flat", "boots")
+    fields = {name: options[name] for name in (*names, "seed")}
+    return {**fields, "root": options["root"].resolve()}
 
 
 class SelectionCommand(click.Command):

@@ -43,6 +43,7 @@ def compare(
     record: bool = False,
     observe: bool = False,
     calls: Sequence[str] = (),
+    flat: bool = False,
     target: str = "vm",
     place: Place | None = None,
     clock: str | None = None,
@@ -71,6 +72,9 @@ def compare(
     calls : sequence of str, optional
         With `observe`: kernel functions whose calls are recorded one by one, see
         `Comparison.calls`.
+    flat : bool, optional
+        With `observe`: whether to profile by task and function only, without callers, which is
+        cheaper.
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
@@ -116,6 +120,7 @@ def compare(
         root=Path(root or runs_dir()).resolve(),
         observed=["all"] if observe else [],
         calls=list(calls),
+        flat=flat,
         target=target,
         place=place or Place(),
     )

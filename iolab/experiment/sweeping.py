@@ -55,6 +55,7 @@ def sweep(
     levels: Mapping[str, object] | None = None,
     record: Mapping[str, object] | None = None,
     observe: Mapping[str, object] | bool = False,
+    flat: bool = False,
     target: str = "vm",
     place: Place | None = None,
     jobs: int | None = None,
@@ -73,6 +74,8 @@ def sweep(
         Levels instead of the profile's, and levels to trace.
     observe : mapping of str to level or sequence of levels, or bool, optional
         Levels whose pairs are profiled from outside the guest; True: all.
+    flat : bool, optional
+        With `observe`: whether to profile by task and function only, without callers.
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
@@ -97,6 +100,7 @@ def sweep(
         settings=_settings(levels or {}),
         recorded=_settings(record or {}),
         observed=["all"] if observe is True else _settings(observe or {}),
+        flat=flat,
         clock="virtual" if virtual else "host",
         jobs=jobs or (default_jobs() if virtual else 1),
         root=Path(root or runs_dir()).resolve(),

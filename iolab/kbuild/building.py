@@ -21,6 +21,7 @@ from iolab.kbuild.git import State
 from iolab.kbuild.making import BuildError, last_words, make_kernel
 from iolab.kbuild.source import Source, Tree, open_tree
 from iolab.kbuild.tools import check_tools, compiler, compiler_version
+from iolab.kbuild.types import built_offsets
 from iolab.process import CommandError, run
 from iolab.vm.bzimage import release_of
 from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
@@ -212,6 +213,7 @@ class _Work:
             "configuration": self._wanted.digest,
             "compiler": self._version,
             "absent": list(absent),
+            "offsets": built_offsets(self._make, self._env, self._folder / "iolab-types"),
         }
         built_from = f"built from {source.title}, {self._wanted.title}, {self._version}"
         return add_built_kernel(

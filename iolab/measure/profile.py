@@ -97,8 +97,8 @@ class Profile:
         ``opened_ns`` and ``closed_ns`` (virtual time), ``instructions``, ``idle_ns`` (all
         processors halted), ``clock_reads``, ``clock_off`` (reads of the guest's clock that did not
         agree with the counted instructions), ``off_by`` (by how many in all), what was lost
-        (``lost_nodes``, ``lost_frames``, ``lost_events``), and what the device did meanwhile
-        (``ios``, ``written_bytes``).
+        (``lost_nodes``, ``lost_frames``, ``lost_events``), ``flat`` (1: without callers), and what
+        the device did meanwhile (``ios``, ``written_bytes``).
     """
 
     nodes: pd.DataFrame
@@ -110,9 +110,9 @@ class Profile:
         Returns
         -------
         DataFrame
-            ``task``, ``pid``, ``function``, ``module``, ``caller`` ("" of a task's first function),
-            ``instructions`` (the function's own) and ``calls`` (from this caller), by falling
-            instructions. Their sum is what the guest's clock counted.
+            ``task``, ``pid``, ``function``, ``module``, ``caller`` ("" of a task's first function,
+            and of all in a flat profile), ``instructions`` (the function's own) and ``calls`` (from
+            this caller), by falling instructions. Their sum is what the guest's clock counted.
         """
         frame = self.nodes.assign(caller=self._callers())
         by = ["task", "pid", "function", "module", "caller"]
@@ -148,7 +148,13 @@ class Profile:
         -------
         DataFrame
             ``task``, ``pid``, ``subsystem``, ``instructions``, by falling instructions.
+
+        Raises
+        ------
+        UserError
+            If the profile is flat.
         """
+        self._need_stacks("subsystems")
         frame = self.nodes.assign(subsystem=self._subsystems())
         whole = frame.groupby(["task", "pid", "subsystem"], sort=False)[["instructions"]].sum()
         return whole.reset_index().sort_values("instructions", ascending=False, ignore_index=True)
@@ -162,12 +168,20 @@ class Profile:
         -------
         DataFrame
             ``task``, ``pid``, ``function``, ``instructions``, ``calls``, by falling instructions.
+
+        Raises
+        ------
+        UserError
+            If the profile is flat.
         """
+        self._need_stacks("inclusive costs")
         return _inclusive(self.nodes)
 
     @cached_property
     def complete(self) -> float:
         """The share of instructions whose stack is known down to where the task was entered."""
+        if self.flat:
+            return 0.0
         broken = self._under(UNKNOWN_CALLERS)
         known = self.nodes["instructions"].where(~pd.Series(broken, self.nodes.index), 0).sum()
         return float(known / max(1, self.totals["instructions"]))
@@ -187,6 +201,11 @@ class Profile:
         return self.of_tasks(rf"(?!{AGENT}|{_IDLE}).*")
 
     @property
+    def flat(self) -> bool:
+        """Whether it was counted without callers: each stack is one function."""
+        return bool(self.totals.get("flat", 0))
+
+    @property
     def ios(self) -> int:
         """I/Os that the device completed between the two samples.
 
@@ -200,6 +219,10 @@ class Profile:
                 "nothing is known of what this cell's device did: there is no cost per I/O"
             )
         return self.totals["ios"]
+
+    def _need_stacks(self, what: str) -> None:
+        if self.flat:
+            raise UserError(f"a flat profile has no {what}: observe the cell without --flat")
 
     def _callers(self) -> npt.NDArray[np.object_]:
         parents = self.nodes["parent"].to_numpy()

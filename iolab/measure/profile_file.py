@@ -17,7 +17,7 @@ from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 from iolab.parquet import UNREADABLE
 
-__all__ = ["EVENTS_KEY", "read_profile", "write_events", "write_profile"]
+__all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profile"]
 
 _KEY = b"iolab"
 EVENTS_KEY = b"iolab-calls"
@@ -88,3 +88,12 @@ def read_profile(path: Path) -> Profile:
     except UNREADABLE as error:
         raise IolabError(f"{path} holds no profile: {error}") from error
     return Profile(nodes, totals)
+
+
+def is_flat(path: Path) -> bool:
+    """Tell whether a file is known to hold a profile without callers; a damaged one is not."""
+    try:
+        described = json.loads((pq.read_schema(path).metadata or {})[_KEY])
+        return bool(described["totals"].get("flat", 0))
+    except UNREADABLE:
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from iolab.errors import IolabError
+from iolab.vm.layout import LayoutError
 
 __all__ = ["Btf", "BtfError"]
 
@@ -23,7 +23,7 @@ _FIXED = {1: 4, 3: 12, 14: 4, 17: 4}
 _EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 
 
-class BtfError(IolabError):
+class BtfError(LayoutError):
     """The types are damaged, or lack what was asked for."""
 
 
@@ -43,7 +43,10 @@ class Btf:
 
     def __init__(self, data: bytes) -> None:
         if not data:
-            raise BtfError("the kernel lacks its types (BTF): build it with CONFIG_DEBUG_INFO_BTF")
+            raise BtfError(
+                "the kernel lacks its types (BTF): build it with CONFIG_DEBUG_INFO_BTF, or with "
+                "`iolab kernels build`"
+            )
         try:
             magic, _, _, header, types, n_types, strings, n_strings = _HEADER.unpack_from(data)
             if magic != _MAGIC:

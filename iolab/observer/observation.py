@@ -13,9 +13,10 @@ import pandas as pd
 from iolab.errors import CannotRunError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
-from iolab.observer.compiler import build_plugin, find_compiler
+from iolab.observer.building import build_plugin
 from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
 from iolab.observer.windows import Window, function_names, read_windows
+from iolab.vm.compiler import find_compiler
 from iolab.vm.image import Image
 from iolab.vm.kernels import Kernel
 from iolab.vm.qemu import Machine
@@ -44,12 +45,15 @@ class Observation:
     events : frozenset of str, optional
         Functions whose calls are recorded one by one, at most 262,144 in a cell; the rest is
         counted as lost.
+    flat : bool, optional
+        Whether to count by task and function only, without callers, which is cheaper.
     """
 
     plugin: Path
     symbols: Symbols
     cells: frozenset[int]
     events: frozenset[str] = frozenset()
+    flat: bool = False
 
     def options(self, folder: Path) -> list[str]:
         """Write what the plugin reads, and return QEMU's options.
@@ -61,7 +65,7 @@ class Observation:
         """
         lines = [f"{name} {value}\n" for name, value in self.symbols.offsets.items()]
         lines += [f"cell {cell}\n" for cell in sorted(self.cells)]
-        lines.append(f"most_events {_MOST_EVENTS if self.events else 0}\n")
+        lines.append(f"most_events {_MOST_EVENTS if self.events else 0}\nflat {int(self.flat)}\n")
         atomic_write(folder / "settings", "".join(lines))
         self.symbols.write(folder / "symbols", self.events)
         # A comma separates QEMU's options; a doubled one is itself.
@@ -85,10 +89,13 @@ class Observation:
         names |= {FIRST_SYMBOL + n: ("", name) for n, name in enumerate(self.symbols.names)}
         names |= function_names(folder / "modules.txt")
         windows = read_windows(folder / "windows")
-        return {cell: (_profile(w, names), _events(w, names)) for cell, w in windows.items()}
+        return {
+            cell: (_profile(w, names, flat=self.flat), _events(w, names))
+            for cell, w in windows.items()
+        }
 
 
-def _profile(window: Window, names: dict[int, tuple[str, str]]) -> Profile:
+def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> Profile:
     nodes = window.nodes
     # A root stands for a task and has no function: the tree's first functions become the roots.
     kept = (nodes["func"] >= 0).to_numpy()
@@ -109,7 +116,7 @@ def _profile(window: Window, names: dict[int, tuple[str, str]]) -> Profile:
             "calls": nodes["calls"].to_numpy()[kept],
         }
     )
-    return Profile(frame, window.totals)
+    return Profile(frame, {**window.totals, "flat": int(flat)})
 
 
 def _events(window: Window, names: dict[int, tuple[str, str]]) -> pd.DataFrame:
@@ -135,6 +142,7 @@ def ready_observer(
     *,
     cells: Iterable[int],
     events: Iterable[str] = (),
+    flat: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Observation:
     """Return what observes a machine, after building and asking what is missing.
@@ -147,6 +155,8 @@ def ready_observer(
         Positions in the plan of the cells that are observed.
     events : iterable of str, optional
         Functions whose calls are recorded one by one.
+    flat : bool, optional
+        Whether to count without callers.
     progress : callable
         Gets a line before each slow step.
 
@@ -176,4 +186,4 @@ def ready_observer(
     wanted = frozenset(events)
     if unknown := sorted(wanted - set(symbols.names)):
         raise CannotRunError(f"kernel {kernel.name} has no function {', '.join(unknown)}")
-    return Observation(plugin, symbols, frozenset(cells), wanted)
+    return Observation(plugin, symbols, frozenset(cells), wanted, flat)

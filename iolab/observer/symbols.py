@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ import numpy.typing as npt
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
-from iolab.observer.btf import Btf, BtfError
+from iolab.observer.btf import Btf
 from iolab.vm import guest_init
+from iolab.vm.boot_files import boot_image
 from iolab.vm.cached import make_folder
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image
 from iolab.vm.kernels import Kernel
+from iolab.vm.layout import LayoutError, member_offsets
 from iolab.vm.qemu import GuestError, Machine, boot
 from iolab.vm.toolbox import Toolbox
 
@@ -64,7 +66,6 @@ _DEVICE_NAMES = re.compile(
 _LINE = re.compile(r"([0-9a-f]{16}) ([a-zA-Z]) (\S+)(?:\t\[(\S+)\])?")
 _PARTS = re.compile(r"\.(cold|part\.\d+\.cold|isra\.\d+\.cold)(\.\d+)?$")
 _IGNORED = re.compile(r"__(pfx|cfi)_")
-_TASK = ("pid", "tgid", "comm")
 _INIT = b"""#!/bin/busybox sh
 export PYTHONHASHSEED=0
 exec /usr/bin/python3 -S /iolab/symbols_init.py
@@ -136,7 +137,7 @@ def _text_lines(kallsyms: str) -> Iterator[tuple[int, str, str]]:
             yield int(match[1], 16), match[2], match[3]
 
 
-def parse_symbols(kallsyms: str, btf: bytes) -> Symbols:
+def parse_symbols(kallsyms: str, btf: bytes, built: Mapping[str, int] | None = None) -> Symbols:
     """Return the functions of a kernel.
 
     Parameters
@@ -145,6 +146,8 @@ def parse_symbols(kallsyms: str, btf: bytes) -> Symbols:
         /proc/kallsyms.
     btf : bytes
         /sys/kernel/btf/vmlinux.
+    built : mapping of str to int, optional
+        Offsets that are known from the kernel's build; BTF is not needed then.
 
     Raises
     ------
@@ -176,24 +179,19 @@ def parse_symbols(kallsyms: str, btf: bytes) -> Symbols:
     rows.sort()
     rows.append((rows[-1][0] + 1, 0, 0))
     try:
-        offsets = _offsets(Btf(btf))
-    except BtfError as error:
+        offsets = dict(built) if built else member_offsets(Btf(btf).offset)
+    except LayoutError as error:
         raise CannotRunError(str(error)) from error
     return Symbols(names, np.array(rows, dtype=SYMBOL), offsets)
 
 
-def _offsets(btf: Btf) -> dict[str, int]:
-    found = {f"task_struct.{name}": btf.offset("task_struct", name) for name in _TASK}
-    found["module.name"] = btf.offset("module", "name")
-    found["module.kallsyms"] = btf.offset("module", "kallsyms")
-    for name in ("symtab", "num_symtab", "strtab"):
-        found[f"mod_kallsyms.{name}"] = btf.offset("mod_kallsyms", name)
+def _built_offsets(kernel: Kernel) -> dict[str, int]:
+    """Return what iolab noted when it built the kernel; nothing of another kernel."""
     try:
-        # Since 6.4 (commit ac3b43283923) a module's memory is an array by type.
-        text, size = (btf.offset("module", f"mem[MOD_TEXT].{name}") for name in ("base", "size"))
-    except BtfError:
-        text, size = (btf.offset("module", f"core_layout.{name}") for name in ("base", "text_size"))
-    return {**found, "module.text": text, "module.text_size": size}
+        noted = json.loads((kernel.vmlinuz.parent / "kernel.json").read_text())
+        return {str(name): int(at) for name, at in noted["built"]["offsets"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[str, bytes]:
@@ -212,7 +210,7 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[st
     boot(
         Machine("tcg", memory_mib=_MEMORY_MIB),
         qemu=toolbox.qemu_argv(),
-        kernel=kernel.vmlinuz,
+        kernel=boot_image(kernel),
         initrd=initrd,
         channel=(channel, CHANNEL_BYTES),
         folder=work,
@@ -260,7 +258,7 @@ def kernel_symbols(
         work = folder / "work"
         work.mkdir()
         try:
-            symbols = parse_symbols(*_ask(kernel, image, toolbox, work))
+            symbols = parse_symbols(*_ask(kernel, image, toolbox, work), _built_offsets(kernel))
         except (GuestError, ChannelError) as error:
             raise CannotRunError(
                 f"kernel {kernel.name} did not tell its symbols: {str(error).splitlines()[0]}"

@@ -15,7 +15,7 @@ from iolab.blocks import Block, PlannedCell
 from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
-from iolab.measure.profile_file import EVENTS_KEY, read_profile
+from iolab.measure.profile_file import EVENTS_KEY, is_flat, read_profile
 from iolab.parquet import UNREADABLE
 from iolab.store.raw import RawStore
 
@@ -62,10 +62,13 @@ class ProfileStore:
         """Return the file of a cell's profile, by the block's key and the cell's id in it."""
         return self._profiles / key / f"{cell}.parquet"
 
-    def has(self, key: str, cell: str, calls: Iterable[str] = ()) -> bool:
-        """Tell whether a cell's profile is there, and the recorded calls of some functions."""
+    def has(self, key: str, cell: str, calls: Iterable[str] = (), *, flat: bool = False) -> bool:
+        """Tell whether a cell's profile is there, and the recorded calls of some functions.
+
+        One without callers is enough if `flat`.
+        """
         path = self.path(key, cell)
-        if not path.is_file():
+        if not path.is_file() or (not flat and is_flat(path)):
             return False
         wanted, recorded = set(calls), path.with_suffix(".events.parquet")
         return not wanted or (recorded.is_file() and wanted <= _recorded(recorded))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -93,19 +94,19 @@ def target_of(block: Block) -> Target:
 def _measure(
     block: Block,
     store: RawStore,
-    observed: tuple[Sequence[str], Sequence[str]],
+    observed: tuple[Sequence[str], Sequence[str], bool],
     progress: Callable[[int, int], None],
 ) -> str:
     target = target_of(block)
     identity = target.identity()
     key = block_key(block, identity)
     profiles = ProfileStore(store.root)
-    cells, calls = observed
-    wanted = [cell for cell in cells if not profiles.has(key, cell, calls)]
+    cells, calls, flat = observed
+    wanted = [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)]
     if store.has(key) and not wanted:
         return key
     observation = observation_of(
-        target, block, wanted, lambda line: print(line, flush=True), calls=calls
+        target, block, wanted, lambda line: print(line, flush=True), calls=calls, flat=flat
     )
     if store.has(key) and observation is None:
         return key
@@ -233,8 +234,12 @@ def run_block(
 def main(argv: list[str]) -> int:
     """Measure the block that the arguments name; an error is one line of JSON on stdout."""
     plan, root = argv
+    # As Ctrl-C does: the virtual machine and the folders of the run end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         measure_block(Path(plan), RawStore(Path(root)))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGTERM
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code

@@ -34,6 +34,7 @@ __all__ = [
 _PARTS: Final = {
     "agent": "agent",
     "guest_init": "first program of the guest",
+    "machine": "virtual machine",
     "image": "guest image",
     "qemu": "QEMU",
     "kernel": "kernel",

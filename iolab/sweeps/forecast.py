@@ -105,7 +105,8 @@ def forecast(
     cores = usable_cores() if cores is None else cores
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     alone: list[float] = []
-    used, counts = Counter[str](), dict[str, int]()
+    used: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for block in blocks:
         # Boots of one kernel are alike.
         kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Final
 
 from iolab.blocks import Block
 from iolab.errors import IolabError
-from iolab.files import locked
+from iolab.files import locked, remove_abandoned
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
@@ -29,10 +30,34 @@ _MACHINE_BYTES: Final = 512 << 20
 
 @contextmanager
 def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
-    """Hold a store for the duration of a ``with`` block; say it if another process holds it."""
+    """Hold a store for the duration of a ``with`` block; say it if another process holds it.
+
+    What a killed process left in its folders is removed, before and afterwards.
+    """
     words = f"something else measures into {root}: waiting for its end"
     with locked(root / ".sweep.lock", lambda: log(words)):
-        yield
+        _remove_left(root)
+        try:
+            yield
+        finally:
+            _remove_left(root)
+
+
+def _remove_left(root: Path) -> None:
+    """Remove what killed sweeps left below a folder of results; its lock must be held."""
+    plans = root / "plans"
+    for path in [*plans.glob("*.progress"), *plans.glob("*.log")]:
+        path.unlink(missing_ok=True)
+    for name, folders, files in os.walk(root):
+        folder = Path(name)
+        remove_abandoned(folder)
+        # A block is written once, whole.
+        folders[:] = [] if folder == root / "raw" else [f for f in folders if f != "set-aside"]
+        for file in files:
+            if file.endswith(pool.GIVEN):
+                stem = file.removesuffix(pool.GIVEN)
+                for end in (".log", pool.GIVEN):
+                    (folder / f"{stem}{end}").unlink(missing_ok=True)
 
 
 def check_room(request: Request, blocks: int) -> None:
@@ -131,14 +156,16 @@ def measure_plan(
         If measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = blocks_to_measure(plan.blocks, store, request.observed, request.calls, log)
+    missing = blocks_to_measure(
+        plan.blocks, store, request.observed, request.calls, log, flat=request.flat
+    )
     check_room(request, len(missing))
     jobs = []
     for key in missing:
         block = plan.blocks[key]
         file = request.root / "plans" / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root))
-        note_observed(file, block, request.observed, request.calls)
+        note_observed(file, block, request.observed, request.calls, flat=request.flat)
     try:
         failed = measure_jobs(jobs, request, log=log, on_progress=on_progress)
     except KeyboardInterrupt:

@@ -69,6 +69,8 @@ def blocks_to_measure(
     wanted: Sequence[str],
     calls: Sequence[str] = (),
     log: Callable[[str], None] = lambda line: None,
+    *,
+    flat: bool = False,
 ) -> list[str]:
     """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
 
@@ -86,6 +88,8 @@ def blocks_to_measure(
         Kernel functions whose calls are wanted one by one.
     log : callable, optional
         Called with a line for each block that is set aside.
+    flat : bool, optional
+        Whether profiles without callers are enough.
     """
     profiles = ProfileStore(store.root)
     missing = set(missing_blocks(store, blocks, log))
@@ -93,7 +97,9 @@ def blocks_to_measure(
         key
         for key, block in blocks.items()
         if key in missing
-        or not all(profiles.has(key, cell, calls) for cell in observed_cells(block, wanted))
+        or not all(
+            profiles.has(key, cell, calls, flat=flat) for cell in observed_cells(block, wanted)
+        )
     ]
 
 
@@ -152,7 +158,12 @@ def _note(plan: Path) -> Path:
 
 
 def note_observed(
-    plan: Path, block: Block, wanted: Sequence[str], calls: Sequence[str] = ()
+    plan: Path,
+    block: Block,
+    wanted: Sequence[str],
+    calls: Sequence[str] = (),
+    *,
+    flat: bool = False,
 ) -> None:
     """Write beside a block's file what is observed of it; the block is the same.
 
@@ -162,18 +173,19 @@ def note_observed(
         The block's file.
     block : Block
         The block.
-    wanted, calls : sequence of str
+    wanted, calls, flat
         As for `blocks_to_measure`.
     """
     cells = observed_cells(block, wanted)
     if cells:
-        atomic_write(_note(plan), json.dumps({"cells": cells, "calls": list(calls)}))
+        noted = {"cells": cells, "calls": list(calls), "flat": flat}
+        atomic_write(_note(plan), json.dumps(noted))
     else:
         _note(plan).unlink(missing_ok=True)
 
 
-def read_observed(plan: Path) -> tuple[list[str], list[str]]:
-    """Return the cells and the functions that `note_observed` wrote.
+def read_observed(plan: Path) -> tuple[list[str], list[str], bool]:
+    """Return the cells and the functions that `note_observed` wrote, and whether it is flat.
 
     Raises
     ------
@@ -182,9 +194,10 @@ def read_observed(plan: Path) -> tuple[list[str], list[str]]:
     """
     try:
         noted = json.loads(_note(plan).read_text())
-        return [str(cell) for cell in noted["cells"]], [str(name) for name in noted["calls"]]
+        cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))
+        return cells, calls, bool(noted["flat"])
     except FileNotFoundError:
-        return [], []
+        return [], [], False
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
 
@@ -196,6 +209,7 @@ def observation_of(
     log: Callable[[str], None] = lambda line: None,
     *,
     calls: Sequence[str] = (),
+    flat: bool = False,
 ) -> Observation | None:
     """Return what observes these cells of a block; None, and a line to `log`, if nothing can.
 
@@ -211,6 +225,8 @@ def observation_of(
         Gets a line before each slow step, and the reason if they cannot be observed.
     calls : sequence of str, optional
         Functions whose calls are recorded.
+    flat : bool, optional
+        Whether to count without callers.
     """
     wanted = set(cells)
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
@@ -226,6 +242,7 @@ def observation_of(
             target.machine,
             cells=positions,
             events=calls,
+            flat=flat,
             progress=log,
         )
     except CannotRunError as error:

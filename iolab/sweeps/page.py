@@ -9,8 +9,8 @@ holds ``parameters``, ``links`` and ``heading``.
 from __future__ import annotations
 
 import json
+import signal
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, scratch_dir
+from iolab.files import atomic_write, scratch_dir, short_dir
 from iolab.names import one_of
 from iolab.sweeps.handover import handed_over
 from iolab.sweeps.html import html_page
@@ -52,7 +52,7 @@ def make_page(
         If the notebook is missing or a parameter is unknown.
     IolabError
         If a cell failed; the message is its error. The notebook, as far as it came, is then
-        ``OUTPUT.failed.ipynb``.
+        ``OUTPUT.failed.ipynb``. If the page cannot be written.
     """
     if not notebook.is_file():
         raise UserError(f"there is no notebook {notebook}")
@@ -64,12 +64,28 @@ def make_page(
     for name in parameters:
         one_of(f"parameter of {notebook.name}", name, known)
     failed = output.with_suffix(".failed.ipynb")
+    try:
+        _make(notebook, output, failed, parameters, (links, heading) if html else None)
+    except OSError as error:
+        # papermill writes by itself, and its error names no file.
+        raise IolabError(f"cannot write {output}: {error.strerror or error}") from error
+    return output
+
+
+def _make(
+    notebook: Path,
+    output: Path,
+    failed: Path,
+    parameters: Mapping[str, Any],
+    shown: tuple[Mapping[str, str] | None, str] | None,
+) -> None:
+    """Execute a notebook into `output`; `shown` are the links and heading of its HTML page."""
     failed.unlink(missing_ok=True)
     # A socket's path may have 107 characters at most: not below the output.
     with (
         scratch_dir(output.parent) as work,
         handed_over(output.parent),
-        tempfile.TemporaryDirectory(prefix="iolab-") as sockets,
+        short_dir() as sockets,
     ):
         made = work / output.name
         try:
@@ -83,7 +99,7 @@ def make_page(
                 progress_bar=False,
                 # Sockets of this user instead of ports: nobody else can listen, and two pages that
                 # start at once cannot be given the same port (papermill#511).
-                config=Config(AsyncKernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
+                config=_kernel_in(sockets),
             )
         except PapermillExecutionError as error:
             if made.exists():
@@ -95,17 +111,24 @@ def make_page(
             if made.exists():
                 made.rename(failed)
             raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
-        if html:
+        if shown is not None:
             executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
-            atomic_write(output.with_suffix(".html"), html_page(executed, links, heading))
+            atomic_write(output.with_suffix(".html"), html_page(executed, *shown))
         made.rename(output)
-    return output
+
+
+def _kernel_in(folder: Path) -> Config:
+    """Return the configuration of a kernel whose sockets and keys are in a folder."""
+    place = {"ip": str(folder / "kernel"), "connection_file": str(folder / "kernel.json")}
+    return Config(AsyncKernelManager={"transport": "ipc", **place})
 
 
 def main(argv: list[str]) -> int:
     """Make the page that the arguments name; an error is one line of JSON on stdout."""
     notebook, output, file, kind = argv
     warnings.simplefilter("ignore")
+    # As Ctrl-C does: its folders are removed. While the kernel runs, nbclient ends that first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         given = json.loads(Path(file).read_text())
         make_page(
@@ -116,6 +139,8 @@ def main(argv: list[str]) -> int:
             links=given["links"],
             heading=given["heading"],
         )
+    except KeyboardInterrupt:
+        return 128 + signal.SIGTERM
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code

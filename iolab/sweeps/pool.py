@@ -13,14 +13,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.process import kill_group, start
+from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
 from iolab.sweeps.limits import usable_cores, usable_memory
 
 __all__ = [
+    "GIVEN",
     "BlockJob",
     "Job",
     "LocalPlace",
@@ -33,11 +36,16 @@ __all__ = [
     "default_jobs",
     "error_said",
     "program_environment",
+    "run_job",
     "run_jobs",
     "run_jobs_in",
 ]
 
+# How the name of the file ends that a page's process is given; its log stands beside it.
+GIVEN: Final = ".parameters.json"
 _POLL_S = 0.5
+# To put an end to its kernel and remove its folders, on a host with other work.
+_GRACE_S = 10.0
 _VM_BYTES = 2 << 30
 
 
@@ -99,7 +107,7 @@ class NotebookJob:
 
     @property
     def _parameters(self) -> Path:
-        return self.output.with_suffix(".parameters.json")
+        return self.output.with_suffix(GIVEN)
 
     def argv(self) -> list[str | Path]:
         """Return the program with its arguments, after writing what it is given."""
@@ -245,11 +253,11 @@ class LocalPlace:
         """Start a job's program."""
         argv = job.argv()
         job.log.parent.mkdir(parents=True, exist_ok=True)
-        with job.log.open("wb") as stream:
+        with job.log.open("wb") as stream, signals_held():
             process = start(
                 argv, stdout=stream, stderr=subprocess.STDOUT, env=program_environment()
             )
-        self._running.append(_Running(job, process))
+            self._running.append(_Running(job, process))
 
     def ended(self) -> list[tuple[Job, str]]:
         """Return the jobs whose programs ended, each with its error or ""."""
@@ -279,9 +287,11 @@ class LocalPlace:
         return sum(entry.cells_done for entry in self._running)
 
     def stop(self) -> None:
-        """Kill the programs with everything they started."""
+        """End the programs with everything they started, and remove the files that they read."""
+        end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
         for entry in self._running:
-            kill_group(entry.process, grace_s=1.0)
+            entry.job.log.unlink(missing_ok=True)
+            entry.job.clean()
 
 
 def default_jobs(clock: str = "virtual") -> int:
@@ -368,3 +378,15 @@ def run_jobs_in(
     finally:
         place.stop()
     return errors
+
+
+def run_job(job: Job) -> None:
+    """Run one job to its end.
+
+    Raises
+    ------
+    IolabError
+        If it failed; the message is its own.
+    """
+    if errors := run_jobs([job], jobs=1):
+        raise IolabError(errors[job.name])

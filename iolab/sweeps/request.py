@@ -52,6 +52,8 @@ class Request:
         Likewise the levels that are observed, or "all".
     calls : sequence of str
         Kernel functions whose calls are recorded one by one in observed cells.
+    flat : bool
+        Whether observed cells are profiled without callers, which is cheaper.
     boots : int, optional
         Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
     seed : int
@@ -77,6 +79,7 @@ class Request:
     recorded: Sequence[str] = ()
     observed: Sequence[str] = ()
     calls: Sequence[str] = ()
+    flat: bool = False
     boots: int | None = None
     seed: int = 0
     clock: str = "virtual"
@@ -109,6 +112,8 @@ def check_request(request: Request) -> None:
         )
     if request.calls and not request.observed:
         raise UserError("--calls is for observed cells: name some with --observe")
+    if request.flat and not request.observed:
+        raise UserError("--flat is for observed cells: name some with --observe")
     _check_cluster(request)
     if request.target == "vm":
         if request.place.label:

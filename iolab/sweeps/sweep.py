@@ -28,7 +28,7 @@ from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.measuring import check_room, measure_jobs, note_time, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
-from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_jobs
+from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_job, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
@@ -121,7 +121,9 @@ def _measure(
 ) -> None:
     """Measure the blocks of all pathologies that the store lacks, side by side."""
     missing = [
-        blocks_to_measure(o.plan.blocks, store, request.observed, request.calls, log)
+        blocks_to_measure(
+            o.plan.blocks, store, request.observed, request.calls, log, flat=request.flat
+        )
         for o in outcomes
     ]
     for outcome, keys in zip(outcomes, missing, strict=True):
@@ -176,7 +178,7 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
     name = block.plan.block
     file = request.root / "plans" / f"{key}.json"
     write_block(file, block)
-    note_observed(file, block, request.observed, request.calls)
+    note_observed(file, block, request.observed, request.calls, flat=request.flat)
     output = plan.folder / "pages" / f"{name}.ipynb"
     return NotebookJob(
         name=name,
@@ -328,8 +330,6 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
     IolabError
         If the page cannot be made.
     """
-    from iolab.sweeps.page import make_page  # noqa: PLC0415 - seconds that a refusal does not need
-
     written = [outcome for outcome in outcomes if outcome.cells]
     if not written:
         return None
@@ -346,4 +346,5 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
         },
     }
     output = _index(request).with_suffix(".ipynb")
-    return make_page(NOTEBOOKS / "00_start_here.ipynb", output, parameters).with_suffix(".html")
+    run_job(NotebookJob("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters))
+    return output.with_suffix(".html")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from iolab.paths import NOTEBOOKS
-from iolab.sweeps.page import make_page
+from iolab.sweeps.pool import NotebookJob, run_job
 
 __all__ = ["make_why_page"]
 
@@ -24,9 +24,7 @@ def make_why_page(folder: Path) -> Path:
     IolabError
         If the page cannot be made.
     """
-    page = make_page(
-        NOTEBOOKS / "why.ipynb",
-        folder / "why.ipynb",
-        {"data": str(folder), "figures_folder": str(folder / "figures")},
-    )
+    page = folder / "why.ipynb"
+    given = {"data": str(folder), "figures_folder": str(folder / "figures")}
+    run_job(NotebookJob("the page", NOTEBOOKS / "why.ipynb", page, given))
     return page.with_suffix(".html")

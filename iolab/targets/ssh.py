@@ -12,19 +12,18 @@ import os
 import re
 import select
 import shlex
-import shutil
 import subprocess
 import tempfile
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from iolab import foreign
 from iolab.errors import CannotRunError, IolabError, UserError, error_of
-from iolab.files import digest_of
+from iolab.files import digest_of, short_dir
 from iolab.process import kill_group, start
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.shipping import agent_archive
@@ -183,7 +182,8 @@ class SshTarget(RealTarget):
             raise UserError(f"a target is ssh://user@host or ssh://user@host:port, not {address!r}")
         self.where = address.removeprefix("ssh://").rstrip("/")
         self._say = log
-        self._folder = Path(tempfile.mkdtemp(prefix="iolab-"))
+        stack = ExitStack()
+        self._folder = stack.enter_context(short_dir())
         self._socket = self._folder / "s"
         self._argv = ["ssh", *(word for o in _OPTIONS for word in ("-o", o))]
         self._argv += ["-F", str(config)] if config else []
@@ -191,7 +191,7 @@ class SshTarget(RealTarget):
         self._argv += ["-l", match["user"]] if match["user"] else []
         self._host = match["host"].strip("[]")
         self._master: subprocess.Popen[bytes] | None = None
-        self._close = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._close = weakref.finalize(self, stack.close)
         self._prefix = ""
         try:
             self._connect()

@@ -14,17 +14,19 @@ from iolab import foreign
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.files import atomic_write, cache_dir, digest_file, scratch_dir
+from iolab.files import atomic_write, cache_dir, digest_file, digest_of, scratch_dir
 from iolab.measure.profile_file import write_events, write_profile
 from iolab.observer.observation import Observation
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
+from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
 from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
-from iolab.vm.image import Image, ensure_image, modules_archive
+from iolab.vm.image import Image, ensure_image
 from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
+from iolab.vm.preload import HOST_TIME, build_host_time
 from iolab.vm.programs import program_entries
-from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail
+from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail, options_digest
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
@@ -46,20 +48,32 @@ _WRITE_S = 0.025
 
 def own_identity() -> dict[str, str]:
     """Return the parts of every virtual machine's identity that are iolab's own, not fetched."""
-    return {"guest_init": digest_file(_GUEST_INIT), "agent": agent_digest()}
+    machine = {
+        "options": options_digest(),
+        "boot_files": RECIPE,
+        "host_time": digest_file(HOST_TIME),
+        "init": _INIT.decode(),
+    }
+    return {
+        "guest_init": digest_file(_GUEST_INIT),
+        "agent": agent_digest(),
+        "machine": digest_of(machine),
+    }
 
 
 @dataclass(frozen=True)
 class VmTarget:
     """A virtual machine with one kernel, ready to run plans.
 
-    ``machine`` says how its time passes; see `iolab.vm.qemu.Machine`.
+    ``machine`` says how its time passes; see `iolab.vm.qemu.Machine`. ``preload`` is QEMU's time of
+    day; None on the host's clock.
     """
 
     kernel: Kernel
     image: Image
     toolbox: Toolbox
     machine: Machine
+    preload: Path | None
 
     @property
     def origin(self) -> str:
@@ -106,7 +120,7 @@ class VmTarget:
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         machine = replace(self.machine, kernel_options=(*self.machine.kernel_options, *options))
         longest_s = max(_work_s(cell) for cell in plan.cells)
-        with scratch_dir(into.parent) as work:
+        with scratch_dir(into.parent.absolute()) as work:
             channel = work / "channel"
             make_channel(channel)
             observed = work / "observed"
@@ -114,13 +128,14 @@ class VmTarget:
             console = boot(
                 machine,
                 qemu=self.toolbox.qemu_argv(),
-                kernel=self.kernel.vmlinuz,
+                kernel=boot_image(self.kernel),
                 initrd=self._initrd(work, plan),
                 channel=(channel, CHANNEL_BYTES),
                 folder=work,
                 # A loaded machine runs a guest's second in half a minute.
                 stall_s=240 + 30 * longest_s,
                 options=() if observation is None else observation.options(observed),
+                preload=self.preload,
                 progress=progress,
             )
             results = work / "results"
@@ -240,7 +255,7 @@ def kvm_boots(
             boot(
                 Machine(accelerator="kvm", memory_mib=512),
                 qemu=toolbox.qemu_argv(),
-                kernel=kernel.vmlinuz,
+                kernel=boot_image(kernel),
                 initrd=_joined(work / "initrd", image.path, job),
                 channel=(channel, CHANNEL_BYTES),
                 folder=work,
@@ -292,5 +307,6 @@ def prepare(
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
+    preload = build_host_time(progress) if accelerator == "icount" else None
     shape = Machine(accelerator, cpus, memory_mib)
-    return VmTarget(found, image, toolbox, shape)
+    return VmTarget(found, image, toolbox, shape, preload)

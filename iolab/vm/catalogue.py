@@ -10,10 +10,11 @@ from pathlib import Path
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import cache_dir
-from iolab.vm.apt import Package, PrivateApt, Suite
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
+from iolab.vm.index import Package
 from iolab.vm.mirror import Archive, mirror_of
+from iolab.vm.suites import Suite, Suites
 
 __all__ = ["CATALOGUE", "Source", "download_kernel", "find_kernel"]
 
@@ -66,17 +67,17 @@ def _ubuntu_keyring() -> Path:
     """Return the keys that sign Ubuntu's archive, from Debian's package of them."""
 
     def make(folder: Path) -> None:
-        (deb,) = PrivateApt([Suite("debian", "trixie")]).download(["ubuntu-keyring"], folder)
+        (deb,) = Suites([Suite("debian", "trixie")]).download(["ubuntu-keyring"], folder)
         unpack(deb, folder)
         deb.unlink()
 
-    folder = make_folder(cache_dir("apt", "ubuntu-keyring"), make)
+    folder = make_folder(cache_dir("archives", "ubuntu-keyring"), make)
     return folder / "usr" / "share" / "keyrings" / "ubuntu-archive-keyring.gpg"
 
 
 def find_kernel(
     name: str, progress: Callable[[str], None] = lambda _: None
-) -> tuple[PrivateApt, Package]:
+) -> tuple[Suites, Package]:
     """Find the newest package of a catalogued kernel.
 
     Parameters
@@ -88,8 +89,8 @@ def find_kernel(
 
     Returns
     -------
-    PrivateApt
-        The apt that downloads it.
+    Suites
+        What downloads it.
     Package
         The package.
 
@@ -104,15 +105,15 @@ def find_kernel(
         mirror_of(source.archive)
         keyring = _ubuntu_keyring() if source.archive == "ubuntu" else None
         for suite in source.suites:
-            apt = PrivateApt([Suite(source.archive, suite)], keyring=keyring)
+            suites = Suites([Suite(source.archive, suite)], keyring=keyring)
             try:
-                apt.refresh(progress)
+                suites.refresh(progress)
             except CannotRunError as error:
                 problem = problem or error
                 continue
-            if package := apt.newest(source.pattern):
-                return apt, package
-            problem = problem or CannotRunError(f"{apt.suites[0]} carries no such kernel")
+            if package := suites.newest(source.pattern):
+                return suites, package
+            problem = problem or CannotRunError(f"{suites.suites[0]} carries no such kernel")
     except IolabError as error:
         problem = error
     raise CannotRunError(
@@ -121,14 +122,14 @@ def find_kernel(
     ) from problem
 
 
-def download_kernel(name: str, apt: PrivateApt, package: Package, into: Path) -> list[Path]:
+def download_kernel(name: str, suites: Suites, package: Package, into: Path) -> list[Path]:
     """Download a kernel's package and those of its modules and configuration.
 
     Parameters
     ----------
     name : str
         A key of `CATALOGUE`.
-    apt, package
+    suites, package
         As `find_kernel` returns them.
     into : Path
         The folder for the files.
@@ -147,4 +148,4 @@ def download_kernel(name: str, apt: PrivateApt, package: Package, into: Path) ->
     release = re.sub(r"^linux-image-(unsigned-)?", "", package.name)
     parts += [prefix + release for prefix in CATALOGUE[name].companions]
     names = [f"{part}={package.version}" for part in (package.name, *parts)]
-    return apt.download(names, into)
+    return suites.download(names, into)

@@ -77,7 +77,7 @@ def in_folder(folder: Path) -> Found | None:
     ----------
     folder : Path
         The top of a kernel's build, with or without ``modules_install`` to it; a root directory; or
-        a folder with a bzImage, alone or with ``lib/modules/RELEASE``.
+        a folder with a bzImage or a vmlinux, alone or with ``lib/modules/RELEASE``.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def in_folder(folder: Path) -> Found | None:
     Raises
     ------
     UserError
-        If it has several kernels, or a vmlinux alone.
+        If it has several kernels, or a vmlinux alone that QEMU cannot enter.
     """
     for names in (("arch/x86/boot/bzImage",), ("bzImage", "vmlinuz", "vmlinuz-*")):
         images = [path for name in names for path in folder.glob(name)]
@@ -95,9 +95,9 @@ def in_folder(folder: Path) -> Found | None:
             break
     else:
         images = [*folder.glob("boot/vmlinuz-*"), *_beside_modules(folder)]
+    if not images and (folder / "vmlinux").is_file():
+        images = [folder / "vmlinux"]
     if not images:
-        if (folder / "vmlinux").is_file():
-            raise UserError(f"{folder} has a vmlinux, which is not booted: type make bzImage there")
         return None
     image = _only(images, folder, f"{folder} has")
     release = release_of(image)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Make the guest's userland: Debian's fio, trace-cmd, file system tools and Python.
 
-mmdebstrap unpacks the packages. Each megabyte costs time at every boot, so the archive gets only
-the wanted programs, the files they need to start, and a pruned, byte-compiled Python library.
+Their packages are unpacked, and no script of theirs runs. Each megabyte costs time at every boot,
+so the archive gets only the wanted programs, the files they need to start, and a pruned,
+byte-compiled Python library.
 """
 
 from __future__ import annotations
@@ -14,20 +15,18 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 from iolab.errors import IolabError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab.process import run
-from iolab.vm.apt import Suite
-from iolab.vm.bootstrap import bootstrap
 from iolab.vm.cached import make_folder
 from iolab.vm.cpio import Entry, write_cpio
+from iolab.vm.deb import control_fields, unpack
 from iolab.vm.elf import closure
-from iolab.vm.kernels import Kernel
+from iolab.vm.suites import Suite, Suites
 from iolab.vm.toolbox import Toolbox
 
-__all__ = ["Image", "ensure_image", "modules_archive"]
+__all__ = ["Image", "ensure_image"]
 
 _SUITE = Suite("debian", "bookworm")
 _PACKAGES = (
@@ -123,17 +122,13 @@ class Image:
     packages: dict[str, str]
 
 
-def _unpack_userland(toolbox: Toolbox, root: Path, work: Path) -> dict[str, str]:
-    """Unpack the packages into `root` with mmdebstrap; return their names and versions."""
-    # --variant=extract runs no script of a package. So chrootless mode, which needs neither root
-    # nor a user namespace, is safe, and mmdebstrap's check against it can be skipped.
-    options = ["--mode=chrootless", "--variant=extract", "--skip=check/chrootless,cleanup/apt"]
-    title = "the guest image"
-    bootstrap(toolbox, _SUITE, _PACKAGES, root, title=title, work=work, options=options)
+def _unpack_userland(root: Path, work: Path) -> dict[str, str]:
+    """Unpack the packages and all they depend on; return their names and versions."""
     packages = {}
-    for deb in (root / "var" / "cache" / "apt" / "archives").glob("*.deb"):
-        name, version, _ = unquote(deb.stem).split("_")
-        packages[name] = version
+    for deb in Suites([_SUITE]).closure(_PACKAGES, work / "debs"):
+        fields = control_fields(deb)
+        packages[fields["Package"]] = fields["Version"]
+        unpack(deb, root)
     return packages
 
 
@@ -211,7 +206,7 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
     def make(folder: Path) -> None:
         progress("making the guest image")
         root = folder / "root"
-        packages = _unpack_userland(toolbox, root, folder)
+        packages = _unpack_userland(root, folder)
         path = folder / "image.cpio"
         write_cpio(path, _entries(root, folder))
         for leftover in set(folder.iterdir()) - {path}:
@@ -234,19 +229,3 @@ def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: N
     if image is None:
         raise IolabError(f"the guest image in {folder} disappeared: try again")
     return image
-
-
-def modules_archive(kernel: Kernel) -> Path:
-    """Return the cpio archive of a kernel's modules, to append to the image."""
-    path = cache_dir("image", "modules") / f"{kernel.identity}.cpio"
-    if not path.exists():
-        base = f"lib/modules/{kernel.release}"
-        write_cpio(
-            path,
-            (
-                Entry.file(f"{base}/{file.relative_to(kernel.modules).as_posix()}", file)
-                for file in sorted(kernel.modules.rglob("*"))
-                if file.is_file()
-            ),
-        )
-    return path

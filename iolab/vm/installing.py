@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.files import atomic_write, canonical_json, digest_file, digest_of
-from iolab.vm.bzimage import config_of, release_of
+from iolab.vm.bzimage import config_of, copy_image, release_of
 from iolab.vm.found import Found
 from iolab.vm.modules import install_modules
 from iolab.vm.toolbox import Toolbox
@@ -40,7 +40,7 @@ def install(
     how iolab built it, if it did; it is kept beside the kernel.
     """
     release = release_of(found.vmlinuz)
-    shutil.copyfile(found.vmlinuz, folder / "vmlinuz")
+    copy_image(found.vmlinuz, folder / "vmlinuz")
     if found.config is not None:
         shutil.copyfile(found.config, folder / "config")
     elif (config := config_of(found.vmlinuz)) is not None:

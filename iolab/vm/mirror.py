@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Find the mirror of this machine's apt sources, and the reason of an apt failure."""
+"""Find the mirror of an archive, and the proxy on the way to it.
+
+Where the machine has apt, apt is asked; elsewhere environment variables name them.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
 import re
+import shutil
 from typing import Literal
 
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = ["Archive", "apt_reason", "mirror_of"]
+__all__ = ["Archive", "apt_proxy", "mirror_of"]
 
 Archive = Literal["debian", "ubuntu"]
 
@@ -24,22 +28,16 @@ _RELEASES: dict[Archive, re.Pattern[str]] = {
 }
 
 
-def apt_reason(error: CommandError) -> str:
-    """Return the reason of a failure in apt's own words, on one line.
-
-    Parameters
-    ----------
-    error : CommandError
-        A failure of apt, or of a program that runs apt.
-    """
-    for line in error.output.splitlines():
-        if match := re.match(r"[EW]: *(.+)", line):
-            return match[1].rstrip(" .")
-    return error.reason
+def _reason(error: CommandError) -> str:
+    """Return the reason of a failure in apt's own words, on one line."""
+    found = re.search(r"^[EW]: *(.+)", error.output, re.MULTILINE)
+    return found[1].rstrip(" .") if found else error.reason
 
 
 @functools.lru_cache
 def _configured_sources() -> tuple[tuple[str, str], ...]:
+    if shutil.which("apt-get") is None:
+        return ()
     # By default apt lists only sources whose lists exist: none on a fresh machine. ReleaseInfo=0
     # lists all (apt-get(8), indextargets).
     try:
@@ -55,16 +53,52 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
         )
     except CommandError as error:
         raise CannotRunError(
-            f"apt does not name this machine's package mirror ({apt_reason(error)}): kernels and "
-            "the guest image come from Debian's packages, so run iolab on Debian or "
-            "Ubuntu, or in the container image that its Containerfile makes"
+            f"apt does not name this machine's package mirror ({_reason(error)}): repair its "
+            "sources, or name a mirror in IOLAB_MIRROR_DEBIAN"
         ) from error
     rows = [line.split("|") for line in listing.stdout.splitlines()]
     return tuple((row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main")
 
 
+@functools.lru_cache
+def _acquire_options() -> dict[str, str]:
+    """Return apt's options of fetching, by their names in lower case."""
+    if shutil.which("apt-config") is None:
+        return {}
+    try:
+        dump = run(["apt-config", "dump", "Acquire"], timeout_s=60).stdout
+    except CommandError:
+        return {}
+    return {
+        name.lower(): value for name, value in re.findall(r'^(\S+) "(.*)";$', dump, re.MULTILINE)
+    }
+
+
+def apt_proxy(scheme: str, host: str) -> str | None:
+    """Return the proxy that apt's configuration names for a host (apt-transport-http(1)).
+
+    Parameters
+    ----------
+    scheme : str
+        ``http`` or ``https``; for https apt falls back on what it uses for http.
+    host : str
+        The host.
+
+    Returns
+    -------
+    str or None
+        The proxy's address or ``DIRECT``; None if apt names none.
+    """
+    options = _acquire_options()
+    for kind in ("https", "http") if scheme == "https" else (scheme,):
+        for name in (f"acquire::{kind}::proxy::{host}", f"acquire::{kind}::proxy"):
+            if value := options.get(name.lower()):
+                return value
+    return None
+
+
 def mirror_of(archive: Archive) -> str:
-    """Return the URI of this machine's mirror of an archive.
+    """Return the URI of the mirror of an archive that this machine uses.
 
     The environment variables ``IOLAB_MIRROR_DEBIAN`` and ``IOLAB_MIRROR_UBUNTU`` override it.
 
@@ -91,6 +125,8 @@ def mirror_of(archive: Archive) -> str:
     if not uris:
         raise CannotRunError(
             f"no apt source of this machine carries {archive.capitalize()}"
-            f"{' noble' if archive == 'ubuntu' else ''}; name a mirror in {variable}"
+            f"{' noble' if archive == 'ubuntu' else ''}; name a mirror: "
+            f"export {variable}=http://HOST/{archive}"
         )
-    return uris[0]
+    # apt copies the packages of a folder, or uses them in place (sources.list(5)).
+    return re.sub("^copy:", "file:", uris[0])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -13,9 +14,10 @@ from typing import Literal
 
 from iolab import foreign
 from iolab.errors import IolabError
+from iolab.files import digest_of
 from iolab.process import kill_group, start
 
-__all__ = ["Accelerator", "GuestError", "Machine", "boot", "console_tail"]
+__all__ = ["Accelerator", "GuestError", "Machine", "boot", "console_tail", "options_digest"]
 
 Accelerator = Literal["icount", "kvm", "tcg"]
 
@@ -25,6 +27,7 @@ Accelerator = Literal["icount", "kvm", "tcg"]
 _MODEL = "Nehalem"
 _TRANSLATIONS_MIB = 256
 _POLL_S = 0.2
+_NO_FILE = Path("-")
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,16 @@ def _argv(
     ]
 
 
+def options_digest() -> str:
+    """Return the SHA-256 (hex) of QEMU's options, those of a file or a machine's shape left out."""
+    return digest_of(
+        [
+            _argv(Machine(cpus=cpus), qemu=(), kernel=_NO_FILE, initrd=_NO_FILE, console=_NO_FILE)
+            for cpus in (1, 2)
+        ]
+    )
+
+
 def _lines(console: Path) -> list[str]:
     text = console.read_text(errors="replace") if console.exists() else ""
     return [foreign.line(line.rstrip()) for line in text.splitlines() if line.strip()]
@@ -153,6 +166,7 @@ def boot(
     folder: Path,
     stall_s: float,
     options: Sequence[str] = (),
+    preload: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Run a machine to its end.
@@ -173,6 +187,8 @@ def boot(
         Seconds without output after which the machine is killed.
     options : sequence of str
         Further options of QEMU, which the guest must not see.
+    preload : Path, optional
+        A library that QEMU loads before its own.
     progress : callable
         Gets every line that begins with "iolab:", as it appears.
 
@@ -186,15 +202,29 @@ def boot(
     GuestError
         If QEMU fails, or the guest prints nothing for `stall_s` seconds.
     """
+    # QEMU may get another working directory.
+    kernel, initrd, folder = kernel.absolute(), initrd.absolute(), folder.absolute()
     console = folder / "console.txt"
     errors = folder / "qemu.txt"
-    path, size = channel
+    path, size = channel[0].absolute(), channel[1]
     argv = _argv(machine, qemu=qemu, kernel=kernel, initrd=initrd, console=console)
     argv += ["-object", f"memory-backend-file,id=results,mem-path={path},size={size},share=on"]
     argv += ["-device", "ivshmem-plain,memdev=results", *options]
     limit = (machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20
+    environment, directory = dict(os.environ), None
+    if preload is not None:
+        # The list of LD_PRELOAD is separated by spaces and colons, which a path may hold.
+        environment["LD_PRELOAD"] = f"./{preload.name}"
+        directory = preload.parent
     with errors.open("wb") as stream:
-        process = start(argv, stderr=stream, stdout=stream, memory_limit=limit)
+        process = start(
+            argv,
+            stderr=stream,
+            stdout=stream,
+            env=environment,
+            cwd=directory,
+            memory_limit=limit,
+        )
     try:
         _watch(process, console, stall_s, progress)
     finally:

@@ -20,9 +20,9 @@ from pathlib import Path
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab.process import CommandError, run
-from iolab.vm.apt import PrivateApt, Suite
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
+from iolab.vm.suites import Suite, Suites
 
 __all__ = ["OLDEST_QEMU", "Toolbox", "ensure_toolbox"]
 
@@ -179,12 +179,12 @@ class Toolbox:
 def _download(into: Path, progress: Callable[[str], None]) -> tuple[list[Path], str]:
     problem: IolabError | None = None
     for base, preferred in _SUITES:
-        names = [base, preferred] if preferred else [base]
-        apt = PrivateApt([Suite("debian", name) for name in names])
+        names = [preferred, base] if preferred else [base]
+        suites = Suites([Suite("debian", name) for name in names])
         try:
-            apt.refresh(progress)
-            progress(f"downloading QEMU and mmdebstrap from Debian {preferred or base}")
-            return apt.closure(_PACKAGES, into, preferred), preferred or base
+            suites.refresh(progress)
+            progress(f"downloading QEMU from Debian {preferred or base}")
+            return suites.closure(_PACKAGES, into), preferred or base
         except IolabError as error:
             problem = problem or error
     raise CannotRunError(f"QEMU cannot be fetched: {problem}") from problem

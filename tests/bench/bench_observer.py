@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What the observer costs, and whether it changes a byte.
 
-    python -m tests.bench.bench_observer [PATHOLOGY:KERNEL[:CPUS]...] [--boot N] [--keep FOLDER]
+    python -m tests.bench.bench_observer [PATHOLOGY:KERNEL[:CPUS]...] [OPTION...]
 
 Of each pathology and kernel one block of the smoke profile is measured without and with the
 observer, one after the other, and the canonical exports and traces are compared. With
-``--keep`` both stores stay, are not measured again, and hold the profiles. On a machine with other
+``--keep FOLDER`` both stores stay, are not measured again, and hold the profiles; ``--flat``
+observes without callers, ``--boot N`` takes another boot of the profile. On a machine with other
 load the ratio of the CPU times says more than that of the wall times.
 """
 
@@ -32,7 +33,9 @@ def report(found: Comparison) -> None:
     counted = sum(one["closed_ns"] - one["opened_ns"] - one["idle_ns"] for one in totals)
     gap = abs(sum(one["instructions"] for one in totals) - counted)
     print(f"  {counted} instructions by the guest's clock; the functions' sum differs by {gap}")
-    print(f"  least share of known stacks: {min(p.complete for p in found.profiles.values()):.6f}")
+    if not any(profile.flat for profile in found.profiles.values()):
+        least = min(profile.complete for profile in found.profiles.values())
+        print(f"  least share of known stacks: {least:.6f}")
     lost = sum(one[name] for one in totals for name in ("lost_nodes", "lost_frames"))
     print(f"  lost: {lost}", flush=True)
 
@@ -42,6 +45,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench_observer")
     parser.add_argument("blocks", nargs="*", default=["dio_kworker:6.1"])
     parser.add_argument("--boot", type=int, default=0)
+    parser.add_argument("--flat", action="store_true")
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args(argv)
     code = 0
@@ -51,7 +55,7 @@ def main(argv: list[str]) -> int:
             size = int(cpus[0]) if cpus else None
             block = smoke_block(pathology, kernel, boot=given.boot, cpus=size)
             try:
-                found = compare(block, given.keep or Path(scratch))
+                found = compare(block, given.keep or Path(scratch), flat=given.flat)
             except IolabError as error:
                 print(f"{words}: {error}", flush=True)
                 code = 1

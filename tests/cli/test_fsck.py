@@ -4,48 +4,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from iolab.cli import main
 from iolab.paths import REFERENCE
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
+from tests.support.command import Told
 from tests.support.stores import BUSY, spoil, stored
-
-
-@dataclass
-class Told:
-    """What the command said and returned."""
-
-    code: int
-    out: str
-    error: str
-
-    def one_line(self) -> str:
-        """Return the only line on standard error."""
-        (line,) = self.error.splitlines()
-        return line.removeprefix("iolab: ")
-
-
-@pytest.fixture
-def iolab(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
-    """Run the command line in this process."""
-
-    def call(*words: object) -> Told:
-        monkeypatch.setattr(sys, "argv", ["iolab", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return Told(ended.value.code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.measure.profile import Profile, per_io, subsystem_of
 from iolab.measure.profile_file import read_profile, write_profile
 
@@ -45,6 +45,17 @@ def test_functions_sum_to_the_whole_and_name_their_callers(profile: Profile) -> 
         20,
     )
     assert frame.loc[frame["function"] == "[user]", "caller"].tolist() == [""]
+
+
+def test_a_flat_profile_has_functions_and_nothing_that_needs_callers(profile: Profile) -> None:
+    flat = Profile(profile.nodes.assign(parent=-1), {**profile.totals, "flat": 1})
+    whole = flat.functions().set_index(["task", "function"])["instructions"]
+    assert whole["fio", "schedule"] == 7
+    assert flat.complete == 0
+    with pytest.raises(UserError, match="a flat profile has no subsystems"):
+        flat.subsystems()
+    with pytest.raises(UserError, match="a flat profile has no inclusive costs"):
+        flat.inclusive()
 
 
 def test_a_function_is_counted_once_however_often_it_is_on_a_stack(profile: Profile) -> None:

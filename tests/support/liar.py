@@ -4,17 +4,22 @@
 It stands in for Python on the target: ``CATALOGUE -S FOLDER/agent.pyz survey|begin|restore ...``.
 The catalogue is a JSON file with what it says; see `catalogue`. The folders of runs that it was
 told to begin are in the file ``begun`` beside it: a run that fails may be left for the next one.
+With ``CATALOGUE tar`` it stands in for tar, and sends what `tests.support.archives` makes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan_reader import parse_plan
+from tests.support.archives import archive
+from tests.support.corruption import flipped, reworded
 from tests.support.payloads import with_text
 from tests.support.results import result, write_results
 
@@ -70,6 +75,9 @@ def catalogue(text: str) -> dict[str, Any]:
         "ending": {"exit": 0, "stderr": ""},
         "restore": "",
         "stderr": "",
+        "code": 1,
+        "spoilt": None,
+        "archive": "",
     }
 
 
@@ -96,21 +104,43 @@ def _begin(folder: Path, said: dict[str, Any]) -> None:
     (folder / "console.txt").write_bytes(said["console"].encode(errors="surrogatepass"))
     (folder / "alive").touch()
     (folder / "agent.json").write_text(json.dumps(said["ending"]))
+    if said["spoilt"] is not None:
+        _spoil(folder / "results", **said["spoilt"])
+
+
+def _spoil(results: Path, name: str, seed: int, how: str) -> None:
+    """Change a file of the results; with ``how`` "value" it has the digest of what it holds."""
+    draw = random.Random(seed)
+    path = draw.choice(sorted(results.glob(name)))
+    data = path.read_bytes()
+    path.write_bytes(reworded(data, draw) if how == "value" else flipped(data, draw))
+    status = results / "status.json"
+    if how == "value" and path != status:
+        said = json.loads(status.read_text())
+        said["sha256"][str(path.relative_to(results))] = hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
+        status.write_text(json.dumps(said))
 
 
 def main(argv: list[str]) -> int:
     """Lie as the catalogue says."""
-    path, _, archive, command, *_ = argv
-    said = json.loads(Path(path).read_text())
+    said = json.loads(Path(argv[0]).read_text())
+    if argv[1] == "tar":
+        os.write(1, archive(said["archive"], Path(argv[0]).parent))
+        return 0
+    path, _, agent, command, *_ = argv
     if said["stderr"]:
         os.write(2, said["stderr"].encode(errors="surrogatepass"))
-        return 1
+        return int(said["code"])
     if command == "survey":
-        print(json.dumps(said["survey"]))
+        words = said["survey"]
+        data = words if isinstance(words, str) else json.dumps(words)
+        os.write(1, data.encode("latin-1" if isinstance(words, str) else "ascii"))
     elif command == "begin":
         with Path(path).with_name("begun").open("a") as begun:
-            begun.write(f"{Path(archive).parent}\n")
-        _begin(Path(archive).parent, said)
+            begun.write(f"{Path(agent).parent}\n")
+        _begin(Path(agent).parent, said)
     else:
         os.write(1, said["restore"].encode(errors="surrogatepass"))
     return 0

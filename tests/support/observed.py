@@ -72,16 +72,16 @@ def smoke_block(pathology: str, kernel: str, *, boot: int = 0, cpus: int | None 
     return block if cpus is None else replace(block, machine=replace(block.machine, cpus=cpus))
 
 
-def _measure(block: Block, key: str, root: Path, observed: list[str]) -> Cost | None:
+def _measure(block: Block, key: str, root: Path, observed: list[str], *, flat: bool) -> Cost | None:
     """Measure a block in a process of its own; None if the store has it."""
     store, profiles = RawStore(root), ProfileStore(root)
     cells = observed_cells(block, observed)
-    if store.has(key) and all(profiles.has(key, cell) for cell in cells):
+    if store.has(key) and all(profiles.has(key, cell, flat=flat) for cell in cells):
         return None
     plan = root / "plans" / f"{block.plan.block}.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
     write_block(plan, block)
-    note_observed(plan, block, observed)
+    note_observed(plan, block, observed, flat=flat)
     argv = [sys.executable, "-m", "iolab.sweeps.block", str(plan), str(root)]
     began = time.monotonic()
     child = subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE, text=True)
@@ -91,7 +91,7 @@ def _measure(block: Block, key: str, root: Path, observed: list[str]) -> Cost | 
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     took = time.monotonic() - began
-    if child.returncode or not all(profiles.has(key, cell) for cell in cells):
+    if child.returncode or not all(profiles.has(key, cell, flat=flat) for cell in cells):
         raise IolabError(f"{block.pathology} on {block.kernel}: {said.strip() or status}")
     return Cost(took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
@@ -105,7 +105,7 @@ def _export(root: Path, key: str) -> tuple[list[str], dict[str, bytes]]:
     return lines, {path.name: path.read_bytes() for path in traces}
 
 
-def compare(block: Block, folder: Path) -> Comparison:
+def compare(block: Block, folder: Path, *, flat: bool = False) -> Comparison:
     """Measure a block without the observer and with it, and compare what is exported.
 
     Parameters
@@ -115,6 +115,8 @@ def compare(block: Block, folder: Path) -> Comparison:
     folder : Path
         Where the results go: ``plain`` and ``observed``, two stores. What is there is not measured
         again.
+    flat : bool, optional
+        Whether to observe without callers.
 
     Raises
     ------
@@ -126,7 +128,8 @@ def compare(block: Block, folder: Path) -> Comparison:
     target = prepare(block.kernel, block.clock, cpus=machine.cpus, memory_mib=machine.memory_mib)
     key = block_key(block, target.identity())
     first, second = (
-        _measure(block, key, root, seen) for root, seen in zip(roots, ([], ["all"]), strict=True)
+        _measure(block, key, root, seen, flat=flat)
+        for root, seen in zip(roots, ([], ["all"]), strict=True)
     )
     (plain, traces), (observed, seen_traces) = (_export(root, key) for root in roots)
     if len(plain) != len(observed) or traces.keys() != seen_traces.keys():

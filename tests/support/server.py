@@ -21,10 +21,10 @@ from typing import Any
 from iolab.errors import IolabError
 from iolab.files import cache_dir, digest_of
 from iolab.process import Result, kill_group, run, start
-from iolab.vm.apt import Suite
-from iolab.vm.bootstrap import bootstrap
 from iolab.vm.cached import make_folder
+from iolab.vm.suites import Suite
 from iolab.vm.toolbox import ensure_toolbox
+from tests.support.bootstrap import bootstrap
 from tests.support.processes import PATIENCE_S
 
 __all__ = ["SERIAL", "SPARE_DISK", "Server", "ensure_server"]

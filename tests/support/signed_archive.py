@@ -14,14 +14,15 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 __all__ = ["NEEDS", "Keys", "SignedArchive", "served"]
 
 NEEDS = pytest.mark.skipif(
-    not all(shutil.which(name) for name in ("gpg", "gpgconf", "apt-get", "dpkg-deb")),
-    reason="needs gpg, apt-get and dpkg-deb",
+    not all(shutil.which(name) for name in ("gpg", "gpgconf", "dpkg-deb")),
+    reason="needs gpg and dpkg-deb",
 )
 
 
@@ -38,7 +39,7 @@ class Keys:
         return subprocess.run(argv, input=said, check=True, capture_output=True).stdout
 
     def make(self, name: str, ring: Path) -> None:
-        """Make a key, and write its public part as apt reads it."""
+        """Make a key, and write its public part as keyrings of distributions have it."""
         who = f"{name}@example.org"
         self.gpg("--passphrase", "", "--quick-generate-key", who, "ed25519", "sign", "never")
         ring.write_bytes(self.gpg("--export", who))
@@ -68,6 +69,8 @@ class SignedArchive:
         at: datetime,
         until: datetime | None = None,
         key: str = "archive",
+        codename: str = "bookworm",
+        by_hash: bool = False,
     ) -> None:
         """Write packages, their index, and its signed description of a certain time."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -82,10 +85,11 @@ class SignedArchive:
         data = self.index.read_bytes()
         lines = [
             "Origin: Debian",
-            "Suite: bookworm",
-            "Codename: bookworm",
+            f"Suite: {codename}",
+            f"Codename: {codename}",
             f"Date: {_time(at)}",
             *([f"Valid-Until: {_time(until)}"] if until else []),
+            *(["Acquire-By-Hash: yes"] if by_hash else []),
             "Architectures: amd64",
             "Components: main",
             "SHA256:",
@@ -105,8 +109,12 @@ def _time(at: datetime) -> str:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
-        """Serve the file whatever its time: within a second two publications have the same."""
+        """Serve the file whatever its time: within a second two publications have the same.
+
+        A proxy is asked for a whole address.
+        """
         del self.headers["If-Modified-Since"]
+        self.path = urlsplit(self.path).path
         super().do_GET()
 
     def log_message(self, *words: Any) -> None:

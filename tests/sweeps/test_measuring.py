@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import IolabError
-from iolab.sweeps.measuring import check_room
+from iolab.sweeps.measuring import check_room, store_locked
 from iolab.sweeps.request import Request
 from tests.test_files import small_disk
 
@@ -20,3 +20,23 @@ def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path)
             check_room(request, 1)
         check_room(request, 0)
         check_room(Request("smoke", root=disk / "runs", target="local"), 7)
+
+
+def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    pages = tmp_path / "dio_kworker" / "smoke" / "pages"
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "raw" / "abc" / ".work.kept").mkdir(parents=True)
+    kept = [pages / "boot0.ipynb", pages / "boot1.log", tmp_path / "plans" / "abc.json"]
+    left = [
+        *(pages / ".work.x1" / "boot0.ipynb", pages / "boot0.log", pages / "boot0.parameters.json"),
+        *(tmp_path / "plans" / "abc.progress", tmp_path / "plans" / "abc.log"),
+        *(tmp_path / "raw" / ".work.x2" / "results" / "facts.json", tmp_path / ".work.results.x3"),
+    ]
+    for path in kept + left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with store_locked(tmp_path, print):
+        found = {path for path in tmp_path.rglob("*") if path.is_file()}
+        assert found == {*kept, tmp_path / ".sweep.lock"}
+        assert not list(pages.glob(".work*"))
+        assert (tmp_path / "raw" / "abc" / ".work.kept").exists()

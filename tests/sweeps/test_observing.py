@@ -12,7 +12,8 @@ import pytest
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import UserError
-from iolab.measure.profile_file import write_events
+from iolab.measure.profile import Profile
+from iolab.measure.profile_file import write_events, write_profile
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
@@ -26,6 +27,9 @@ from iolab.sweeps.observing import (
     read_observed,
 )
 from iolab.targets.vm import prepare
+from tests.measure.test_profile import profile
+
+__all__ = ["profile"]
 
 
 @pytest.fixture
@@ -78,13 +82,28 @@ def test_a_block_without_its_profiles_is_measured_again(
     assert blocks_to_measure({"key": block}, store, ["all"], ["dput"]) == ["key"]
 
 
+def test_a_flat_profile_is_enough_for_a_flat_one_only(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile
+) -> None:
+    monkeypatch.setattr(observing, "missing_blocks", lambda *_: [])
+    store, profiles = RawStore(tmp_path), ProfileStore(tmp_path)
+    for flat in (1, 0):
+        for cell in block.cells:
+            counted = replace(profile, totals={**profile.totals, "flat": flat})
+            write_profile(profiles.path("key", cell.id), counted)
+        assert blocks_to_measure({"key": block}, store, ["all"], flat=True) == []
+        assert blocks_to_measure({"key": block}, store, ["all"]) == ["key"] * flat
+
+
 def test_the_cells_are_noted_beside_the_block(block: Block, tmp_path: Path) -> None:
     plan = tmp_path / "key.json"
-    assert read_observed(plan) == ([], [])
+    assert read_observed(plan) == ([], [], False)
     note_observed(plan, block, ["all"], ["dget_parent"])
-    assert read_observed(plan) == ([cell.id for cell in block.cells], ["dget_parent"])
+    assert read_observed(plan) == ([cell.id for cell in block.cells], ["dget_parent"], False)
+    note_observed(plan, block, ["all"], flat=True)
+    assert read_observed(plan) == ([cell.id for cell in block.cells], [], True)
     note_observed(plan, block, [])
-    assert read_observed(plan) == ([], [])
+    assert read_observed(plan) == ([], [], False)
     plan.with_suffix(".observe").write_text("{")
     with pytest.raises(UserError, match="does not say which cells"):
         read_observed(plan)

@@ -16,6 +16,7 @@ from iolab.errors import IolabError, UserError
 from iolab.sweeps.page import make_page
 from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
 from tests.support.processes import alive, child_environment, wait_until
+from tests.test_files import small_disk
 
 # papermill and the notebook's kernel warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -69,6 +70,15 @@ def test_what_is_no_notebook_is_a_users_mistake(
         (tmp_path / "n.ipynb").write_text(text)
     with pytest.raises(UserError, match=sentence):
         make_page(tmp_path / "n.ipynb", tmp_path / "page.ipynb", {})
+
+
+def test_a_full_disk_is_a_sentence_that_names_the_page(tmp_path: Path) -> None:
+    source = _notebook(tmp_path / "n.ipynb", f"print({'x' * 40000!r})")
+    with small_disk(tmp_path / "disk", "16k") as disk:
+        output = disk / "page.ipynb"
+        with pytest.raises(IolabError, match=r"cannot write .*/page.ipynb: No space"):
+            make_page(source, output, {})
+        assert _left(disk) == set()
 
 
 def test_a_cell_that_fails_is_named_and_what_was_made_is_shown(tmp_path: Path) -> None:

@@ -164,6 +164,31 @@ def test_functions_of_modules_have_their_names(results: tuple[Path, Path]) -> No
     assert (frame.loc[frame["module"] == "null_blk", "function"] == "null_queue_rq").any()
 
 
+def test_a_flat_profile_has_the_same_counts(
+    target: VmTarget, results: tuple[Path, Path], known: Path, tmp_path: Path
+) -> None:
+    wanted = _plan(known)
+    observation = ready_observer(
+        *(target.kernel, target.image, target.toolbox, target.machine),
+        cells=range(len(wanted.cells)),
+        flat=True,
+    )
+    target.run(wanted, tmp_path / "flat", observation=observation)
+    test_nothing_that_is_measured_changes((results[0], tmp_path / "flat"))
+    by = ["task", "pid", "function", "module"]
+    for cell in ("known", "plain", "counted", "watched"):
+        flat = read_profile(tmp_path / "flat" / "profiles" / f"{cell}.parquet")
+        stacked = _profile(results, cell)
+        totals = {name: n for name, n in flat.totals.items() if name != "clock_reads"}
+        assert totals.pop("flat") == 1
+        assert totals == {name: stacked.totals[name] for name in totals}
+        one, other = (
+            profile.functions().groupby(by, observed=True)[["instructions", "calls"]].sum()
+            for profile in (flat, stacked)
+        )
+        pd.testing.assert_frame_equal(one.sort_index(), other.sort_index())
+
+
 def test_two_processors_are_told_apart(known: Path, tmp_path: Path) -> None:
     target = prepare("6.1", "virtual", cpus=2, memory_mib=1024)
     wanted = _plan(known)

@@ -20,7 +20,7 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import SshTarget
 from iolab.trace import read
-from tests.support.faults import OPEN_GROUP, every_change, kill_runs, wrongs
+from tests.support.agent_kills import OPEN_GROUP, every_change, kill_runs, wrongs
 from tests.support.guest import cell_of
 from tests.support.plans import job, null_blk_cell, plan
 from tests.support.server import SERIAL, SPARE_DISK, Server

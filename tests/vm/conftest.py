@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import struct
@@ -10,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import pysequoia
 import pytest
 
-from iolab.vm import apt, mirror
+from iolab.vm import mirror, suites
 from iolab.vm.toolbox import Toolbox
 
 
@@ -59,9 +62,10 @@ def make_deb(
 
 @dataclass
 class Repository:
-    """A Debian archive in a folder, and an apt configuration that names it."""
+    """A Debian archive in a folder, which an apt configuration names, and the key that signs it."""
 
     folder: Path
+    key: pysequoia.Tsk
 
     def publish(self, suite: str, debs: list[Path], *, sha256: str | None = None) -> None:
         """Write the suite's index; `sha256` is a wrong one, for a broken mirror."""
@@ -81,28 +85,42 @@ class Repository:
         index = self.folder / "dists" / suite / "main" / "binary-amd64" / "Packages"
         index.parent.mkdir(parents=True, exist_ok=True)
         index.write_text("\n".join(stanzas))
+        data = index.read_bytes()
+        lines = [
+            f"Codename: {suite}",
+            f"Date: {datetime.now(UTC):%a, %d %b %Y %H:%M:%S} UTC",
+            "SHA256:",
+            f" {hashlib.sha256(data).hexdigest()} {len(data)} main/binary-amd64/Packages",
+        ]
+        text, clear = "".join(f"{line}\n" for line in lines), pysequoia.SignatureMode.CLEAR
+        signed = pysequoia.sign(self.key.signer(), text.encode(), mode=clear)
+        (index.parents[2] / "InRelease").write_bytes(signed)
+
+
+@functools.cache
+def _key() -> pysequoia.Tsk:
+    return pysequoia.Tsk.generate("archive@example.org")
 
 
 @pytest.fixture
 def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """The only apt source of the machine: an unsigned archive that its configuration trusts."""
-    made = Repository(tmp_path / "mirror" / "debian")
+    """The only apt source of the machine; its keys are in ``keyring.gpg``."""
+    made = Repository(tmp_path / "mirror" / "debian", _key())
     made.folder.mkdir(parents=True)
     sources = tmp_path / "machine"
     sources.mkdir()
     (sources / "machine.list").write_text(f"deb file:{made.folder} bookworm main\n")
-    (tmp_path / "keyring.gpg").touch()
+    (tmp_path / "keyring.gpg").write_bytes(bytes(made.key.extract_certificate()))
     configuration = tmp_path / "apt.conf"
     configuration.write_text(
         f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{sources}";\n'
-        'Acquire::AllowInsecureRepositories "true";\n'
-        'APT::Get::AllowUnauthenticated "true";\n'
     )
     monkeypatch.setenv("APT_CONFIG", str(configuration))
     monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
     monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
     mirror._configured_sources.cache_clear()
-    monkeypatch.setattr(apt, "_failed", {})
+    mirror._acquire_options.cache_clear()
+    monkeypatch.setattr(suites, "_failed", {})
     return made
 
 
@@ -183,3 +201,12 @@ def read_cpio(archive: bytes) -> Iterator[Member]:
             return
         yield Member(name, inode, mode, (major, minor), archive[data_at : data_at + size])
         at = (data_at + size + 3) & ~3
+
+
+def elf_with_note(name: bytes, kind: int, behind: bytes = b"") -> bytes:
+    """Return an ELF file whose only segment is one note; what is behind it is not loaded."""
+    note = struct.pack("<III", len(name) + 1, 4, kind) + (name + b"\0").ljust(4, b"\0") + b"\0" * 4
+    header = b"\x7fELF\2\1\1".ljust(16, b"\0")
+    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(note), len(note), 4)
+    return header + segment + note + behind

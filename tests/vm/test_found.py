@@ -13,14 +13,16 @@ import zstandard
 
 from iolab.errors import UserError
 from iolab.vm import kernels
+from iolab.vm.boot_files import boot_image
 from iolab.vm.bzimage import config_of
 from iolab.vm.kernels import Kernel, add_kernel
 from tests.support.packages import bzimage, pacman, rpm
-from tests.vm.conftest import FakeToolbox, module, vmlinuz
+from tests.vm.conftest import FakeToolbox, elf_with_note, module, vmlinuz
 
 RELEASE = "6.11.4-301.fc41.x86_64"
 BASE = f"lib/modules/{RELEASE}"
 CONFIG = "CONFIG_HZ=1000\n"
+_BANNER = f"Linux version {RELEASE} (someone@example.org) (gcc 14)".encode()
 MODULES: dict[str, bytes] = {
     f"{BASE}/kernel/drivers/block/null_blk/null_blk.ko.xz": lzma.compress(module("configfs")),
     f"{BASE}/kernel/fs/configfs/configfs.ko.gz": gzip.compress(module()),
@@ -120,10 +122,20 @@ def test_all_built_in_needs_no_modules(tmp_path: Path) -> None:
     assert not list(kernel.modules.rglob("*.ko"))
 
 
+def test_a_kernel_without_compression_is_kept_without_symbols(tmp_path: Path) -> None:
+    image = elf_with_note(b"Xen", 18, _BANNER + b"symbols")
+    kernel = add_kernel("bare", [write(tmp_path / "O", {"vmlinux": image})])
+    assert kernel.release == RELEASE
+    assert image.startswith(kernel.vmlinuz.read_bytes()[:40])
+    assert len(kernel.vmlinuz.read_bytes()) == len(elf_with_note(b"Xen", 18))
+    assert boot_image(kernel).read_bytes() == kernel.vmlinuz.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        ({"vmlinux": b"\x7fELF"}, "has a vmlinux, which is not booted: type make bzImage"),
+        ({"vmlinux": b"\x7fELF"}, "vmlinux is not a Linux kernel for x86: it has no banner"),
+        ({"vmlinux": elf_with_note(b"GNU", 3, _BANNER)}, "CONFIG_PVH is off.*type make bzImage"),
         ({"vmlinuz-1": vmlinuz("1"), "vmlinuz-2": vmlinuz("2")}, "has 2 kernels: give those of"),
         ({"bzImage": b"no"}, "bzImage is not a Linux kernel for x86"),
         ({"a": b""}, "^give the kernel's packages"),

@@ -7,28 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.vm.image import ensure_image, modules_archive
-from iolab.vm.kernels import Kernel
+from iolab.vm.image import ensure_image
 from iolab.vm.toolbox import ensure_toolbox
 from tests.vm.conftest import read_cpio
-
-
-def test_the_modules_archive_is_made_once_and_holds_the_modules(
-    cache: Path, tmp_path: Path
-) -> None:
-    modules = tmp_path / "lib" / "modules" / "6.6.6"
-    (modules / "kernel" / "fs").mkdir(parents=True)
-    (modules / "kernel" / "fs" / "xfs.ko").write_bytes(b"xfs")
-    (modules / "modules.dep").write_bytes(b"dep")
-    kernel = Kernel("x", "6.6.6", tmp_path / "vmlinuz", None, modules, "1" * 64, "for a test")
-    path = modules_archive(kernel)
-    files = {m.name: m.data for m in read_cpio(path.read_bytes()) if stat.S_ISREG(m.mode)}
-    assert files == {
-        "lib/modules/6.6.6/kernel/fs/xfs.ko": b"xfs",
-        "lib/modules/6.6.6/modules.dep": b"dep",
-    }
-    made = path.stat().st_mtime_ns
-    assert modules_archive(kernel).stat().st_mtime_ns == made
 
 
 @pytest.mark.network

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import lzma
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -129,7 +130,7 @@ def _mixed(folder: Path) -> list[Path]:
         (_package("linux", _without("modules")), rf"no modules for {RELEASE}: give the linux-mod"),
         (
             _package("linux", kernel_files() | {f"boot/vmlinuz-{RELEASE}": b"\x7fELF"}),
-            r"is not a Linux kernel for x86: it has no boot header",
+            r"is not a Linux kernel for x86: it has no",
         ),
         (
             _package("linux", kernel_files() | {"boot/vmlinuz-6.6.6": vmlinuz("6.6.6")}),
@@ -218,7 +219,7 @@ def test_a_catalogued_kernel_is_fetched_once(
     kernel = get_kernel("6.1", said.append)
     assert kernel.source == f"linux-image-{RELEASE} 6.1.176-1"
     assert said == [
-        "fetching the package lists of Debian bookworm",
+        "fetching the index of Debian bookworm",
         f"downloading linux-image-{RELEASE} 6.1.176-1",
         f"unpacking linux-image-{RELEASE}",
     ]
@@ -273,7 +274,7 @@ def test_the_list_says_where_each_kernel_stands(
     assert "Debian bookworm-backports cannot be reached" in listed["6.12"].reason
     assert listed["6.8"].reason == (
         "6.8 cannot be fetched here: no apt source of this machine carries Ubuntu noble; name a "
-        "mirror in IOLAB_MIRROR_UBUNTU, or give the packages with "
+        "mirror: export IOLAB_MIRROR_UBUNTU=http://HOST/ubuntu, or give the packages with "
         "`iolab kernels add 6.8 FILE.deb ...`"
     )
     with pytest.raises(CannotRunError, match=r"^6\.8 cannot be fetched here: "):
@@ -309,9 +310,9 @@ def test_two_processes_fetch_a_kernel_once(
     deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
     repository.publish("bookworm", [deb])
     program = (
-        "import sys; from pathlib import Path; from iolab.vm import apt, kernels\n"
+        "import sys; from pathlib import Path; from iolab.vm import kernels, release\n"
         "from tests.vm.conftest import FakeToolbox\n"
-        "apt._KEYRINGS = Path(sys.argv[1])\n"
+        "release._KEYRINGS = Path(sys.argv[1])\n"
         "kernels.ensure_toolbox = lambda _: FakeToolbox(Path(sys.argv[2]))\n"
         "kernels.get_kernel('6.1', print)\n"
     )
@@ -329,8 +330,8 @@ def _trust(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keyrings = tmp_path / "keyrings"
     keyrings.mkdir()
     for archive in ("debian", "ubuntu"):
-        (keyrings / f"{archive}-archive-keyring.gpg").touch()
-    monkeypatch.setattr("iolab.vm.apt._KEYRINGS", keyrings)
+        shutil.copy(tmp_path / "keyring.gpg", keyrings / f"{archive}-archive-keyring.gpg")
+    monkeypatch.setattr("iolab.vm.release._KEYRINGS", keyrings)
 
 
 @pytest.mark.parametrize(

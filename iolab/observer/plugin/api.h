@@ -31,6 +31,7 @@ extern size_t fread(void *, size_t, size_t, void *);
 extern size_t fwrite(const void *, size_t, size_t, void *);
 extern int fflush(void *);
 extern int fclose(void *);
+extern void *mmap(void *, size_t, int, int, int, long);
 extern void qsort(void *, size_t, size_t, int (*)(const void *, const void *));
 
 /* glib: the arrays' public parts. */
@@ -98,8 +99,11 @@ extern int qemu_plugin_read_register(void *handle, struct bytes *);
 extern _Bool qemu_plugin_read_memory_vaddr(u64 address, struct bytes *, size_t);
 extern void qemu_plugin_outs(const char *);
 
-/* QEMU's own: the processor that runs in this thread. Only its address is compared. tcc does not
+/* QEMU's own, no part of its interface: the processors, the one that runs in this thread, and bits
+ * of the key by which a processor finds its translated blocks (accel/tcg/cpu-exec.c). tcc does not
  * know thread-local variables: what it builds observes machines of one processor. */
+extern void *qemu_get_cpu(int index) __attribute__((weak));
+extern void tcg_cflags_set(void *cpu, u32 bits) __attribute__((weak));
 #ifdef __TINYC__
 #define TELLS_CPU 0
 static void *running_cpu(void)
@@ -108,7 +112,7 @@ static void *running_cpu(void)
 }
 #else
 extern __thread void *current_cpu __attribute__((weak));
-#define TELLS_CPU (&current_cpu != NULL)
+#define TELLS_CPU (&current_cpu && &qemu_get_cpu && &tcg_cflags_set)
 static void *running_cpu(void)
 {
     return current_cpu;

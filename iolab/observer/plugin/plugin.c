@@ -8,6 +8,8 @@
  * instructions, and a store of which block it is. Only when the function differs (a call, a return,
  * an interrupt, a jump) is anything called. A call or a return also leaves a mark in the place
  * of the running function, so that the next block is seen whatever its function.
+ *
+ * Without stacks (flat.h) the additions go to the function, and little is called at all.
  */
 #include "api.h"
 
@@ -26,15 +28,17 @@ struct block {
     u16 n;       /* instructions that are counted at its begin */
     u8 starts;   /* whether it begins a function */
     u8 halts;    /* whether its last instruction halts the processor */
+    u32 slot;    /* of its function, if stacks are not followed */
     u8 sizes[1]; /* of its instructions, in bytes */
 };
 
-/* What a processor's inline operations change; QEMU holds one for each. */
+/* What a processor's inline operations change. */
 struct counts {
     u64 instructions;
     u64 running; /* number of the running function, or a mark */
     u64 block;
     u64 halted;
+    u64 clock; /* flat: the address after an instruction that has read the clock, or 0 */
 };
 
 /* Before the first switch of tasks the kernel also runs at the physical addresses of its text
@@ -50,16 +54,27 @@ enum { MARK_CALL = 1, MARK_RETURN, MARK_IRET, MARK_CLOCK };
 
 struct cpu {
     struct counts *counts;
-    void *qemu; /* what QEMU knows it by */
     struct task *task;
     u64 charged;   /* the instructions that are in a tree, or came before the window */
     u64 corrected; /* instructions that a block counted at its begin and did not execute */
 };
 
 static struct scoreboard *score;
+static struct counts *counts; /* by processor */
 static struct cpu cpus[MOST_CPUS];
 static u32 n_cpus;
-static _Bool has_switched, several;
+static _Bool has_switched;
+
+/* Return memory below 2 GiB: the inline operations' addresses, and what they store, are then short
+ * in the processor's instructions. */
+static void *low_memory(size_t size)
+{
+    enum { READ_WRITE = 3, PRIVATE = 2, ANONYMOUS = 0x20, LOW = 0x40 };
+    void *found = mmap(NULL, size, READ_WRITE, PRIVATE | ANONYMOUS | LOW, -1, 0);
+    return found == (void *)-1 ? NULL : found;
+}
+
+#include "flat.h"
 
 #include "window.h"
 
@@ -70,16 +85,14 @@ static u64 low48(u64 address)
     return address & 0xffffffffffffull;
 }
 
-static struct field field_at(size_t offset)
-{
-    return (struct field){score, offset};
-}
-#define FIELD(name) field_at(__builtin_offsetof(struct counts, name))
-
 /* Put what was executed since the last charge to the top of the running task's stack. */
 static void charge(u32 index)
 {
     struct cpu *cpu = &cpus[index];
+    if (flat) {
+        fold(cpu->task, index);
+        return;
+    }
     u64 now = cpu->counts->instructions;
     if (window && now != cpu->charged)
         add_instructions(cpu->task, index, now - cpu->charged);
@@ -128,28 +141,42 @@ static void arrive(u32 index, u64 mark, u64 address, const struct symbol *at, _B
     }
 }
 
-/* An interrupt or exception: its frame on the stack names the instruction it came before. */
+/* Where an interrupt or exception came: its frame on the stack names the next instruction. */
+static u64 interrupted_at(const struct block *block)
+{
+    return word_at(register_of(RSP) + (block->flags & HAS_ERROR ? 8 : 0));
+}
+
+/* Return how many instructions of the last block a fault left to be executed again, and take them off
+ * what was counted at the block's begin. */
+static u64 take_off(u32 index, const struct block *block, u64 address)
+{
+    struct cpu *cpu = &cpus[index];
+    u64 error = block->flags & HAS_ERROR ? word_at(register_of(RSP)) : 0;
+    const struct block *last = (const void *)cpu->counts->block;
+    /* If the fault was in fetching an instruction, the last block was executed to its end. */
+    if (!(block->flags & IS_FAULT) || error & FETCHING || !last)
+        return 0;
+    u64 at = last->address;
+    /* Programs that share a page may have it at different addresses. */
+    u64 compared = last->func == USER ? PAGE_OFFSET : ~0ull;
+    for (u32 n = 0; n < last->n; at += last->sizes[n++])
+        if (!((at ^ address) & compared)) {
+            cpu->corrected += last->n - n;
+            return last->n - n;
+        }
+    return 0;
+}
+
 static void interrupted(u32 index, const struct block *block, u64 mark)
 {
     struct cpu *cpu = &cpus[index];
-    u64 stack = register_of(RSP), error = block->flags & HAS_ERROR ? word_at(stack) : 0;
-    u64 address = word_at(stack + (block->flags & HAS_ERROR ? 8 : 0));
-    const struct block *last = (const void *)cpu->counts->block;
-    /* If the fault was in fetching an instruction, the last block was executed to its end. */
-    if (block->flags & IS_FAULT && !(error & FETCHING) && last) {
-        u64 at = last->address;
-        /* Programs that share a page may have it at different addresses. */
-        u64 compared = last->func == USER ? PAGE_OFFSET : ~0ull;
-        for (u32 n = 0; n < last->n; at += last->sizes[n++])
-            if (!((at ^ address) & compared)) {
-                u64 not_executed = last->n - n;
-                cpu->corrected += not_executed;
-                if (window)
-                    add_instructions(cpu->task, index, -not_executed);
-                /* The last instruction left its mark before it failed, if it did. */
-                mark = 0;
-                break;
-            }
+    u64 address = interrupted_at(block), not_executed = take_off(index, block, address);
+    if (not_executed) {
+        if (window)
+            add_instructions(cpu->task, index, -not_executed);
+        /* The last instruction left its mark before it failed, if it did. */
+        mark = 0;
     }
     static const struct symbol user = {0, USER, 0};
     const struct symbol *at = address >> 47 ? symbol_at(address) : &user;
@@ -179,10 +206,31 @@ static void switched(u32 index)
         }
     }
     cpu->task = task_at(register_of(RSI));
-    if (!cpu->task->depth)
+    if (!cpu->task->depth && !flat)
         push(cpu->task, UNNAMED, STARTED, 0);
     if (window && cpu->task->named != window)
         read_name(cpu->task);
+}
+
+/* The begin of a function that says something. */
+static void watched(u32 index, const struct block *block)
+{
+    struct cpu *cpu = &cpus[index];
+    if (block->flags & IS_EVENT && window)
+        record_event(index, block->func);
+    if (block->flags & IS_SWITCH) {
+        switched(index);
+        if (!flat)
+            rename_top(cpu->task, block->func);
+    } else if (block->flags & IS_OPEN) {
+        opened(index, word_at(register_of(RDI) + SYSCALL_SECOND));
+    } else if (block->flags & IS_MODULE) {
+        add_module(register_of(RDI));
+    } else if (block->flags & IS_NAME && register_of(RDI) == cpu->task->address) {
+        cpu->task = named_anew(cpu->task, register_of(RSI));
+    } else if (block->flags & IS_EXIT && window) {
+        read_name(cpu->task);
+    }
 }
 
 static void step(u32 index, void *data)
@@ -201,23 +249,11 @@ static void step(u32 index, void *data)
     else
         arrive(index, mark, block->address, &at, block->starts);
     cpu->counts->running = block->func;
-    if (!block->starts || !(block->flags & IS_WATCHED))
-        return;
-    if (block->flags & IS_EVENT && window)
-        record_event(index, block->func);
-    if (block->flags & IS_SWITCH) {
-        switched(index);
-        rename_top(cpu->task, block->func);
-    } else if (block->flags & IS_OPEN) {
-        opened(index, word_at(register_of(RDI) + SYSCALL_SECOND));
-    } else if (block->flags & IS_MODULE) {
-        add_module(register_of(RDI));
-    } else if (block->flags & IS_NAME && register_of(RDI) == cpu->task->address) {
-        cpu->task = named_anew(cpu->task, register_of(RSI));
-    } else if (block->flags & IS_EXIT && window) {
-        read_name(cpu->task);
-    }
+    if (block->starts && block->flags & IS_WATCHED)
+        watched(index, block);
 }
+
+#include "callbacks.h"
 
 #include "blocks.h"
 
@@ -227,7 +263,7 @@ static void started(u64 id, u32 index)
         return;
     if (index >= n_cpus)
         n_cpus = index + 1;
-    cpus[index].counts = qemu_plugin_scoreboard_find(score, index);
+    cpus[index].counts = &counts[index];
     cpus[index].task = new_task(0, -1 - (int)index);
     if (!index && !find_registers())
         qemu_plugin_outs("iolab: the processor lacks a register\n");
@@ -257,6 +293,7 @@ static _Bool read_settings(const char *path)
         {"mod_kallsyms.num_symtab", &offsets.n_symtab},
         {"mod_kallsyms.strtab", &offsets.strtab},
         {"most_events", &most_events},
+        {"flat", &flat},
     };
     char line[256], name[64];
     void *file = fopen(path, "r");
@@ -280,8 +317,7 @@ int EXPORT qemu_plugin_install(u64 id, const struct info *info, int argc, char *
     if (info->version.min > API_VERSION || info->version.cur < API_VERSION || argc != 1 ||
         strncmp(argv[0], "folder=", 7) || info->system.max_vcpus > MOST_CPUS)
         return 1;
-    several = info->system.max_vcpus > 1;
-    if (several && !TELLS_CPU)
+    if (info->system.max_vcpus > 1 && !TELLS_CPU)
         return 1;
     const char *folder = argv[0] + 7;
     snprintf(path, sizeof path, "%s/settings", folder);
@@ -297,8 +333,9 @@ int EXPORT qemu_plugin_install(u64 id, const struct info *info, int argc, char *
     events = calloc(most_events + 1, sizeof *events);
     tasks = calloc(MOST_TASKS, sizeof *tasks);
     buffer = g_byte_array_new();
-    score = qemu_plugin_scoreboard_new(sizeof(struct counts));
-    if (!names || !output || !events || !tasks)
+    score = qemu_plugin_scoreboard_new(1);
+    counts = low_memory(MOST_CPUS * sizeof *counts);
+    if (!names || !output || !events || !tasks || !counts || (flat && !make_tallies()))
         return 1;
     qemu_plugin_register_vcpu_init_cb(id, started);
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);

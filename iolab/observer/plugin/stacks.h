@@ -26,6 +26,7 @@ struct task {
     u32 depth, room;
     struct frame *frames;
     u32 roots[MOST_CPUS], stamps[MOST_CPUS];
+    struct tallies *tallies; /* by processor, if stacks are not followed */
     struct task *next;
 };
 

@@ -54,7 +54,7 @@ static u64 executed(void)
 {
     u64 sum = 0;
     for (u32 n = 0; n < n_cpus; n++)
-        sum += cpus[n].counts->instructions - cpus[n].corrected;
+        sum += flat ? flat_executed(n) : cpus[n].counts->instructions - cpus[n].corrected;
     return sum;
 }
 
@@ -161,6 +161,9 @@ static void close_window(void)
     for (u32 n = 0; n < n_cpus; n++)
         charge(n);
     struct window_record end = totals();
+    for (u32 n = 0; n < n_tasks && flat; n++)
+        for (u32 c = 0; c < n_cpus; c++)
+            make_nodes(tasks[n], c);
     for (u32 n = 0; n < n_tasks; n++)
         for (u32 c = 0; c < n_cpus; c++)
             if (tasks[n]->stamps[c] == window * MOST_CPUS + c)

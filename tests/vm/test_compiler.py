@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import CannotRunError, UserError
-from iolab.observer.compiler import Compiler, build_plugin, find_compiler
+from iolab.observer.building import build_plugin
 from iolab.process import run
+from iolab.vm.compiler import Compiler, find_compiler
 
 
 @pytest.fixture

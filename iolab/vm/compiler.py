@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Build the plugin: with this machine's C compiler, else with Debian's tcc, unpacked.
+"""Build small libraries for QEMU: with this machine's C compiler, else with Debian's tcc, unpacked.
 
-The plugin needs no header and no library: QEMU has loaded all that it calls. So any compiler for
-x86-64 will do, and what it makes runs in QEMUs of other distributions too.
+They need no header and no library: QEMU has loaded all that they call. So any compiler for x86-64
+will do, and what it makes runs in QEMUs of other distributions too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from pathlib import Path
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import cache_dir, digest_file, digest_of
 from iolab.process import CommandError, run
-from iolab.vm.apt import PrivateApt, Suite
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
+from iolab.vm.suites import Suite, Suites
 
-__all__ = ["Compiler", "build_plugin", "find_compiler"]
+__all__ = ["Compiler", "build_library", "find_compiler"]
 
-_SOURCES = Path(__file__).with_name("plugin")
 _OPTIONS = ("-O2", "-fPIC", "-shared", "-nostdlib")
 _COMPILE_S = 300.0
 _TCC = Suite("debian", "bookworm")
@@ -57,9 +56,9 @@ def _asked(argv: Sequence[str], word: str) -> str:
 def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
     def make(folder: Path) -> None:
         progress("downloading the C compiler tcc from Debian")
-        apt = PrivateApt([_TCC])
-        apt.refresh(progress)
-        for deb in apt.download(["tcc"], folder / "debs"):
+        suites = Suites([_TCC])
+        suites.refresh(progress)
+        for deb in suites.download(["tcc"], folder / "debs"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 
@@ -99,17 +98,27 @@ def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
         return _unpacked_tcc(progress)
     except IolabError as error:
         raise CannotRunError(
-            f"there is no C compiler for the observer, and tcc cannot be fetched: {error}"
+            f"there is no C compiler, and tcc cannot be fetched: {error}"
         ) from error
 
 
-def build_plugin(
-    compiler: Compiler | None = None, progress: Callable[[str], None] = lambda _: None
+def build_library(
+    sources: Path,
+    main: str,
+    title: str,
+    compiler: Compiler | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Return the plugin; build it if the cache lacks it.
+    """Return a library; build it if the cache lacks it.
 
     Parameters
     ----------
+    sources : Path
+        The folder of its source files; all of them name the cached library.
+    main : str
+        The file to compile; it may include others of the folder.
+    title : str
+        What it is, for people.
     compiler : Compiler, optional
         The compiler; None: as `find_compiler`.
     progress : callable
@@ -118,24 +127,24 @@ def build_plugin(
     Raises
     ------
     CannotRunError
-        If there is no compiler, or it does not compile the plugin.
+        If there is no compiler, or it does not compile the library.
     """
     chosen = find_compiler(progress) if compiler is None else compiler
-    sources = {path.name: digest_file(path) for path in sorted(_SOURCES.iterdir())}
-    recipe = {"sources": sources, "compiler": chosen.name, "options": _OPTIONS}
+    digests = {path.name: digest_file(path) for path in sorted(sources.glob("*.[ch]"))}
+    recipe = {"sources": digests, "compiler": chosen.name, "options": list(_OPTIONS)}
+    name = Path(main).with_suffix(".so").name
 
     def make(folder: Path) -> None:
-        progress(f"building the observer with {chosen.name}")
+        progress(f"building {title} with {chosen.name}")
         try:
             run(
-                [*chosen.argv, *_OPTIONS, "-o", str(folder / "observer.so"), "plugin.c"],
-                cwd=_SOURCES,
+                [*chosen.argv, *_OPTIONS, "-o", str(folder / name), main],
+                cwd=sources,
                 timeout_s=_COMPILE_S,
             )
         except CommandError as error:
             raise CannotRunError(
-                f"{chosen.name} does not build the observer: {error.output or error.reason}"
+                f"{chosen.name} does not build {title}: {error.output or error.reason}"
             ) from error
 
-    key = digest_of({**recipe, "options": list(_OPTIONS)})[:16]
-    return make_folder(cache_dir("observer", key), make) / "observer.so"
+    return make_folder(cache_dir("libraries", digest_of(recipe)[:16]), make) / name

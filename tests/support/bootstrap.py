@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Unpack a Debian system into a folder, from the machine's own mirror."""
+"""Install a Debian system into a folder, from the machine's own mirror."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
-from iolab.vm.apt import PrivateApt, Suite
-from iolab.vm.mirror import apt_reason
+from iolab.vm.mirror import mirror_of
+from iolab.vm.release import keyring_of
+from iolab.vm.suites import Suite
 from iolab.vm.toolbox import Toolbox
 
 __all__ = ["bootstrap"]
@@ -50,10 +52,15 @@ def bootstrap(
     CannotRunError
         If mmdebstrap fails; it has mmdebstrap's reason.
     """
-    apt = PrivateApt([suite])
     sources, configuration = work / "iolab.sources", work / "apt.conf"
-    sources.write_text(apt.sources())
-    configuration.write_text(apt.acquire_options() + 'APT::Sandbox::User "root";\n')
+    # apt uses packages of a "file:" archive in place; it copies those of "copy:".
+    uri = re.sub("^file:", "copy:", mirror_of(suite.archive))
+    sources.write_text(
+        f"Types: deb\nURIs: {uri}\nSuites: {suite.name}\nComponents: main\n"
+        f"Architectures: amd64\nSigned-By: {keyring_of(suite.archive)}\n"
+    )
+    machine = run(["apt-config", "dump", "Acquire"], timeout_s=60).stdout
+    configuration.write_text(machine + 'APT::Sandbox::User "root";\n')
     argv = [*toolbox.command("mmdebstrap"), *options]
     argv += [f"--include={','.join(packages)}", f"--aptopt={configuration}"]
     argv += [suite.name, str(root), str(sources)]
@@ -62,4 +69,4 @@ def bootstrap(
     try:
         run(argv, timeout_s=1800, env={**os.environ, "PATH": path, "TMPDIR": str(work)})
     except CommandError as error:
-        raise CannotRunError(f"mmdebstrap cannot make {title}: {apt_reason(error)}") from error
+        raise CannotRunError(f"mmdebstrap cannot make {title}: {error}") from error

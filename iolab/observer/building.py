@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""Build the observer, a plugin of QEMU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from iolab.vm.compiler import Compiler, build_library
+
+__all__ = ["build_plugin"]
+
+_SOURCES = Path(__file__).with_name("plugin")
+
+
+def build_plugin(
+    compiler: Compiler | None = None, progress: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Return the plugin; build it if the cache lacks it.
+
+    Parameters and errors are those of `iolab.vm.compiler.build_library`.
+    """
+    return build_library(_SOURCES, "plugin.c", "the observer", compiler, progress)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Derive from a kernel what boots fastest: an uncompressed image, modules without signatures.
+
+On counted instructions the kernel's own decompressor is a third of a boot, and the check of the
+modules' signatures another tenth. Nothing of either is needed: what the cache holds was checked
+when it was fetched, and its digests are part of every result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from iolab.files import atomic_write, cache_dir
+from iolab.vm.bzimage import payload_of
+from iolab.vm.cpio import Entry, write_cpio
+from iolab.vm.kernels import Kernel
+from iolab.vm.vmlinux import has_entry
+
+__all__ = ["RECIPE", "boot_image", "modules_archive"]
+
+# Part of the identity of a machine: change it with what this module does to a kernel.
+RECIPE = "uncompressed-unsigned-1"
+
+# What scripts/sign-file.c puts behind a signature: struct module_signature, then this.
+_SIGNED = b"~Module signature appended~\n"
+_SIGNATURE_BYTES = 12
+_FORCED = re.compile(r"^CONFIG_MODULE_SIG_FORCE=y$", re.MULTILINE)
+
+
+def boot_image(kernel: Kernel) -> Path:
+    """Return the image to boot: the uncompressed kernel, or `kernel.vmlinuz` where QEMU needs it.
+
+    QEMU enters an uncompressed kernel by its PVH note (CONFIG_PVH). The compressed image is
+    returned for a kernel without that note, or compressed by LZ4 or LZO, which are not read.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel in the cache.
+    """
+    path = cache_dir("image", "kernels") / f"{kernel.identity}.elf"
+    if not path.exists():
+        # Empty: there is none. An image that is decompressed each time would cost seconds.
+        payload = payload_of(kernel.vmlinuz)
+        atomic_write(path, payload if payload is not None and has_entry(payload) else b"")
+    return path if path.stat().st_size else kernel.vmlinuz
+
+
+def modules_archive(kernel: Kernel) -> Path:
+    """Return the cpio archive of a kernel's modules, to append to the image.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel in the cache. Its modules keep their signatures if it loads no others.
+    """
+    path = cache_dir("image", "modules") / f"{kernel.identity}-{RECIPE}.cpio"
+    if not path.exists():
+        forced = kernel.config is not None and _FORCED.search(kernel.config.read_text()) is not None
+        write_cpio(path, _module_entries(kernel, signed=forced))
+    return path
+
+
+def _module_entries(kernel: Kernel, *, signed: bool) -> Iterator[Entry]:
+    base = f"lib/modules/{kernel.release}"
+    for file in sorted(path for path in kernel.modules.rglob("*") if path.is_file()):
+        name = f"{base}/{file.relative_to(kernel.modules).as_posix()}"
+        keep = signed or file.suffix != ".ko"
+        yield Entry.file(name, file if keep else _unsigned(file.read_bytes()))
+
+
+def _unsigned(module: bytes) -> bytes:
+    if not module.endswith(_SIGNED):
+        return module
+    rest = module.removesuffix(_SIGNED)
+    size = int.from_bytes(rest[-4:], "big")
+    return rest[: -(size + _SIGNATURE_BYTES)] if size + _SIGNATURE_BYTES < len(rest) else module

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""Fetch files over HTTP or from a folder, through the proxy that this machine names.
+
+What arrives is not trusted: whoever fetches a file names its size and SHA-256, or checks the
+signature of what `fetch_bytes` returns.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import os
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from iolab.errors import IolabError
+from iolab.files import digest_file
+from iolab.vm.mirror import apt_proxy
+
+__all__ = ["FetchError", "MissingFileError", "fetch_bytes", "fetch_file", "shown_uri"]
+
+_ATTEMPTS: Final = 3
+_STALLED_S: Final = 30.0
+_FILE_S: Final = 3600.0
+_CHUNK: Final = 1 << 18
+_NOT_FOUND: Final = (404, 410)
+
+
+class FetchError(IolabError):
+    """A file cannot be fetched, or is not what was asked for."""
+
+
+class MissingFileError(FetchError):
+    """The server has no such file."""
+
+
+def shown_uri(uri: str) -> str:
+    """Return an address without the user's name and password."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def fetch_bytes(uri: str, most: int) -> bytes:
+    """Return a small file.
+
+    Parameters
+    ----------
+    uri : str
+        Its address: http, https or file.
+    most : int
+        Bytes that it has at most.
+
+    Raises
+    ------
+    FetchError
+        If it cannot be fetched, or is larger.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            with _opened(uri) as stream:
+                data = stream.read(most + 1)
+        except MissingFileError:
+            raise
+        except FetchError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        if len(data) > most:
+            raise FetchError(f"{shown_uri(uri)} is larger than {most} bytes")
+        return data
+    raise AssertionError("the last attempt returns or raises")
+
+
+def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
+    """Fetch a file unless it is there; only one of this size and digest gets its name.
+
+    Parameters
+    ----------
+    uri : str
+        Its address: http, https or file.
+    path : Path
+        Where it goes; a file that is there and is not what was asked for is replaced.
+    size : int
+        Its bytes.
+    sha256 : str
+        Its digest.
+
+    Raises
+    ------
+    FetchError
+        If it cannot be fetched, or arrives damaged.
+    """
+    if path.is_file() and path.stat().st_size == size and digest_file(path) == sha256:
+        return
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(_ATTEMPTS):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as target:
+                _copy(uri, target, size=size, sha256=sha256)
+            Path(name).rename(path)
+        except MissingFileError:
+            raise
+        except FetchError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+
+def _copy(uri: str, target: IO[bytes], *, size: int, sha256: str) -> None:
+    digest, left, end = hashlib.sha256(), size + 1, time.monotonic() + _FILE_S
+    with _opened(uri) as stream:
+        while left and (chunk := stream.read(min(_CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+            _write(target, chunk)
+            if time.monotonic() > end:
+                raise FetchError(f"{shown_uri(uri)} takes longer than {_FILE_S:.0f} s")
+    if left != 1 or digest.hexdigest() != sha256:
+        raise FetchError(
+            f"{shown_uri(uri)} arrived damaged: its size or hash is not what the archive's signed "
+            "index says; try again, or use another mirror"
+        )
+
+
+def _write(target: IO[bytes], chunk: bytes) -> None:
+    try:
+        target.write(chunk)
+    except OSError as error:
+        # Not the network's: no attempt helps.
+        raise IolabError(f"cannot write a download: {error.strerror}") from error
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[IO[bytes]]:
+    """Open an address; what fails there or while it is read is a FetchError."""
+    shown = shown_uri(uri)
+    request = _request(uri)
+    proxies = {} if (proxy := _proxy(uri)) is None else {urlsplit(uri).scheme: proxy}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+    try:
+        with opener.open(request, timeout=_STALLED_S) as stream:
+            yield stream
+    except urllib.error.HTTPError as error:
+        kind = MissingFileError if error.code in _NOT_FOUND else FetchError
+        raise kind(f"{shown}: {error.code} {error.reason}") from error
+    except urllib.error.URLError as error:
+        reason = error.reason
+        if isinstance(reason, FileNotFoundError):
+            raise MissingFileError(f"{shown}: {reason.strerror}") from error
+        text = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
+        raise FetchError(f"{shown}: {' '.join(str(text).split())}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise FetchError(f"{shown}: {' '.join(str(error).split()) or error!r}") from error
+
+
+def _request(uri: str) -> urllib.request.Request:
+    parts = urlsplit(uri)
+    if parts.scheme not in {"http", "https", "file"}:
+        raise FetchError(
+            f"{shown_uri(uri)} is neither http, https nor file: name another mirror in "
+            "IOLAB_MIRROR_DEBIAN (or IOLAB_MIRROR_UBUNTU)"
+        )
+    headers = {"User-Agent": "iolab", "Cache-Control": "max-age=0"}
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return urllib.request.Request(shown_uri(uri), headers=headers)  # noqa: S310 - checked above
+
+
+def _proxy(uri: str) -> str | None:
+    """Return the proxy for an address: apt's, else the environment's, as apt.conf(5) has it."""
+    parts = urlsplit(uri)
+    host = parts.hostname or ""
+    named = apt_proxy(parts.scheme, host)
+    if named is not None:
+        return None if named == "DIRECT" else named
+    if urllib.request.proxy_bypass(host):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
