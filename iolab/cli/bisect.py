@@ -31,14 +31,16 @@ _INTERRUPTED = "interrupted; what was judged is kept, and the same command goes 
 @click.option(
     "--patches", type=_PATH, help="Judge GOOD, then each patch of this folder on top of it."
 )
+@click.option("--why", is_flag=True, help="Observe the commit, and try the kernel's switches.")
 @click.option("--root", type=_PATH, default=runs_dir, help="Folder of the results.")
 @json_option
 def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Find the commit between GOOD and BAD that changed the answer.
 
     The ends are judged first. Commits that do not compile or boot are passed over. The commit that
-    is found is verified: its parent, and BAD without it. An interrupted search goes on when it is
-    started again. The work tree is left as it is.
+    is found is verified: its parent, and BAD without it. With --why the report also has what the
+    commit costs, function by function, and which of the kernel's switches matter. An interrupted
+    search goes on when it is started again. The work tree is left as it is.
     """
     from iolab.cli.progress import SweepProgress
     from iolab.pathology.expressions import question_of
@@ -58,7 +60,8 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
             if options["patches"]:
                 _judge_series(judged, commits[0], options["patches"], as_json=as_json)
             else:
-                _search(judged, commits, fixed=options["fixed"], as_json=as_json)
+                chosen = {name: options[name] for name in ("fixed", "why")}
+                _search(judged, commits, **chosen, as_json=as_json)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_INTERRUPTED) from None
 
@@ -69,14 +72,21 @@ def _tell(step: Step) -> None:
     note(f"{step.title}: {judgement_line(step.judgement)}")
 
 
-def _search(judged: JudgedTree, commits: tuple[str, ...], *, fixed: bool, as_json: bool) -> None:
+def _search(
+    judged: JudgedTree, commits: tuple[str, ...], *, fixed: bool, why: bool, as_json: bool
+) -> None:
     from iolab.report.bisection import write_bisection
     from iolab.sweeps.bisecting import bisect as search
+    from iolab.sweeps.explaining import explain
 
     found = search(judged, commits[0], commits[1], fixed=fixed, on_step=_tell)
     if judged.tree.repository is None:
         return
-    path = write_bisection(found, judged.tree.repository, judged.how.root)
+    repository, root = judged.tree.repository, judged.how.root
+    # Before it is explained, too: that takes minutes, and may be interrupted.
+    path = write_bisection(found, repository, root)
+    if why:
+        path = write_bisection(found, repository, root, explain(judged, found))
     if as_json:
         print_json({"found": found, "verified": found.verified, "report": path})
     elif found.culprit is not None:

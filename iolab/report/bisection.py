@@ -7,25 +7,39 @@ import re
 from pathlib import Path
 
 from iolab import shown
+from iolab.figures.flame import differential_flame
 from iolab.files import atomic_write
 from iolab.kbuild.git import Repository
+from iolab.report.attribution import attribution_text
+from iolab.stats.profiles import difference
 from iolab.sweeps.bisecting import Bisection, Step
+from iolab.sweeps.explaining import Explanation
 
 __all__ = ["bisection_text", "write_bisection"]
 
 # Measures that differ by less are not listed.
 _SHARE = 0.02
+# Functions of the table of costs; the flame graph has all.
+_FUNCTIONS = 20
 
 
-def write_bisection(found: Bisection, repository: Repository, folder: Path) -> Path:
-    """Write the report into a folder, named by the culprit, and return its path."""
+def write_bisection(
+    found: Bisection, repository: Repository, folder: Path, why: Explanation | None = None
+) -> Path:
+    """Write the report into a folder, named by the culprit, and return its path.
+
+    Where its parent and it were observed, a flame graph lies beside it.
+    """
     name = found.culprit.commit[:12] if found.culprit else "unknown"
     path = folder / f"bisect-{name}.md"
-    atomic_write(path, bisection_text(found, repository))
+    if found.culprit and why is not None and why.before is not None and why.after is not None:
+        title = f"{found.culprit.title} against its parent"
+        differential_flame(why.after, why.before, title).save(path.with_suffix(".html"))
+    atomic_write(path, bisection_text(found, repository, why))
     return path
 
 
-def bisection_text(found: Bisection, repository: Repository) -> str:
+def bisection_text(found: Bisection, repository: Repository, why: Explanation | None = None) -> str:
     """Return the report of a bisection in Markdown.
 
     Parameters
@@ -34,6 +48,8 @@ def bisection_text(found: Bisection, repository: Repository) -> str:
         What was found.
     repository : Repository
         Where its commits are.
+    why : Explanation, optional
+        Why the commit changed the answer.
     """
     lines = [f"# {shown.markdown(found.question)}", ""]
     if found.culprit is None:
@@ -44,6 +60,7 @@ def bisection_text(found: Bisection, repository: Repository) -> str:
         lines += [f"The first commit that {verb}: **{shown.markdown(found.culprit.title)}**", ""]
         lines += _verification(found)
         lines += ["", "## What it changed", "", *_changes(found)]
+        lines += [] if why is None else _explained(found.culprit, why)
         message = repository.text("show", "--stat", "--format=medium", found.culprit.commit)
         patch = repository.patch_of(found.culprit.commit)
         lines += ["", "## The commit", "", *_fenced(message.strip()), ""]
@@ -52,6 +69,28 @@ def bisection_text(found: Bisection, repository: Repository) -> str:
     lines += ["|---|---|---|---|"]
     lines += [_row(step) for step in (found.old, found.new, *found.steps)]
     return "\n".join(lines) + "\n"
+
+
+def _explained(culprit: Step, why: Explanation) -> list[str]:
+    lines: list[str] = []
+    if why.before is not None and why.after is not None:
+        lines += ["", "## What it costs", ""]
+        lines += [
+            "Instructions for each I/O of the treated cell, by function; the whole of it is in"
+        ]
+        lines += [f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
+        lines += ["| function | before | after | difference |", "|---|---|---|---|"]
+        for row in difference(why.after, why.before).head(_FUNCTIONS).to_dict("records"):
+            numbers = f"{row['control']:.1f} | {row['treated']:.1f} | {row['difference']:+.1f}"
+            lines.append(f"| {shown.markdown(str(row['function']))} | {numbers} |")
+    if why.switches is not None:
+        lines += ["", "## Which switches matter", ""]
+        lines += [f"Tried on {shown.markdown(why.bad)}, as `iolab why` does, in few boots:", ""]
+        lines += _fenced("\n".join(attribution_text(why.switches)), "text")
+    if why.notes:
+        lines += ["", "## What is not explained", ""]
+        lines += [f"* {shown.markdown(note)}" for note in why.notes]
+    return lines
 
 
 def _fenced(text: str, language: str = "") -> list[str]:

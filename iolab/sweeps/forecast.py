@@ -105,8 +105,7 @@ def forecast(
     cores = usable_cores() if cores is None else cores
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     alone: list[float] = []
-    used: Counter[str] = Counter()
-    counts: dict[str, int] = {}
+    used, counts = Counter[str](), dict[str, int]()
     for block in blocks:
         # Boots of one kernel are alike.
         kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -76,19 +77,35 @@ class JudgedTree:
         if (known := _recalled(memory)) is not None:
             self.how.log(f"{state.title}: {known.verdict}, as remembered")
             return known
-        lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
-        with locked(lock, lambda: self.how.log("waiting: another kernel of this tree is judged")):
-            try:
-                self._build(state)
-            except BuildError as error:
-                judgement = untestable(error)
-            else:
-                judgement = judge_kernel(self.how, self.kernel)
-                if judgement.verdict == "untestable":
-                    return judgement
+        try:
+            with self.built(state) as kernel:
+                judgement = judge_kernel(self.how, kernel)
+            if judgement.verdict == "untestable":
+                return judgement
+        except BuildError as error:
+            judgement = untestable(error)
         if memory is not None:
             atomic_write(memory, canonical_json(_document(judgement)))
         return judgement
+
+    @contextmanager
+    def built(self, state: State) -> Iterator[str]:
+        """Build a state and hold its kernel for the duration of a ``with`` block.
+
+        Yields
+        ------
+        str
+            The kernel's name.
+
+        Raises
+        ------
+        BuildError
+            If it does not compile; others as of `judge`.
+        """
+        lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
+        with locked(lock, lambda: self.how.log("waiting: another kernel of this tree is judged")):
+            self._build(state)
+            yield self.kernel
 
     def _build(self, state: State) -> None:
         built = build_state(

@@ -16,19 +16,22 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from iolab.errors import IolabError, UserError
+from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.measure.profile import Profile as CostProfile
 from iolab.pathology.base import Claim, Profile
 from iolab.pathology.expressions import Question
 from iolab.stats.claims import boot_values, judge
 from iolab.store.dataset import Dataset
+from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
 from iolab.sweeps.measuring import measure_plan, store_locked
+from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
 
-__all__ = ["Judgement", "Judging", "Verdict", "judge_kernel"]
+__all__ = ["Judgement", "Judging", "Verdict", "judge_kernel", "observe_kernel"]
 
 Verdict = Literal["good", "bad", "untestable"]
 # Boots in all, step by step: the next step is taken while the question is open.
@@ -147,6 +150,36 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
     return replace(judgement, reason=f"{judgement.boots} boots do not agree")
 
 
+def observe_kernel(how: Judging, kernel: str) -> CostProfile:
+    """Return where the instructions of the treated cell go, in the first boot of a judgement.
+
+    Parameters
+    ----------
+    how : Judging
+        The question, and where to measure.
+    kernel : str
+        The kernel.
+
+    Raises
+    ------
+    CannotRunError
+        If the kernel cannot be observed; the message says why.
+    UserError, IolabError
+        As of `judge_kernel`.
+    """
+    told: list[str] = []
+    try:
+        data = _measured(how, kernel, 1, recorded=False, observed=told)
+    except _UntestableError as error:
+        raise CannotRunError(str(error)) from error
+    cells = data.cells[data.cells["role"] == "treatment"]
+    profiles, store = set(ProfileStore(how.root).names()), ProfileStore(how.root)
+    for cell in cells["cell"]:
+        if cell in profiles:
+            return store.profile(cell)
+    raise CannotRunError(told[-1].partition(": ")[2] if told else "the observer left no profile")
+
+
 def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
     """Return the question's one condition as a profile, without A/A pairs."""
     base = question.pathology.profiles["quick"]
@@ -164,16 +197,27 @@ def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
     )
 
 
-def _measured(how: Judging, kernel: str, boots: int, recorded: bool) -> Dataset:
-    """Return the cells of some boots, after measuring those that the store lacks."""
+def _measured(
+    how: Judging, kernel: str, boots: int, recorded: bool, observed: list[str] | None = None
+) -> Dataset:
+    """Return the cells of some boots, after measuring those that the store lacks.
+
+    With a list they are observed; it gets the reason if they cannot be.
+    """
     question = how.question
     request = Request(
-        profile="quick", kernels=[kernel], jobs=how.jobs or default_jobs(), root=how.root
+        profile="quick",
+        kernels=[kernel],
+        jobs=how.jobs or default_jobs(),
+        root=how.root,
+        observed=[] if observed is None else ["all"],
     )
     check_request(request)
     profile = _profile(question, boots, recorded=recorded)
     with store_locked(how.root, how.log):
         (plan,) = plan_blocks([(question.pathology, profile)], request, how.log)
+        if observed is not None:
+            prepare_observer(plan.blocks.values(), request.observed, _not_observed(how, observed))
         _, failed = measure_plan(plan, request, how.on_progress)
         for reason in failed.values():
             raise _UntestableError(f"it was not measured to the end: {_last_words(reason)}")
@@ -182,6 +226,17 @@ def _measured(how: Judging, kernel: str, boots: int, recorded: bool) -> Dataset:
     if len(wrong):
         raise _UntestableError(f"a cell is not valid: {wrong['gate'].iloc[0]}")
     return data
+
+
+def _not_observed(how: Judging, reasons: list[str]) -> Callable[[str], None]:
+    """Return what logs lines, and keeps the one that says why nothing can be observed."""
+
+    def log(line: str) -> None:
+        how.log(line)
+        if line.startswith("not observed"):
+            reasons.append(line)
+
+    return log
 
 
 def _last_words(reason: str) -> str:

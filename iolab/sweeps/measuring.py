@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,19 +44,13 @@ def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 def _remove_left(root: Path) -> None:
     """Remove what killed sweeps left below a folder of results; its lock must be held."""
-    plans = root / "plans"
-    for path in [*plans.glob("*.progress"), *plans.glob("*.log")]:
+    for path in (root / "plans").glob("*.progress"):
         path.unlink(missing_ok=True)
-    for name, folders, files in os.walk(root):
-        folder = Path(name)
+    own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
+    # Nobody else's folders: the root may be anywhere.
+    sweeps = {path.parent for name in ("pages", "blocks.json") for path in root.glob(f"*/*/{name}")}
+    for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
         remove_abandoned(folder)
-        # A block is written once, whole.
-        folders[:] = [] if folder == root / "raw" else [f for f in folders if f != "set-aside"]
-        for file in files:
-            if file.endswith(pool.GIVEN):
-                stem = file.removesuffix(pool.GIVEN)
-                for end in (".log", pool.GIVEN):
-                    (folder / f"{stem}{end}").unlink(missing_ok=True)
 
 
 def check_room(request: Request, blocks: int) -> None:

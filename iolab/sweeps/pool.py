@@ -13,17 +13,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from iolab.errors import IolabError
-from iolab.files import atomic_write
+from iolab.files import atomic_write, scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
 from iolab.sweeps.limits import usable_cores, usable_memory
 
 __all__ = [
-    "GIVEN",
     "BlockJob",
     "Job",
     "LocalPlace",
@@ -41,8 +40,6 @@ __all__ = [
     "run_jobs_in",
 ]
 
-# How the name of the file ends that a page's process is given; its log stands beside it.
-GIVEN: Final = ".parameters.json"
 _POLL_S = 0.5
 # To put an end to its kernel and remove its folders, on a host with other work.
 _GRACE_S = 10.0
@@ -72,14 +69,11 @@ class Job(Protocol):
         """What its virtual machine may take."""
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
+    def folder(self) -> Path:
+        """Folder that its results are in."""
 
-    def argv(self) -> list[str | Path]:
-        """Return the program with its arguments, after writing the files that it reads."""
-
-    def clean(self) -> None:
-        """Remove the files that it read."""
+    def argv(self, given: Path) -> list[str | Path]:
+        """Return the program with its arguments, after writing the file `given` if it reads one."""
 
 
 @dataclass(frozen=True)
@@ -101,25 +95,17 @@ class NotebookJob:
     heading: str = ""
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
-        return self.output.with_suffix(".log")
+    def folder(self) -> Path:
+        """Folder that the page is in."""
+        return self.output.parent
 
-    @property
-    def _parameters(self) -> Path:
-        return self.output.with_suffix(GIVEN)
-
-    def argv(self) -> list[str | Path]:
+    def argv(self, given: Path) -> list[str | Path]:
         """Return the program with its arguments, after writing what it is given."""
-        given = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
-        atomic_write(self._parameters, json.dumps(given))
+        words = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
+        atomic_write(given, json.dumps(words))
         program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
         kind = "html" if self.html else "notebook"
-        return [*program, self.notebook, self.output, self._parameters, kind]
-
-    def clean(self) -> None:
-        """Remove the parameters."""
-        self._parameters.unlink(missing_ok=True)
+        return [*program, self.notebook, self.output, given, kind]
 
 
 @dataclass(frozen=True)
@@ -138,16 +124,13 @@ class BlockJob:
         return self.plan.with_suffix(".progress")
 
     @property
-    def log(self) -> Path:
-        """File of its output while it runs."""
-        return self.plan.with_suffix(".log")
+    def folder(self) -> Path:
+        """Folder that the plan is in."""
+        return self.plan.parent
 
-    def argv(self) -> list[str | Path]:
-        """Return the program with its arguments."""
+    def argv(self, given: Path) -> list[str | Path]:
+        """Return the program with its arguments; it reads nothing else."""
         return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
-
-    def clean(self) -> None:
-        """Keep the plan: it is part of what was measured."""
 
 
 @dataclass
@@ -193,6 +176,7 @@ class Place(Protocol):
 class _Running:
     job: Job
     process: subprocess.Popen[bytes]
+    log: Path
     cells_done: int = field(default=0)
     began: float = field(default_factory=time.monotonic)
     # How many ran, at each look.
@@ -205,7 +189,7 @@ class _Running:
                 self.cells_done = int(self.job.progress.read_text().split()[0])
 
     def error(self) -> str:
-        return error_said(self.job.log, self.process.returncode)
+        return error_said(self.log, self.process.returncode)
 
 
 def error_said(log: Path, code: int) -> str:
@@ -226,15 +210,18 @@ class LocalPlace:
     """The machine that this runs on, with `jobs` programs side by side.
 
     No job begins that would take more than `memory_bytes` together with the others; alone it is
-    always tried.
+    always tried. What the programs are given and what they say is in the folder ``work``.
     """
 
     def __init__(
         self,
+        work: Path,
         jobs: int,
         memory_bytes: int | None = None,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
+        self._work = work
+        self._started = 0
         self._jobs = jobs
         self._memory_bytes = memory_bytes
         self._on_time = on_time
@@ -251,13 +238,14 @@ class LocalPlace:
 
     def start(self, job: Job) -> None:
         """Start a job's program."""
-        argv = job.argv()
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        with job.log.open("wb") as stream, signals_held():
+        self._started += 1
+        argv = job.argv(self._work / f"{self._started}.json")
+        log = self._work / f"{self._started}.log"
+        with log.open("wb") as stream, signals_held():
             process = start(
                 argv, stdout=stream, stderr=subprocess.STDOUT, env=program_environment()
             )
-            self._running.append(_Running(job, process))
+            self._running.append(_Running(job, process, log))
 
     def ended(self) -> list[tuple[Job, str]]:
         """Return the jobs whose programs ended, each with its error or ""."""
@@ -271,8 +259,6 @@ class LocalPlace:
             # What it left running (its notebook's kernel, a virtual machine) goes with it.
             kill_group(entry.process)
             ended.append((entry.job, entry.error() if entry.process.returncode else ""))
-            entry.job.log.unlink(missing_ok=True)
-            entry.job.clean()
             if not entry.process.returncode:
                 seconds = time.monotonic() - entry.began
                 self._on_time(entry.job, seconds, mean(entry.beside))
@@ -287,11 +273,8 @@ class LocalPlace:
         return sum(entry.cells_done for entry in self._running)
 
     def stop(self) -> None:
-        """End the programs with everything they started, and remove the files that they read."""
+        """End the programs with everything they started."""
         end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
-        for entry in self._running:
-            entry.job.log.unlink(missing_ok=True)
-            entry.job.clean()
 
 
 def default_jobs(clock: str = "virtual") -> int:
@@ -320,10 +303,13 @@ def run_jobs(
     registered here.
     """
     waiting = list(wanted)
+    if not waiting:
+        return {}
     with ExitStack() as known:
         if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
             known.enter_context(handed_over(pages[0].output.parent))
-        place = LocalPlace(jobs, memory_bytes, on_time)
+        work = known.enter_context(scratch_dir(waiting[0].folder))
+        place = LocalPlace(work, jobs, memory_bytes, on_time)
         return run_jobs_in(place, waiting, on_progress=on_progress, on_end=on_end)
 
 

@@ -52,9 +52,9 @@ class WhyRequest:
         The pathology.
     kernel : str
         The kernel; a real machine runs its own, and the name is "".
-    claim : str
-        The claim whose condition is measured; by default the first primary one that can be judged
-        without a trace. Primary claims of the same condition are answered with it.
+    claim : str or Claim
+        The claim whose condition is measured, or its name; by default the first primary one that
+        can be judged without a trace. Primary claims of the same condition are answered with it.
     interventions : sequence of str
         What is tried; by default whatever the kernel offers.
     boots : int
@@ -66,7 +66,7 @@ class WhyRequest:
     pathology: Pathology
     kernel: str
     request: Request
-    claim: str = ""
+    claim: str | Claim = ""
     interventions: Sequence[str] = ()
     boots: int = CONFIRMING_BOOTS
 
@@ -307,7 +307,9 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
     """Boot the kernel once; return the claims to answer, the plan of that boot, and the kernel."""
     asked = run.asked
     known = {claim.name: claim for claim in asked.pathology.claims}
-    if asked.claim:
+    if isinstance(asked.claim, Claim):
+        order = [asked.claim]
+    elif asked.claim:
         one_of("claim", asked.claim, known)
         order = [known[asked.claim]]
     else:

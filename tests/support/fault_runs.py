@@ -148,7 +148,7 @@ def left_over(*folders: Path) -> list[str]:
         for path in sorted(folder.rglob("*")):
             name = path.name
             hidden = name.startswith(".") and name != ".sweep.lock"
-            if hidden or name.endswith((".log", ".progress", ".parameters.json")):
+            if hidden or name.endswith((".log", ".progress")):
                 found.append(f"{path.relative_to(folder)} is left")
     return found
 

@@ -8,6 +8,7 @@ kind: how many ended in a result, how many in one sentence, how many were killed
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -81,6 +82,10 @@ def main(kinds: Sequence[str] = (), runs: int = 300, seed: int = 1) -> int:
         draw = random.Random(f"{name} {seed}")
         kind(place, share, draw, lambda run: tally.hear(name, run, share))
 
+    for number in (signal.SIGINT, signal.SIGHUP):
+        # Where nohup or a shell's background ignores it, sweeps would inherit that.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
     failed = 0
     # Short: a socket's path has 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="f-") as made, ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -13,17 +13,23 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan_reader import parse_plan
+from iolab.errors import IolabError
+from iolab.results import CellResult
+from iolab.store.counters import check_result
 from tests.support.archives import archive
 from tests.support.corruption import flipped, reworded
 from tests.support.payloads import with_text
 from tests.support.results import result, write_results
+from tests.support.said import placed, strings_of
 
-__all__ = ["catalogue", "main"]
+__all__ = ["SAID", "catalogue", "main"]
 
 _SURVEY = {
     "kernel_release": "6.1.0-made-up",
@@ -40,7 +46,11 @@ _SURVEY = {
 _FACTS = {
     "kernel_release": "6.1.0-made-up",
     "kernel_version": "#1 SMP",
+    "kernel_build_id": "0123456789abcdef",
     "command_line": "quiet",
+    "settings": {"dirty_bytes": 0},
+    "high_resolution_timers": True,
+    "core_time": "/proc/self/sched",
     "scheduler": "CFS",
     "scheduler_tunables": {"features": "START_DEBIT"},
     "clocksource": "tsc",
@@ -53,6 +63,12 @@ _FACTS = {
     ],
 }
 _NAMES = ("kernel_release", "scheduler")
+# Where the text of a cell's result stands that must be true for the others to be shown.
+_PLAIN = (("id",), ("reason",))
+
+
+# What a truthful machine says of itself.
+SAID = {"survey": _SURVEY, "facts": _FACTS}
 
 
 def catalogue(text: str) -> dict[str, Any]:
@@ -71,6 +87,7 @@ def catalogue(text: str) -> dict[str, Any]:
         "reason": f"a reason {text}",
         "fio_said": f"fio {text}",
         "comm": f"comm {text}",
+        "text": text,
         "console": f"iolab: cell 1/9 {text}\n{text}\n",
         "ending": {"exit": 0, "stderr": ""},
         "restore": "",
@@ -91,12 +108,20 @@ def _lie(cell: dict[str, Any], said: dict[str, Any], number: int) -> dict[str, A
         for task in look["tasks"].values():
             task["comm"] += said["comm"] if not task["comm"].startswith("kworker") else ""
     if number == 1:
+        for place in sorted({*strings_of(CellResult)} - {*_PLAIN}):
+            more = placed(made, place, said["text"])
+            # What is no result of an agent is refused, and would hide all else.
+            with suppress(IolabError):
+                check_result(more, cpu=0)
+                made = more
         made["gates"] = [said["gate"]]
     return made
 
 
 def _begin(folder: Path, said: dict[str, Any]) -> None:
     document = json.loads((folder / "plan.json").read_text())
+    # Of a run that was killed, or was not fetched.
+    shutil.rmtree(folder / "results", ignore_errors=True)
     # What is recorded has no trace: it is not valid anyway, and the others are to be drawn.
     recorded = [cell for cell in document["cells"] if cell.get("recording")]
     lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(recorded)}

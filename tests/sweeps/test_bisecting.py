@@ -11,15 +11,21 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from iolab.errors import CannotRunError, UserError
+from iolab.measure.profile import Profile
+from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
-from iolab.report.bisection import bisection_text
-from iolab.sweeps import judged_trees
+from iolab.report.bisection import bisection_text, write_bisection
+from iolab.stats.attribution import ATTRIBUTION_COLUMNS
+from iolab.sweeps import explaining, judged_trees
 from iolab.sweeps.bisecting import bisect, judge_patches
 from iolab.sweeps.judged_trees import JudgedTree, judged_tree
 from iolab.sweeps.judging import Judgement, Judging, Verdict
+from iolab.sweeps.why import Why, WhyRequest
 from iolab.vm.kernels import cached_kernel
 from tests.kbuild.conftest import _own_cache, cache, repository, toolbox
 from tests.support.kernel_tree import commit, git
@@ -149,6 +155,101 @@ def test_a_report_shows_what_a_commit_says_as_it_is(
     assert "\x1b" not in report
     diff = report[report.index("````diff\n") :]
     assert "+# not a heading" in diff[: diff.index("\n````\n")]
+
+
+def _profile(scheduler: int) -> Profile:
+    nodes = pd.DataFrame(
+        {
+            "parent": np.array([-1, 0], dtype=np.int32),
+            "task": pd.Categorical(["fio", "fio"]),
+            "pid": [7, 7],
+            "cpu": [0, 0],
+            "function": pd.Categorical(["do_syscall_64", "pick_next_task_fair"]),
+            "module": pd.Categorical(["", ""]),
+            "instructions": [100, scheduler],
+            "calls": [10, 10],
+        }
+    )
+    return Profile(nodes, {"instructions": 100 + scheduler, "ios": 10})
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_commit_is_explained_by_its_costs_and_by_switches(
+    fixed: bool,
+    repository: Path,
+    opened: Callable[[], JudgedTree],
+    booted: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The parent and the commit are observed; the switches are those of the bad one."""
+    history(repository, *(BAD, GOOD) if fixed else (GOOD, BAD))
+    asked: list[tuple[object, str]] = []
+
+    def observe(how: Judging, kernel: str) -> Profile:
+        return _profile(900 if _is_bad(kernel) else 400)
+
+    def find(request: WhyRequest, *_: object) -> Why:
+        asked.append((request.claim, "bad" if _is_bad(request.kernel) else "good"))
+        row = dict.fromkeys(ATTRIBUTION_COLUMNS, "") | {
+            "claim": "two | switches",
+            "intervention": "NO_FEATURE",
+            "stage": "confirmed",
+            "effect": "removes",
+            "baseline": 2.0,
+            "estimate": 0.1,
+            "n": 2,
+        }
+        claim = request.claim
+        assert isinstance(claim, Claim)
+        return Why("dio_kworker", request.kernel, (claim,), pd.DataFrame([row]), (), tmp_path)
+
+    monkeypatch.setattr(explaining, "observe_kernel", observe)
+    monkeypatch.setattr(explaining, "find_causes", find)
+    judged = opened()
+    found = bisect(judged, "HEAD~1", "HEAD", fixed=fixed)
+    why = explaining.explain(judged, found)
+    assert why is not None
+    assert asked == [(judged.how.question.claim, "bad")]
+    assert judged.tree.repository is not None
+    path = write_bisection(found, judged.tree.repository, tmp_path / "report", why)
+    text = path.read_text()
+    change = "90.0 | 40.0 | -50.0" if fixed else "40.0 | 90.0 | +50.0"
+    assert f"pick\\_next\\_task\\_fair | {change} |" in text
+    assert "NO_FEATURE removes it: 0.1 (2 fresh boots)" in text
+    assert f"Tried on {found.parent.title if fixed and found.parent else ''}" in text
+    assert path.with_suffix(".html").name in text
+    assert "pick_next_task_fair" in path.with_suffix(".html").read_text()
+
+
+def _is_bad(kernel: str) -> bool:
+    found = cached_kernel(kernel)
+    assert found is not None
+    return found.vmlinuz.read_bytes().split()[-1] == b"2"
+
+
+def test_a_commit_that_cannot_be_observed_is_reported_with_the_reason(
+    repository: Path,
+    opened: Callable[[], JudgedTree],
+    booted: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history(repository, GOOD, BAD)
+
+    def cannot(*_: object) -> Profile:
+        raise CannotRunError("the kernel lacks its types")
+
+    monkeypatch.setattr(explaining, "observe_kernel", cannot)
+    monkeypatch.setattr(explaining, "find_causes", cannot)
+    judged = opened()
+    found = bisect(judged, "HEAD~1", "HEAD")
+    why = explaining.explain(judged, found)
+    assert judged.tree.repository is not None
+    # Markdown escapes colons.
+    text = bisection_text(found, judged.tree.repository, why).replace("\\", "")
+    assert "was not observed: the kernel lacks its types" in text
+    assert "the switches were not tried: the kernel lacks its types" in text
+    assert "What it costs" not in text
 
 
 def test_a_second_cause_is_not_overlooked(

@@ -25,11 +25,12 @@ def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path)
 def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
     pages = tmp_path / "dio_kworker" / "smoke" / "pages"
     (tmp_path / "plans").mkdir()
-    (tmp_path / "raw" / "abc" / ".work.kept").mkdir(parents=True)
+    others = [tmp_path / "raw" / "abc" / ".work.kept", tmp_path / "home" / ".work.kept"]
+    for folder in others:
+        folder.mkdir(parents=True)
     kept = [pages / "boot0.ipynb", pages / "boot1.log", tmp_path / "plans" / "abc.json"]
     left = [
-        *(pages / ".work.x1" / "boot0.ipynb", pages / "boot0.log", pages / "boot0.parameters.json"),
-        *(tmp_path / "plans" / "abc.progress", tmp_path / "plans" / "abc.log"),
+        *(pages / ".work.x1" / "boot0.ipynb", tmp_path / "plans" / "abc.progress"),
         *(tmp_path / "raw" / ".work.x2" / "results" / "facts.json", tmp_path / ".work.results.x3"),
     ]
     for path in kept + left:
@@ -39,4 +40,4 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
         found = {path for path in tmp_path.rglob("*") if path.is_file()}
         assert found == {*kept, tmp_path / ".sweep.lock"}
         assert not list(pages.glob(".work*"))
-        assert (tmp_path / "raw" / "abc" / ".work.kept").exists()
+        assert all(folder.exists() for folder in others)

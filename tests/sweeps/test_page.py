@@ -15,7 +15,7 @@ import pytest
 from iolab.errors import IolabError, UserError
 from iolab.sweeps.page import make_page
 from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
-from tests.support.processes import alive, child_environment, wait_until
+from tests.support.processes import alive, child_environment, processes_naming, wait_until
 from tests.test_files import small_disk
 
 # papermill and the notebook's kernel warn of things that are not ours.
@@ -183,8 +183,8 @@ def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
     at_work: list[set[str]] = []
 
     def look(progress: Progress) -> None:
-        found = (tmp_path / "out").glob("*.parameters.json")
-        at_work.append({path.name.partition(".")[0] for path in found})
+        found = processes_naming("iolab.sweeps.page", str(tmp_path))
+        at_work.append({name for name in sizes if any(f"{name}.ipynb" in line for line in found)})
 
     assert run_jobs(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
     assert {"p0", "p1"} in at_work

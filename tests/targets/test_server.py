@@ -18,6 +18,7 @@ from iolab.agent.plan import Device, Plan, Recording
 from iolab.agent.plan_reader import parse_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
+from iolab.targets.shipping import agent_archive
 from iolab.targets.ssh import SshTarget
 from iolab.trace import read
 from tests.support.agent_kills import OPEN_GROUP, every_change, kill_runs, wrongs
@@ -85,6 +86,36 @@ def test_every_kind_of_cell_is_measured_and_all_is_as_before(
     after = state(server)
     assert {k: [before.get(k), v] for k, v in after.items() if before.get(k) != v} == {}
     assert before.keys() - after.keys() == {f"start of {SPARE_DISK}"}
+
+
+def test_disks_that_something_holds_are_refused_to_the_byte(server: Server) -> None:
+    server.ssh("mkdir -p /root/disks")
+    server.send("/root/disks/agent.pyz", agent_archive())
+    script = (_SUPPORT / "disks_in_use.py").read_bytes()
+    server.send("/root/disks/disks_in_use.py", script)
+    before = state(server)
+    told = server.ssh("python3 /root/disks/disks_in_use.py /root/disks")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert [case for case, said in found.items() if not said["same"]] == []
+    free = {case for case, said in found.items() if said == {**said, "plain": "", "serial": ""}}
+    assert free == {"free", *(f"{table} partition" for table in ("gpt", "dos"))} | {
+        f"{table} beside a mounted partition" for table in ("gpt", "dos")
+    }
+    for table in ("gpt", "dos"):
+        said = found[f"{table} table"]
+        assert "holds partitions (loop" in said["plain"]
+        # A disk that is not in use is its owner's to overwrite, who typed its serial number.
+        assert said["serial"] == ""
+    in_use = found.keys() - free - {f"{table} table" for table in ("gpt", "dos")}
+    assert len(in_use) == 9
+    for case in in_use:
+        for word in ("plain", "serial"):
+            assert "is in use" in found[case][word], (case, found[case])
+    after = state(server)
+    # The kernel keeps modules, and the nodes of loop devices.
+    kept = ("modules", "block devices", "/sys/block/loop")
+    assert {k for k, v in after.items() if v != before.get(k) and not k.startswith(kept)} == set()
 
 
 def folder_plan(folder: str = "/srv/data", **different: Any) -> Plan:

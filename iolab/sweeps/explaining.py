@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Explain a commit that bisecting found: what it costs, and which of the kernel's switches matter.
+
+Its parent and it are built once more and observed in one boot each, at the condition of the
+question. Then the switches of the bad one of them are tried, as `iolab why` tries them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pandas as pd
+
+from iolab.errors import CannotRunError
+from iolab.measure.profile import Profile
+from iolab.sweeps.bisecting import Bisection, Step
+from iolab.sweeps.judged_trees import JudgedTree
+from iolab.sweeps.judging import observe_kernel
+from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.request import Request
+from iolab.sweeps.why import SCREENING_BOOTS, WhyRequest, find_causes
+
+__all__ = ["Explanation", "explain"]
+
+# As many as are screened: boots of one kernel hardly differ, and every switch is two cells of each.
+_BOOTS: Final = SCREENING_BOOTS
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a commit changed the answer.
+
+    Parameters
+    ----------
+    bad : str
+        Title of the commit whose switches were tried: what was found, or its parent.
+    switches : DataFrame or None
+        What each switch does there, as `iolab.sweeps.why.Why.table`.
+    before, after : Profile or None
+        Where the instructions of the treated cell went, before and after the commit.
+    notes : list of str
+        What could not be told, and why.
+    """
+
+    bad: str
+    switches: pd.DataFrame | None = None
+    before: Profile | None = None
+    after: Profile | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
+    """Observe a commit and its parent, and try the switches of the bad one.
+
+    Parameters
+    ----------
+    judged : JudgedTree
+        The tree and the question.
+    found : Bisection
+        What was found there.
+
+    Returns
+    -------
+    Explanation or None
+        None without a commit, or without its parent.
+
+    Raises
+    ------
+    IolabError
+        If a kernel does not build any more, the disk is full, or it was interrupted.
+    """
+    if found.culprit is None or found.parent is None:
+        return None
+    notes: list[str] = []
+    sides = (found.parent, found.culprit)
+    bad = next(step for step in sides if step.judgement.verdict == "bad")
+    profiles: list[Profile | None] = []
+    switches = None
+    # The bad one comes last, so that it is built once.
+    for step in sorted(sides, key=lambda step: step is bad):
+        with judged.built(judged.tree.state(step.commit)) as kernel:
+            profiles.append(_observed(judged, kernel, step, notes))
+            if step is bad:
+                switches = _switches(judged, kernel, notes)
+    before, after = profiles if bad is found.culprit else reversed(profiles)
+    return Explanation(bad.title, switches, before, after, notes)
+
+
+def _observed(judged: JudgedTree, kernel: str, step: Step, notes: list[str]) -> Profile | None:
+    judged.how.log(f"observing {step.title}")
+    try:
+        return observe_kernel(judged.how, kernel)
+    except CannotRunError as error:
+        notes.append(f"{step.title} was not observed: {error}")
+        return None
+
+
+def _switches(judged: JudgedTree, kernel: str, notes: list[str]) -> pd.DataFrame | None:
+    how = judged.how
+    if how.question.reference:
+        notes.append("the switches were not tried: the question compares two kernels")
+        return None
+    request = Request(
+        profile="quick", kernels=[kernel], jobs=how.jobs or default_jobs(), root=how.root
+    )
+    asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim, boots=_BOOTS)
+    try:
+        return find_causes(asked, how.log, how.on_progress).table
+    except CannotRunError as error:
+        notes.append(f"the switches were not tried: {error}")
+        return None
