@@ -240,7 +240,7 @@ def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.Da
             rest = {name: kind for name, kind in columns.items() if name != "cell"}
             found = _conform(_frame(table.drop_columns("cell"), path), rest, path)
             texts = pa.chunked_array([c.dictionary_decode() for c in chunks], pa.string())
-            found.insert(0, "cell", pd.Series(_STR.__from_arrow__(texts), index=found.index))
+            found.insert(0, "cell", texts.to_pandas(types_mapper={pa.string(): _STR}.get))
             return found
     found = _conform(_frame(table, path), columns, path)
     if not found["cell"].isin(cells["cell"]).all():
@@ -261,7 +261,8 @@ def _read(path: Path) -> pa.Table:
 
 def _frame(table: pa.Table, path: Path) -> pd.DataFrame:
     try:
-        return table.to_pandas()
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
     except UNREADABLE as error:
         raise UserError(f"{path}: not a whole Parquet file") from error
 
