@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -184,7 +185,8 @@ def boot(
     folder : Path
         The folder for the console's output.
     stall_s : float
-        Seconds without output after which the machine is killed.
+        Seconds without output after which the machine is killed; those in which it waits for a
+        processor do not count.
     options : sequence of str
         Further options of QEMU, which the guest must not see.
     preload : Path, optional
@@ -238,14 +240,28 @@ def boot(
     return console
 
 
+def _waited_s(pid: int) -> float:
+    """Return how long that thread of a process waited for a processor which waited longest."""
+    waited_ns = [0]
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        # Time on a processor, time on a runqueue, and how often (Documentation/scheduler).
+        with suppress(OSError, ValueError, IndexError):
+            waited_ns.append(int(path.read_text().split()[1]))
+    return max(waited_ns) / 1e9
+
+
 def _watch(
     process: subprocess.Popen[bytes],
     console: Path,
     stall_s: float,
     progress: Callable[[str], None],
 ) -> None:
-    """Pass on the console's lines until the process ends; raise GuestError if none comes."""
+    """Pass on the console's lines until the process ends; raise GuestError if none comes.
+
+    Time in which other work had the processors does not count: a guest that gets none prints none.
+    """
     printed = 0
+    waited_s = 0.0
     printed_at = time.monotonic()
     while True:
         try:
@@ -253,16 +269,18 @@ def _watch(
             ended = True
         except subprocess.TimeoutExpired:
             ended = False
+        waited_s = max(waited_s, _waited_s(process.pid))
+        now = time.monotonic() - waited_s
         lines = _lines(console)
         # The last line may be incomplete.
         for line in lines[printed : len(lines) if ended else -1]:
             printed += 1
-            printed_at = time.monotonic()
+            printed_at = now
             if match := re.search(r"iolab: .*", line):
                 progress(match.group(0))
         if ended:
             return
-        if time.monotonic() - printed_at > stall_s:
+        if now - printed_at > stall_s:
             raise GuestError(
                 f"the guest printed nothing for {stall_s:.0f} s and was stopped; "
                 "its last lines:\n" + console_tail(console)
