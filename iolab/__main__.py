@@ -1,7 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Run the command line: ``python -m iolab``."""
+"""Start the command line: ``iolab`` and ``python -m iolab``."""
 
-from iolab.cli import main
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit with its code; Ctrl-C counts while it is still being loaded."""
+    try:
+        from iolab.cli import main as run  # noqa: PLC0415 - that takes a moment
+
+        run()
+    except KeyboardInterrupt:
+        print("iolab: interrupted", file=sys.stderr)
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -51,6 +51,24 @@ def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("cells.parquet"))
 
 
+def test_ctrl_c_counts_while_the_commands_are_loaded() -> None:
+    program = (
+        "import os, runpy, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'iolab.cli.measuring':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['iolab', 'sweep', '--help']\n"
+        "runpy.run_module('iolab', run_name='__main__')\n"
+    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(
+        argv, env=child_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "iolab: interrupted\n")
+
+
 def _program(before: str, inside: str) -> str:
     return (
         "import os, signal, sys\n"

@@ -10,7 +10,7 @@ from tests.support.processes import PATIENCE_S, child_environment
 
 __all__ = ["ARGV", "Told", "iolab"]
 
-ARGV = (sys.executable, "-c", "from iolab.cli import main; main()")
+ARGV = (sys.executable, "-m", "iolab")
 
 
 class Told:
