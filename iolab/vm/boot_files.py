@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Derive from a kernel what boots fastest: an uncompressed image, modules without signatures.
 
-On counted instructions the kernel's own decompressor is a third of a boot, and the check of the
-modules' signatures another tenth. Nothing of either is needed: what the cache holds was checked
-when it was fetched, and its digests are part of every result.
+The kernel's own decompressor was 30 % of the instructions of a short block, and the check of the
+modules' signatures 3 %. Neither is needed: what the cache holds was checked when it was fetched,
+and its digests are part of every result.
 """
 
 from __future__ import annotations
