@@ -42,6 +42,7 @@ _SWEEP = ("--pathology", "dio_kworker", "--profile", "smoke", "--make", "zram")
 _ENTRANCES = {
     *("report.attribution", "store.dataset", "store.hashes", "store.kernels", "store.raw"),
     *("sweeps.baseline", "sweeps.block", "targets.real", "targets.ssh", "targets.vm"),
+    "sweeps.cluster.results",
 }
 
 Command = Callable[..., tuple[int, str]]

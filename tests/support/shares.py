@@ -19,7 +19,10 @@ from xdist.workermanage import WorkerController
 __all__ = ["IN_GUESTS", "LONG", "MACHINE", "Shares", "share_of"]
 
 MACHINE: Final = "the machine"
-_OF_THE_MACHINE: Final = ("tests/agent/", "tests/targets/", "tests/trace/test_report.py")
+_OF_THE_MACHINE: Final = (
+    *("tests/agent/", "tests/targets/", "tests/trace/test_report.py"),
+    *("tests/cli/test_foreign_text.py", "tests/sweeps/test_two_sweeps.py"),
+)
 # Modules beside those whose tests all run in virtual machines of their own.
 IN_GUESTS: Final = (
     "tests/targets/test_conditions.py",

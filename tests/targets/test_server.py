@@ -88,36 +88,6 @@ def test_every_kind_of_cell_is_measured_and_all_is_as_before(
     assert before.keys() - after.keys() == {f"start of {SPARE_DISK}"}
 
 
-def test_disks_that_something_holds_are_refused_to_the_byte(server: Server) -> None:
-    server.ssh("mkdir -p /root/disks")
-    server.send("/root/disks/agent.pyz", agent_archive())
-    script = (_SUPPORT / "disks_in_use.py").read_bytes()
-    server.send("/root/disks/disks_in_use.py", script)
-    before = state(server)
-    told = server.ssh("python3 /root/disks/disks_in_use.py /root/disks")
-    assert told.returncode == 0, told.stderr
-    found = json.loads(told.stdout)
-    assert [case for case, said in found.items() if not said["same"]] == []
-    free = {case for case, said in found.items() if said == {**said, "plain": "", "serial": ""}}
-    assert free == {"free", *(f"{table} partition" for table in ("gpt", "dos"))} | {
-        f"{table} beside a mounted partition" for table in ("gpt", "dos")
-    }
-    for table in ("gpt", "dos"):
-        said = found[f"{table} table"]
-        assert "holds partitions (loop" in said["plain"]
-        # A disk that is not in use is its owner's to overwrite, who typed its serial number.
-        assert said["serial"] == ""
-    in_use = found.keys() - free - {f"{table} table" for table in ("gpt", "dos")}
-    assert len(in_use) == 9
-    for case in in_use:
-        for word in ("plain", "serial"):
-            assert "is in use" in found[case][word], (case, found[case])
-    after = state(server)
-    # The kernel keeps modules, and the nodes of loop devices.
-    kept = ("modules", "block devices", "/sys/block/loop")
-    assert {k for k, v in after.items() if v != before.get(k) and not k.startswith(kept)} == set()
-
-
 def folder_plan(folder: str = "/srv/data", **different: Any) -> Plan:
     """Return a plan of three cells on files in a folder there."""
     cells = []
@@ -364,3 +334,34 @@ def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
     runs = kill_runs(server, 6, 1)
     assert sum("killed" in run for run in runs) == 6
     assert [wrongs(run) for run in runs if wrongs(run)] == []
+
+
+# The last one: the devices that it makes stay until the server is booted again.
+def test_disks_that_something_holds_are_refused_to_the_byte(server: Server) -> None:
+    server.ssh("mkdir -p /root/disks")
+    server.send("/root/disks/agent.pyz", agent_archive())
+    script = (_SUPPORT / "disks_in_use.py").read_bytes()
+    server.send("/root/disks/disks_in_use.py", script)
+    before = state(server)
+    told = server.ssh("python3 /root/disks/disks_in_use.py /root/disks")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert [case for case, said in found.items() if not said["same"]] == []
+    free = {case for case, said in found.items() if said == {**said, "plain": "", "serial": ""}}
+    assert free == {"free", *(f"{table} partition" for table in ("gpt", "dos"))} | {
+        f"{table} beside a mounted partition" for table in ("gpt", "dos")
+    }
+    for table in ("gpt", "dos"):
+        said = found[f"{table} table"]
+        assert "holds partitions (loop" in said["plain"]
+        # A disk that is not in use is its owner's to overwrite, who typed its serial number.
+        assert said["serial"] == ""
+    in_use = found.keys() - free - {f"{table} table" for table in ("gpt", "dos")}
+    assert len(in_use) == 9
+    for case in in_use:
+        for word in ("plain", "serial"):
+            assert "is in use" in found[case][word], (case, found[case])
+    after = state(server)
+    # The kernel keeps modules, and the nodes of loop devices.
+    kept = ("modules", "block devices", "/sys/block/loop")
+    assert {k for k, v in after.items() if v != before.get(k) and not k.startswith(kept)} == set()

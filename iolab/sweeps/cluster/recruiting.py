@@ -95,7 +95,7 @@ def recruit(
     return Recruit(
         address=address,
         name=name,
-        machine=str(facts["machine"]),
+        machine=str(facts["host_boot"]),
         slots=max(1, int(info["nthreads"])),
         memory=min(limit, available) if limit else available,
         root=root,

@@ -100,7 +100,7 @@ def own_facts() -> dict[str, Any]:
     """Return what the client asks of a worker before it gives it blocks."""
     return {
         **own_identity(),
-        "machine": text_of(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname(),
+        "host_boot": text_of(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname(),
         "host": socket.gethostname(),
         "memory": available_memory(),
         "qemu": os.environ.get("IOLAB_QEMU", ""),
