@@ -27,6 +27,8 @@ _FOREIGN: Final = {
     "apt",
     "cd",
     "chromium",
+    "dask",
+    "export",
     "git",
     "jupyter",
     "mkdir",
