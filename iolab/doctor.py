@@ -107,13 +107,14 @@ def _virtual_time(log: Log) -> str:
 
 
 def _guest_image(log: Log) -> str:
-    return f"sha256:{ensure_image(ensure_toolbox(log), log).digest[:16]}"
+    ensure_toolbox(log)
+    return f"sha256:{ensure_image(log).digest[:16]}"
 
 
 def _kvm(log: Log) -> Finding:
     try:
         toolbox = ensure_toolbox(log)
-        reason = kvm_boots(get_kernel("6.1", log), ensure_image(toolbox, log), toolbox, log)
+        reason = kvm_boots(get_kernel("6.1", log), ensure_image(log), toolbox, log)
     except IolabError as error:
         reason = str(error)
     return Finding(

@@ -188,7 +188,8 @@ class _Machines:
             return own_identity()
         if not self.known:
             # What every kernel needs comes first: if it cannot be had, nothing can be measured.
-            ensure_image(ensure_toolbox(self.log), self.log)
+            ensure_toolbox(self.log)
+            ensure_image(self.log)
         shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
         if shape not in self.known:
             self.known[shape] = self._prepared(*shape)

@@ -177,7 +177,7 @@ def instruments(log: Callable[[str], None]) -> list[Any]:
         If this machine cannot measure.
     """
     toolbox = ensure_toolbox(log)
-    return [toolbox.identity(), ensure_image(toolbox, log).digest, own_identity()]
+    return [toolbox.identity(), ensure_image(log).digest, own_identity()]
 
 
 def judge_here(

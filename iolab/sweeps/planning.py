@@ -110,7 +110,8 @@ def _plan_virtual(
 ) -> None:
     """Plan the blocks on every kernel that runs here; of alternatives, on the first that does."""
     # What every kernel needs comes first: if it cannot be had, one sentence says so.
-    ensure_image(ensure_toolbox(log), log)
+    ensure_toolbox(log)
+    ensure_image(log)
     for alternatives in [(k,) for k in request.kernels] or profile.kernels:
         for kernel in alternatives:
             if kernel in plan.kernels or kernel in plan.unavailable:

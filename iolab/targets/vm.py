@@ -303,7 +303,7 @@ def prepare(
     toolbox = ensure_toolbox(progress)
     toolbox.qemu_version()
     found = get_kernel(kernel, progress)
-    image = ensure_image(toolbox, progress)
+    image = ensure_image(progress)
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"

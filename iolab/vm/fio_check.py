@@ -105,12 +105,15 @@ def check_job(
     CannotRunError
         If there is no guest image, and the archive cannot be reached.
     """
-    command = guest_fio(ensure_image(ensure_toolbox(progress), progress)) if fio is None else fio
+    if fio is None:
+        # It refuses a machine on which the guest's programs cannot run.
+        ensure_toolbox(progress)
+        fio = guest_fio(ensure_image(progress))
     # The measured machine's cores and folders are not this machine's.
     files = job_files(job, Path("/iolab"))
     argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)
     # fio makes its output file even then, and lists there which values are valid.
     options = [option for option in argv[1:] if not option.startswith("--output")]
-    result = run([*command, "--parse-only", *options], timeout_s=60, check=False)
+    result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:
-        raise UserError(f"fio refuses the job: {_said(result, command[-1])}")
+        raise UserError(f"fio refuses the job: {_said(result, fio[-1])}")

@@ -24,7 +24,6 @@ from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.deb import control_fields, unpack
 from iolab.vm.elf import closure
 from iolab.vm.suites import Suite, Suites
-from iolab.vm.toolbox import Toolbox
 
 __all__ = ["Image", "ensure_image"]
 
@@ -187,13 +186,11 @@ def _described(folder: Path) -> Image | None:
     return None
 
 
-def ensure_image(toolbox: Toolbox, progress: Callable[[str], None] = lambda _: None) -> Image:
+def ensure_image(progress: Callable[[str], None] = lambda _: None) -> Image:
     """Return the guest image; make it if the cache lacks it.
 
     Parameters
     ----------
-    toolbox : Toolbox
-        Has mmdebstrap.
     progress : callable
         Gets a line before each slow step.
 

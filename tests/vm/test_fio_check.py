@@ -15,7 +15,6 @@ from iolab.process import run
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.fio_check import check_job, guest_fio
 from iolab.vm.image import Image, ensure_image
-from iolab.vm.toolbox import ensure_toolbox
 from tests.support import plans
 
 
@@ -23,7 +22,7 @@ from tests.support import plans
 def image() -> Image:
     """The guest image out of this user's own cache."""
     try:
-        return ensure_image(ensure_toolbox())
+        return ensure_image()
     except CannotRunError as error:
         pytest.skip(f"no guest image here: {error}")
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from iolab.vm.image import ensure_image
-from iolab.vm.toolbox import ensure_toolbox
 from tests.vm.conftest import read_cpio
 
 
 @pytest.mark.network
 def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path: Path) -> None:
-    image = ensure_image(ensure_toolbox())
+    image = ensure_image()
     found = {member.name: member for member in read_cpio(image.path.read_bytes())}
     for program in ("bin/busybox", "bin/dd", "sbin/mkfs.xfs", "usr/bin/fio", "usr/bin/trace-cmd"):
         assert found[program].mode == stat.S_IFREG | 0o755
@@ -44,9 +43,8 @@ def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path
 def test_the_same_recipe_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toolbox = ensure_toolbox()
-    expected = ensure_image(toolbox)
+    expected = ensure_image()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    again = ensure_image(toolbox)
+    again = ensure_image()
     assert again.path != expected.path
     assert (again.digest, again.packages) == (expected.digest, expected.packages)
