@@ -159,6 +159,9 @@ class _Work:
         self._make = [
             *("make", "-C", str(source.folder), f"O={self._folder}", "ARCH=x86_64"),
             *("LOCALVERSION=", f"CC={_cached(compiler())}", f"-j{os.cpu_count() or 1}"),
+            # iolab's configuration has no BTF. The version of a pahole that happens to be there
+            # would go into .config, and from there into the image.
+            *(("PAHOLE=/dev/null",) if wanted.own else ()),
         ]
         self._env = {key: value for key, value in os.environ.items() if key not in _DROPPED} | _SAME
 

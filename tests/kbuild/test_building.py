@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -56,6 +57,24 @@ def test_the_same_code_is_the_same_kernel(repository: Path) -> None:
     git(repository, "commit", "--quiet", "--allow-empty", "-m", "no code")
     two = build_kernel(repository, name="two").kernel
     assert one.identity == two.identity
+
+
+def test_a_pahole_of_this_machine_changes_no_kernel_of_iolabs(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin" / "pahole"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 124\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    own = build_kernel(repository, name="own").kernel
+    assert own.config is not None
+    assert "CONFIG_PAHOLE_VERSION=0\n" in own.config.read_text()
+    users = tmp_path / "config"
+    users.write_text("CONFIG_MODULES=y\n")
+    asked = build_kernel(repository, name="users", config=users).kernel
+    assert asked.config is not None
+    assert "CONFIG_PAHOLE_VERSION=124\n" in asked.config.read_text()
 
 
 def test_nothing_of_the_users_tree_is_touched(repository: Path) -> None:

@@ -14,10 +14,12 @@ RELEASE = "6.99.0"
 # and only what changed; an "object" is its source with the options.
 _MAKEFILE = """\
 O ?= .
+PAHOLE = pahole
 objects = $(O)/core.o $(O)/fair.o
 .PHONY: allnoconfig alldefconfig bzImage modules modules_install
 allnoconfig alldefconfig:
 \tgrep -v -x -f Unknown $(KCONFIG_ALLCONFIG) | grep -v '^$$' > $(O)/.new
+\t@echo CONFIG_PAHOLE_VERSION=$$($(PAHOLE) --version 2> /dev/null || echo 0) >> $(O)/.new
 \tcmp -s $(O)/.new $(O)/.config || cp $(O)/.new $(O)/.config
 $(O)/%.o: kernel/%.c $(O)/.config
 \t@echo "  CC      kernel/$*.o"
