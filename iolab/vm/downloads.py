@@ -10,19 +10,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
-import os
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from iolab.errors import IolabError
-from iolab.files import digest_file
+from iolab.files import digest_file, scratch_dir
 from iolab.vm.mirror import apt_proxy
 
 __all__ = ["FetchError", "MissingFileError", "fetch_bytes", "fetch_file", "shown_uri"]
@@ -32,6 +30,8 @@ _STALLED_S: Final = 30.0
 _FILE_S: Final = 3600.0
 _CHUNK: Final = 1 << 18
 _NOT_FOUND: Final = (404, 410)
+
+_Fetched = TypeVar("_Fetched")
 
 
 class FetchError(IolabError):
@@ -63,20 +63,15 @@ def fetch_bytes(uri: str, most: int) -> bytes:
     FetchError
         If it cannot be fetched, or is larger.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
-            with _opened(uri) as stream:
-                data = stream.read(most + 1)
-        except MissingFileError:
-            raise
-        except FetchError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue
-        if len(data) > most:
-            raise FetchError(f"{shown_uri(uri)} is larger than {most} bytes")
-        return data
-    raise AssertionError("the last attempt returns or raises")
+
+    def read() -> bytes:
+        with _opened(uri) as stream:
+            return stream.read(most + 1)
+
+    data = _retried(read)
+    if len(data) > most:
+        raise FetchError(f"{shown_uri(uri)} is larger than {most} bytes")
+    return data
 
 
 def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
@@ -101,22 +96,30 @@ def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
     if path.is_file() and path.stat().st_size == size and digest_file(path) == sha256:
         return
     path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for attempt in range(_ATTEMPTS):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as target:
+
+    with scratch_dir(path.parent) as folder:
+        arriving = folder / "arriving"
+        # Nobody else's to write, whatever the umask.
+        arriving.touch(mode=0o600)
+
+        def copy() -> None:
+            with arriving.open("wb") as target:
                 _copy(uri, target, size=size, sha256=sha256)
-            Path(name).rename(path)
+
+        _retried(copy)
+        arriving.rename(path)
+
+
+def _retried(fetch: Callable[[], _Fetched]) -> _Fetched:
+    """Return what a fetch returns; one that fails is tried again, unless the file is missing."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return fetch()
         except MissingFileError:
             raise
         except FetchError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return
-        finally:
-            Path(name).unlink(missing_ok=True)
+            continue
+    return fetch()
 
 
 def _copy(uri: str, target: IO[bytes], *, size: int, sha256: str) -> None:
