@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -215,14 +216,21 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     return _conform(table, column_types(names[0]), path)
 
 
-def _parquet(path: Path) -> pd.DataFrame:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Say in a sentence that a table is missing or damaged."""
     try:
-        # By its bytes: pyarrow takes no name that is not UTF-8.
-        return pd.read_parquet(io.BytesIO(path.read_bytes()))
+        yield
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
     except UNREADABLE as error:
         raise UserError(f"{path}: not a whole Parquet file") from error
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    with _reading(path):
+        # By its bytes: pyarrow takes no name that is not UTF-8.
+        return pd.read_parquet(io.BytesIO(path.read_bytes()))
 
 
 def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.DataFrame:
@@ -249,29 +257,20 @@ def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.Da
 
 
 def _read(path: Path) -> pa.Table:
-    try:
-        # By its bytes: pyarrow takes no name that is not UTF-8.
+    with _reading(path):
         data = pa.BufferReader(path.read_bytes())
         return parquet.read_table(data, read_dictionary=["cell"])
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; is this a folder of results?") from error
-    except UNREADABLE as error:
-        raise UserError(f"{path}: not a whole Parquet file") from error
 
 
 def _frame(table: pa.Table, path: Path) -> pd.DataFrame:
-    try:
+    with _reading(path):
         frame: pd.DataFrame = table.to_pandas()
         return frame
-    except UNREADABLE as error:
-        raise UserError(f"{path}: not a whole Parquet file") from error
 
 
 def _unavailable(path: Path) -> pd.DataFrame:
-    try:
+    with _reading(path):
         rows = foreign.read_document(path)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; is this a folder of results?") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: is no list of kernels and reasons")
     return pd.DataFrame(rows, columns=None if rows else pd.Index(UNAVAILABLE_COLUMNS))
