@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import block_tables
 from iolab.sweeps.observing import observation_of, read_observed
+from iolab.sweeps.saying import run_saying
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
@@ -234,16 +234,11 @@ def run_block(
 def main(argv: list[str]) -> int:
     """Measure the block that the arguments name; an error is one line of JSON on stdout."""
     plan, root = argv
-    # As Ctrl-C does: the virtual machine and the folders of the run end with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+
+    def measure() -> None:
         measure_block(Path(plan), RawStore(Path(root)))
-    except KeyboardInterrupt:
-        return 128 + signal.SIGTERM
-    except IolabError as error:
-        print(json.dumps({"error": str(error)}))
-        return error.exit_code
-    return 0
+
+    return run_saying(measure)
 
 
 if __name__ == "__main__":

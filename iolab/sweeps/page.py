@@ -9,7 +9,6 @@ holds ``parameters``, ``links`` and ``heading``.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import warnings
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from iolab.files import atomic_write, scratch_dir, short_dir
 from iolab.names import one_of
 from iolab.sweeps.handover import handed_over
 from iolab.sweeps.html import html_page
+from iolab.sweeps.saying import run_saying
 
 __all__ = ["make_page"]
 
@@ -127,9 +127,8 @@ def main(argv: list[str]) -> int:
     """Make the page that the arguments name; an error is one line of JSON on stdout."""
     notebook, output, file, kind = argv
     warnings.simplefilter("ignore")
-    # As Ctrl-C does: its folders are removed. While the kernel runs, nbclient ends that first.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+
+    def make() -> None:
         given = json.loads(Path(file).read_text())
         make_page(
             Path(notebook),
@@ -139,12 +138,9 @@ def main(argv: list[str]) -> int:
             links=given["links"],
             heading=given["heading"],
         )
-    except KeyboardInterrupt:
-        return 128 + signal.SIGTERM
-    except IolabError as error:
-        print(json.dumps({"error": str(error)}))
-        return error.exit_code
-    return 0
+
+    # After a signal nbclient ends the notebook's kernel first.
+    return run_saying(make)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from iolab.process import kill_group, start
 from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
 from iolab.sweeps.limits import usable_cores, usable_memory
+from iolab.sweeps.saying import error_said
 
 __all__ = [
     "BlockJob",
@@ -33,7 +34,6 @@ __all__ = [
     "Place",
     "Progress",
     "default_jobs",
-    "error_said",
     "program_environment",
     "run_job",
     "run_jobs",
@@ -190,14 +190,6 @@ class _Running:
 
     def error(self) -> str:
         return error_said(self.log, self.process.returncode)
-
-
-def error_said(log: Path, code: int) -> str:
-    """Return why a program failed: its last line of output is JSON that says it, or nothing is."""
-    said = log.read_text(errors="replace").strip()
-    with suppress(ValueError, KeyError, IndexError, TypeError):
-        return str(json.loads(said.splitlines()[-1])["error"])
-    return f"ended with {code}: {said[-500:] or 'no message'}"
 
 
 def program_environment() -> dict[str, str]:

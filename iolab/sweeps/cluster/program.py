@@ -13,6 +13,7 @@ from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.store.raw import block_key
 from iolab.sweeps.block import run_on, target_of
+from iolab.sweeps.saying import run_saying
 
 __all__ = ["OTHER_MACHINE", "difference"]
 
@@ -54,12 +55,11 @@ def _measure(task: dict[str, Any], folder: Path) -> None:
 def main(argv: list[str]) -> int:
     """Measure the block of the task in a file; an error is one line of JSON on stdout."""
     task, folder = map(Path, argv)
-    try:
+
+    def measure() -> None:
         _measure(json.loads(task.read_text()), folder)
-    except IolabError as error:
-        print(json.dumps({"error": str(error)}))
-        return error.exit_code
-    return 0
+
+    return run_saying(measure)
 
 
 if __name__ == "__main__":

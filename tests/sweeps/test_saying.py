@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iolab.sweeps.saying import error_said
+
+_PROGRAM = """\
+import signal, sys
+from iolab.errors import UserError
+from iolab.sweeps.saying import run_saying
+
+def work():
+    print("a line before")
+    {work}
+
+sys.exit(run_saying(work))
+"""
+
+
+def ran(work: str, log: Path) -> int:
+    with log.open("wb") as out:
+        program = [sys.executable, "-c", _PROGRAM.format(work=work)]
+        return subprocess.run(program, stdout=out, stderr=out, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        ("raise UserError('a weight of 0')", 2, "a weight of 0"),
+        ("raise ValueError('a bug')", 1, "ends with a traceback"),
+        ("print('{\"error\": 1}', end='')", 0, "1"),
+    ],
+)
+def test_what_a_program_says_is_read(work: str, code: int, said: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert ran(work, log) == code
+    found = error_said(log, code)
+    if said == "ends with a traceback":
+        assert found.startswith("ended with 1: ")
+        assert found.endswith("ValueError: a bug")
+    else:
+        assert found == said
+
+
+def test_sigterm_ends_a_program_in_order(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    work = "\n    ".join(
+        ["try:", "    signal.raise_signal(signal.SIGTERM)", "finally:", "    print('put away')"]
+    )
+    assert ran(work, log) == 128 + signal.SIGTERM
+    assert error_said(log, 143) == "ended with 143: a line before\nput away"
