@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Cores and memory that this process may use: the machine's, within the limits of its cgroups."""
+"""Cores, memory and disk for virtual machines: what this process may use, and what one takes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from iolab.agent.proc import available_memory, text_of
 
-__all__ = ["usable_cores", "usable_memory"]
+__all__ = ["MACHINE_BYTES", "usable_cores", "usable_memory"]
+
+# The files of one virtual machine at work: its image, its channel, and the block's results.
+MACHINE_BYTES: Final = 512 << 20
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from iolab.blocks import Block
 from iolab.errors import IolabError
@@ -16,15 +15,19 @@ from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
 from iolab.sweeps.history import note_duration
-from iolab.sweeps.limits import usable_memory
+from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
 from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
-__all__ = ["block_job", "check_room", "measure_jobs", "measure_plan", "note_time", "store_locked"]
-
-# The files of one virtual machine at work: its image, its channel, and the block's results.
-_MACHINE_BYTES: Final = 512 << 20
+__all__ = [
+    "block_job",
+    "check_room",
+    "measure_here",
+    "measure_jobs",
+    "measure_plan",
+    "store_locked",
+]
 
 
 @contextmanager
@@ -65,7 +68,7 @@ def check_room(request: Request, blocks: int) -> None:
         return
     request.root.mkdir(parents=True, exist_ok=True)
     machines = min(request.jobs, blocks)
-    free, needed = shutil.disk_usage(request.root).free, machines * _MACHINE_BYTES
+    free, needed = shutil.disk_usage(request.root).free, machines * MACHINE_BYTES
     if free < needed:
         raise IolabError(
             f"measuring needs {needed >> 20} MiB in {request.root} (--jobs {machines}), "
@@ -88,17 +91,28 @@ def measure_jobs(
         blocks = [read_block(job.plan) for job in jobs]
         with cluster_place(request.cluster, blocks, RawStore(request.root), log) as place:
             return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
+    return measure_here(jobs, request, on_progress=on_progress, on_end=on_end)
+
+
+def measure_here(
+    jobs: Sequence[pool.Job],
+    request: Request,
+    *,
+    on_progress: pool.OnProgress = lambda progress: None,
+    on_end: pool.OnEnd = lambda job, error: None,
+) -> dict[str, str]:
+    """Measure blocks, or make pages that do, on this machine; return why some failed."""
     return pool.run_jobs(
         jobs,
         jobs=request.jobs,
         memory_bytes=usable_memory(),
         on_progress=on_progress,
         on_end=on_end,
-        on_time=note_time(request),
+        on_time=_note_time(request),
     )
 
 
-def note_time(request: Request) -> pool.OnTime:
+def _note_time(request: Request) -> pool.OnTime:
     """Return what keeps how long the blocks of a request take, for later forecasts."""
 
     def note(job: pool.BlockJob | pool.NotebookJob, seconds: float, beside: float) -> None:

@@ -24,8 +24,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
 from iolab.sweeps.forecast import forecast
-from iolab.sweeps.limits import usable_memory
-from iolab.sweeps.measuring import check_room, measure_jobs, note_time, store_locked
+from iolab.sweeps.measuring import check_room, measure_here, measure_jobs, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_job, run_jobs
@@ -155,14 +154,7 @@ def _measure(
         pages = [job for job in pages if job.name not in errors]
         errors |= run_jobs(pages, jobs=request.jobs)
     else:
-        errors = run_jobs(
-            pages,
-            jobs=request.jobs,
-            memory_bytes=usable_memory(),
-            on_progress=on_progress,
-            on_end=on_end,
-            on_time=note_time(request),
-        )
+        errors = measure_here(pages, request, on_progress=on_progress, on_end=on_end)
     for outcome, keys, of_one in zip(outcomes, missing, jobs, strict=True):
         outcome.failed = _failures(of_one, errors)
         outcome.measured = sum(store.has(key) for key in keys)

@@ -35,26 +35,28 @@ class _Blocks:
         self, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
     ) -> None:
         self._store, self._log = store, log
-        self._targets: dict[tuple[str, str, Machine], VmTarget] = {}
+        # Who a machine is takes a quarter of a second: QEMU is hashed.
+        self._machines: dict[tuple[str, str, Machine], tuple[VmTarget, dict[str, Any]]] = {}
         wanted = list(blocks)
         for block in wanted:
-            self._target(block)
+            self._machine(block)
         self.exclusive = any(block.clock == "host" for block in wanted)
         self._parts = tuple(map(part_of, self._places(wanted)))
 
-    def _target(self, block: Block) -> VmTarget:
-        machine = (block.kernel, block.clock, block.machine)
-        if machine not in self._targets:
+    def _machine(self, block: Block) -> tuple[VmTarget, dict[str, Any]]:
+        """Return the machine of a block and its identity."""
+        shape = (block.kernel, block.clock, block.machine)
+        if shape not in self._machines:
             target = target_of(block)
             if not isinstance(target, VmTarget):
                 raise UserError("a cluster measures virtual machines: leave --target away")
-            self._targets[machine] = target
-        return self._targets[machine]
+            self._machines[shape] = target, target.identity()
+        return self._machines[shape]
 
     def _places(self, blocks: Iterable[Block]) -> list[str]:
         """Return the paths below the cache of all that these blocks' machines need."""
         paths = set()
-        for target in self._targets.values():
+        for target, _ in self._machines.values():
             paths |= {target.toolbox.root, target.image.path.parent, target.kernel.vmlinuz.parent}
         cells = (cell for block in blocks for cell in block.plan.cells)
         programs = {d for cell in cells for p in programs_of(cell) for d in p.files.values()}
@@ -70,7 +72,7 @@ class _Blocks:
     ) -> tuple[Callable[[Task], Answer], Task, str]:
         """Return the measuring of a block on a worker, and the block's key."""
         block = read_block(job.plan)
-        identity = self._target(block).identity()
+        _, identity = self._machine(block)
         key = block_key(block, identity)
         document = canonical_json(block.document())
         return measure, Task(key, document, identity, worker.root, topic), key
@@ -78,7 +80,7 @@ class _Blocks:
     def take(self, job: BlockJob, answer: Answer) -> None:
         """Check the results of a block and store them."""
         block = read_block(job.plan)
-        identity = self._target(block).identity()
+        _, identity = self._machine(block)
         take_in(self._store, block_key(block, identity), block, identity, answer.archive)
 
 

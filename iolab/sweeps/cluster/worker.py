@@ -24,11 +24,12 @@ from iolab.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.cluster.parts import Part, receive, settle
 from iolab.sweeps.cluster.program import OTHER_MACHINE
-from iolab.sweeps.pool import error_said, program_environment
+from iolab.sweeps.limits import MACHINE_BYTES
+from iolab.sweeps.pool import program_environment
+from iolab.sweeps.saying import error_said
 from iolab.targets.vm import own_identity
 
 __all__ = [
-    "MACHINE_BYTES",
     "Answer",
     "Task",
     "add_chunk",
@@ -39,8 +40,6 @@ __all__ = [
     "watched",
 ]
 
-# The files of one virtual machine at work, and its results.
-MACHINE_BYTES: Final = 512 << 20
 _POLL_S: Final = 0.5
 
 
