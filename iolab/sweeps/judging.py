@@ -25,7 +25,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
-from iolab.sweeps.measuring import measure_plan, store_locked
+from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
@@ -173,9 +173,10 @@ def observe_kernel(how: Judging, kernel: str) -> CostProfile:
     except _UntestableError as error:
         raise CannotRunError(str(error)) from error
     cells = data.cells[data.cells["role"] == "treatment"]
-    profiles, store = set(ProfileStore(how.root).names()), ProfileStore(how.root)
+    store = ProfileStore(how.root)
+    known = set(store.names())
     for cell in cells["cell"]:
-        if cell in profiles:
+        if cell in known:
             return store.profile(cell)
     raise CannotRunError(told[-1].partition(": ")[2] if told else "the observer left no profile")
 
@@ -218,7 +219,7 @@ def _measured(
         (plan,) = plan_blocks([(question.pathology, profile)], request, how.log)
         if observed is not None:
             prepare_observer(plan.blocks.values(), request.observed, _not_observed(how, observed))
-        _, failed = measure_plan(plan, request, how.on_progress)
+        _, failed = measure_blocks(plan.blocks, request, how.on_progress)
         for reason in failed.values():
             raise _UntestableError(f"it was not measured to the end: {_last_words(reason)}")
         data = read_blocks(RawStore(how.root), plan.blocks, {})

@@ -38,7 +38,7 @@ def python(*arguments: str, work: Path) -> subprocess.CompletedProcess[str]:
 
 
 def iolab(*arguments: str, work: Path) -> subprocess.CompletedProcess[str]:
-    return python("-c", "from iolab.cli import main; main()", *arguments, work=work)
+    return python("-m", "iolab", *arguments, work=work)
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from iolab.pathology.base import EXPERIMENT, Machine, Pathology
 from iolab.pathology.factors import Condition
 from iolab.paths import NOTEBOOKS
 from iolab.sweeps.handover import handed_over
+from tests.support.command import ARGV
 from tests.support.own_pathology import NAME, example
 from tests.support.processes import child_environment
 
@@ -374,7 +375,7 @@ def test_a_pickle_that_the_sweep_did_not_write_is_not_read(tmp_path: Path) -> No
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", "from iolab.cli import main; main()", *words]
+    argv = [*ARGV, *words]
     env = child_environment(COLUMNS="200", **environment)
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
 

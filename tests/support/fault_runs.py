@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pyarrow.parquet
 
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_states
+from tests.support.command import ARGV
 from tests.support.liar import catalogue
 from tests.support.liars import Liar
 from tests.support.own_pathology import example
@@ -88,7 +88,7 @@ class Bench:
         words = ("sweep", "--pathology", str(self.file), "--profile", "smoke")
         if not self._machine:
             return self.liar.argv(*words, root=self.root)
-        argv = [sys.executable, "-c", "from iolab.cli import main; main()", *words]
+        argv = [*ARGV, *words]
         return [*argv, "--kernel", "6.1", "--jobs", "1", "--root", str(self.root)]
 
     def environment(self) -> dict[str, str]:

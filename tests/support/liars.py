@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.command import ARGV
 from tests.support.processes import child_environment
 from tests.support.sshd import Server
 from tests.support.terminal import OnTerminal, Said
@@ -55,7 +56,7 @@ class Liar:
 
     def argv(self, *words: str, root: Path | None = None) -> list[str]:
         """Return a command against the server; a sweep's results are below `root`."""
-        argv = [sys.executable, "-c", "from iolab.cli import main; main()", *words]
+        argv = [*ARGV, *words]
         argv += ["--target", self.server.address]
         return argv + (["--root", str(root or self.root)] if words[0] == "sweep" else [])
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from iolab.errors import CannotRunError
 from iolab.store.dataset import load
 from iolab.targets.vm import prepare
+from tests.support.command import ARGV
 from tests.support.processes import processes_naming, wait_until
 
 _SWEEP = ("sweep", "--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
@@ -22,7 +22,7 @@ _FOLDER = Path("dio_kworker/smoke-weight10000-6.1")
 
 
 def iolab(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from iolab.cli import main; main()", *arguments]
+    return [*ARGV, *arguments]
 
 
 def machines_of(root: Path) -> list[str]:
