@@ -16,6 +16,7 @@ from iolab import __version__, shown
 from iolab.cli.bisect import bisect
 from iolab.cli.checking import fsck
 from iolab.cli.choices import report_warnings
+from iolab.cli.decide import decide
 from iolab.cli.judge import judge
 from iolab.cli.kernels import kernels
 from iolab.cli.lab import lab
@@ -33,7 +34,7 @@ from iolab.errors import IolabError, UserError
 __all__ = ["main"]
 
 _COMMANDS = (
-    *(bisect, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
+    *(bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
     *(profile, restore, status, sweep, trace, verdicts, verify, why),
 )
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"

@@ -21,7 +21,7 @@ from iolab.paths import runs_dir
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
-from iolab.sweeps.measuring import measure_plan
+from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.pool import default_jobs
@@ -129,7 +129,7 @@ def compare(
     with Bar(shown=progress) as bar:
         (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
         prepare_observer(plan.blocks.values(), request.observed, bar.log, calls=request.calls)
-        kept, failed = measure_plan(plan, request, bar.update, bar.log)
+        kept, failed = measure_blocks(plan.blocks, request, bar.update, bar.log)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:

@@ -19,7 +19,7 @@ from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
 
-__all__ = ["FEWEST", "Judged", "boot_values", "cells_of", "judge"]
+__all__ = ["FEWEST", "Judged", "boot_values", "cells_of", "judge", "judge_boots"]
 
 # Two boots say too little about their spread.
 FEWEST: Final = 3
@@ -127,14 +127,26 @@ def _judge(data: Dataset, claim: Claim, kernel: str, confidence: float) -> Judge
         return _without_boots("inconclusive", str(error))
     if boots.empty:
         return _why_no_boot(data, claim, kernel)
-    return _judge_boots(claim, boots, confidence)
+    return judge_boots(claim, boots, confidence)
 
 
 def _without_boots(verdict: str, reason: str) -> Judged:
     return Judged(math.nan, math.nan, math.nan, 0, verdict, reason)
 
 
-def _judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
+def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
+    """Judge a claim by one value a boot, as `judge` does.
+
+    Parameters
+    ----------
+    claim : Claim
+        A claim.
+    boots : DataFrame
+        A row for each boot: its value ``y`` as `boot_values` has it, and ``order``, the mean over
+        its pairs of +1 (treated first) and -1 (control first); 0 where there is no order.
+    confidence : float
+        Confidence level of the interval and of the bound, 0..1.
+    """
     y, order = (boots[name].to_numpy(dtype=np.float64) for name in ("y", "order"))
     mean, low, high = crossover_interval(y, order, confidence)
     if claim.contrast == "treated" and claim.scale == "linear":

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,15 +17,14 @@ from iolab.sweeps.block import read_block, write_block
 from iolab.sweeps.history import note_duration
 from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
 from iolab.sweeps.observing import blocks_to_measure, note_observed
-from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 
 __all__ = [
     "block_job",
     "check_room",
+    "measure_blocks",
     "measure_here",
     "measure_jobs",
-    "measure_plan",
     "store_locked",
 ]
 
@@ -131,8 +130,8 @@ def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
     return pool.BlockJob(name, file, root, len(block.cells), block.machine.memory_mib << 20)
 
 
-def measure_plan(
-    plan: PathologyPlan,
+def measure_blocks(
+    blocks: Mapping[str, Block],
     request: Request,
     on_progress: pool.OnProgress,
     log: Callable[[str], None] = lambda line: None,
@@ -141,8 +140,8 @@ def measure_plan(
 
     Parameters
     ----------
-    plan : PathologyPlan
-        The blocks.
+    blocks : mapping of str to Block
+        The blocks by their key in the store.
     request : Request
         Its store, target and number of machines.
     on_progress : callable
@@ -164,12 +163,12 @@ def measure_plan(
     """
     store = RawStore(request.root)
     missing = blocks_to_measure(
-        plan.blocks, store, request.observed, request.calls, log, flat=request.flat
+        blocks, store, request.observed, request.calls, log, flat=request.flat
     )
     check_room(request, len(missing))
     jobs = []
     for key in missing:
-        block = plan.blocks[key]
+        block = blocks[key]
         file = request.root / "plans" / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root))
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
@@ -181,4 +180,4 @@ def measure_plan(
             f"interrupted: {done} of {len(missing)} blocks are measured and kept; "
             "run it again to go on"
         ) from None
-    return len(plan.blocks) - len(missing), failed
+    return len(blocks) - len(missing), failed

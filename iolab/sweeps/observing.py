@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from iolab.blocks import Block
@@ -64,7 +64,7 @@ def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
 
 
 def blocks_to_measure(
-    blocks: dict[str, Block],
+    blocks: Mapping[str, Block],
     store: RawStore,
     wanted: Sequence[str],
     calls: Sequence[str] = (),

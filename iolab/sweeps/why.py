@@ -26,7 +26,7 @@ from iolab.stats.claims import boot_values
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
-from iolab.sweeps.measuring import measure_plan, store_locked
+from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.planning import PathologyPlan, plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
@@ -194,7 +194,7 @@ class _Run:
         known with which it does not.
         """
         plan = self.plan(self.profile(claims, levels, boots), seed)
-        _, errors = measure_plan(plan, self.asked.request, self.on_progress, self.log)
+        _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress, self.log)
         done = [key for key in plan.blocks if self.store.has(key)]
         keys = dict.fromkeys(done)
         lost = [key for key in plan.blocks if key not in keys]
@@ -324,7 +324,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
         alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
         plan = run.plan(run.profile(alike, [], 1))
-        measure_plan(plan, asked.request, run.on_progress, run.log)
+        measure_blocks(plan.blocks, asked.request, run.on_progress, run.log)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
         if not keys:
             raise CannotRunError(f"{asked.pathology.name} was not measured on {asked.kernel}")

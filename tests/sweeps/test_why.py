@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError, UserError
 from iolab.files import locked
@@ -98,10 +99,10 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
         return [plan]
 
     def measured(
-        plan: PathologyPlan, request: Request, on_progress: object, log: object
+        blocks: dict[str, Block], request: Request, on_progress: object, log: object
     ) -> tuple[int, dict[str, str]]:
         errors = {}
-        for key, block in plan.blocks.items():
+        for key, block in blocks.items():
             levels = {str(cell.condition["intervention"]) for cell in block.cells}
             tried.append(sorted(levels))
             if "NO_HANG" in levels:
@@ -111,7 +112,7 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
         return 0, errors
 
     monkeypatch.setattr(why, "plan_blocks", planned)
-    monkeypatch.setattr(why, "measure_plan", measured)
+    monkeypatch.setattr(why, "measure_blocks", measured)
     monkeypatch.setattr(why._Run, "store", _Store(done))
     levels = ["NO_AA", "NO_BB", "NO_HANG", "NO_CC", "NO_DD"]
     keys = run.measure([pathology.claims[0]], levels, boots=1)

@@ -19,7 +19,7 @@ from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.cluster.parts import part_of, receive, settle, write_tar
 from iolab.sweeps.cluster.results import take_in
-from iolab.sweeps.measuring import measure_plan
+from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.request import Request, check_request, requested_profile
 from iolab.targets.vm import prepare
@@ -147,7 +147,7 @@ def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None
     here = Request("smoke", ["dio_kworker"], ["6.1"], ["weight=1000"], boots=1, root=tmp_path / "h")
     pathology = get_pathology("dio_kworker")
     (plan,) = plan_blocks([(pathology, requested_profile(here, pathology))], here, print)
-    assert measure_plan(plan, here, lambda progress: None) == (0, {})
+    assert measure_blocks(plan.blocks, here, lambda progress: None) == (0, {})
     (key,) = plan.blocks
 
     said: list[str] = []
@@ -174,7 +174,7 @@ def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None
         killer = threading.Thread(target=kill_one)
         killer.start()
         there = replace(here, root=tmp_path / "there", cluster=dask.address)
-        kept, failed = measure_plan(plan, there, lambda progress: None, said.append)
+        kept, failed = measure_blocks(plan.blocks, there, lambda progress: None, said.append)
         killer.join()
     assert (kept, failed) == (0, {})
     assert RawStore(there.root).digests(key) == RawStore(here.root).digests(key)

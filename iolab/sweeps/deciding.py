@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Decide the primary claims of pathologies from the fewest boots: a sequential design.
+
+Every claim's condition is measured beside its control in a few boots. Claims that these decide are
+done; the others get more boots, as `iolab.stats.looks` fixes in advance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from iolab.blocks import Block
+from iolab.errors import UserError
+from iolab.files import atomic_write, canonical_json
+from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.claims import Claim
+from iolab.pathology.factors import Condition
+from iolab.stats.claims import Judged
+from iolab.stats.conditions import kernel_order
+from iolab.stats.looks import LOOKS, Look, look_at
+from iolab.store.raw import RawStore
+from iolab.store.tidy import read_blocks, write_tables
+from iolab.sweeps.measuring import measure_blocks, store_locked
+from iolab.sweeps.planning import PathologyPlan, plan_blocks
+from iolab.sweeps.pool import OnProgress
+from iolab.sweeps.request import Request, check_request, chosen_pathologies, sweep_label
+
+__all__ = ["Decision", "Decisions", "decide"]
+
+_UNMEASURED: Final = Judged(
+    *(math.nan, math.nan, math.nan, 0), "not measured", "no block was measured to its end"
+)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of one claim on one kernel.
+
+    Parameters
+    ----------
+    pathology, kernel : str
+        Names.
+    claim : Claim
+        The claim.
+    judged : Judged
+        Estimate, interval and verdict at the look that decided, or at the last one.
+    confidence : float
+        The level of that look, 0..1.
+    """
+
+    pathology: str
+    kernel: str
+    claim: Claim
+    judged: Judged
+    confidence: float
+
+    def document(self) -> dict[str, object]:
+        """Return the decision as JSON values; a number that there is not is None."""
+        found = self.judged
+        numbers = {"estimate": found.estimate, "low": found.low, "high": found.high}
+        return {
+            "pathology": self.pathology,
+            "kernel": self.kernel,
+            "claim": self.claim.name,
+            "verdict": found.verdict,
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "n": found.n,
+            "confidence": self.confidence,
+            "reason": found.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Every primary claim on every kernel, and what it took.
+
+    Parameters
+    ----------
+    rows : sequence of Decision
+        Pathology by pathology, kernel by kernel.
+    cells : int
+        Cells that the decisions rest on.
+    folders : mapping of str to Path
+        The folder of each pathology's tables.
+    failed : mapping of str to str
+        Blocks that were not measured to their end, and why.
+    """
+
+    rows: Sequence[Decision]
+    cells: int
+    folders: Mapping[str, Path]
+    failed: Mapping[str, str]
+
+
+@dataclass
+class _Study:
+    """One pathology: its blocks so far, and its claims on each kernel, open and decided."""
+
+    pathology: Pathology
+    plan: PathologyPlan
+    open: dict[str, list[Claim]] = field(default_factory=dict)
+    decided: dict[tuple[str, str], Decision] = field(default_factory=dict)
+
+    def more(self, request: Request, look: Look, before: int) -> dict[str, Block]:
+        """Plan the boots of a later look for what is open, and return their blocks."""
+        found: dict[str, Block] = {}
+        for kernel, claims in self.open.items():
+            if not claims:
+                continue
+            profile = _profile(self.pathology, request.profile, claims, look.boots)
+            # A real machine runs the one kernel that it runs.
+            here = replace(request, kernels=[kernel] if request.target == "vm" else [])
+            (plan,) = plan_blocks([(self.pathology, profile)], here, lambda line: None)
+            found |= {key: block for key, block in plan.blocks.items() if block.boot >= before}
+        self.plan.blocks |= found
+        return found
+
+    def look(self, store: RawStore, look: Look) -> None:
+        """Judge what is open; what more boots could decide stays so."""
+        keys = self.measured(store)
+        data = read_blocks(store, keys, self.plan.unavailable) if keys else None
+        for kernel, claims in self.open.items():
+            left = []
+            for claim in claims:
+                judged, more = _UNMEASURED, False
+                if data is not None:
+                    judged, more = look_at(data, claim, kernel, look)
+                row = Decision(self.pathology.name, kernel, claim, judged, look.confidence)
+                self.decided[kernel, claim.name] = row
+                left += [claim] if more else []
+            self.open[kernel] = left
+
+    def measured(self, store: RawStore) -> list[str]:
+        """Return the keys of the blocks that the store has."""
+        return [key for key in self.plan.blocks if store.has(key)]
+
+
+def decide(
+    request: Request,
+    log: Callable[[str], None] = lambda line: None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Decisions:
+    """Decide every primary claim of a request's pathologies on its kernels.
+
+    Parameters
+    ----------
+    request : Request
+        Pathologies, kernels, seed, target and folder; the profile gives the times of a cell.
+    log : callable
+        Called with a line for each step.
+    on_progress : callable
+        Called with the `Progress` of the measuring, twice a second.
+
+    Returns
+    -------
+    Decisions
+        The verdicts, at the levels of `iolab.stats.looks.LOOKS`.
+
+    Raises
+    ------
+    UserError
+        If a pathology, a kernel or the real machine's name is unknown, or the request sets levels,
+        traces or boots: the design sets them.
+    CannotRunError
+        If no kernel of the request can run here.
+    IolabError
+        If measuring was interrupted; what was measured is kept.
+    """
+    check_request(request)
+    if request.settings or request.recorded or request.boots is not None or request.observed:
+        raise UserError("the claims say what is measured, and their intervals how many boots")
+    store = RawStore(request.root)
+    failed: dict[str, str] = {}
+    with store_locked(request.root, log):
+        studies = _studies(request, log)
+        for number, look in enumerate(LOOKS):
+            if number:
+                before = LOOKS[number - 1].boots
+                blocks = {k: b for s in studies for k, b in s.more(request, look, before).items()}
+            else:
+                blocks = {k: b for s in studies for k, b in s.plan.blocks.items()}
+            if not blocks:
+                break
+            log(_words(studies, look))
+            failed |= measure_blocks(blocks, request, on_progress, log)[1]
+            for study in studies:
+                study.look(store, look)
+        return _written(studies, store, failed)
+
+
+def _studies(request: Request, log: Callable[[str], None]) -> list[_Study]:
+    """Return the pathologies with their kernels; every primary claim is open there."""
+    chosen = [p for p in chosen_pathologies(request) if _claims(p)]
+    if not chosen:
+        raise UserError("none of these pathologies has a primary claim that can be decided here")
+    first = LOOKS[0].boots
+    profiles = [(p, _profile(p, request.profile, _claims(p), first)) for p in chosen]
+    studies = []
+    for pathology, plan in zip(chosen, plan_blocks(profiles, request, log), strict=True):
+        folder = plan.folder.with_name(f"decide-{sweep_label(request)}")
+        kernels = sorted([*plan.kernels, *plan.unavailable], key=kernel_order)
+        is_open = {kernel: _claims(pathology) for kernel in kernels}
+        studies.append(_Study(pathology, replace(plan, folder=folder), is_open))
+    return studies
+
+
+def _claims(pathology: Pathology) -> list[Claim]:
+    """Return the primary claims that this kind of machine can decide."""
+    return [claim for claim in pathology.claims if not claim.secondary and not claim.requires]
+
+
+def _profile(pathology: Pathology, name: str, claims: Sequence[Claim], boots: int) -> Profile:
+    """Return the claims' conditions as a profile, recorded where the profile of that name is."""
+    base = pathology.profiles[name]
+    usual = {factor: levels[0] for factor, levels in base.grids[0].items()}
+    conditions: list[Condition] = []
+    for claim in claims:
+        condition = {**usual, **claim.condition}
+        if condition not in conditions:
+            conditions.append(condition)
+    grids = tuple({n: (v,) for n, v in c.items() if v is not None} for c in conditions)
+    return replace(
+        base, boots=boots, grids=grids, mapped=(), recorded_boots=boots, repeats_control=False
+    )
+
+
+def _words(studies: Sequence[_Study], look: Look) -> str:
+    number = sum(len(claims) for study in studies for claims in study.open.values())
+    claims = "1 claim" if number == 1 else f"{number} claims"
+    return f"{claims} open: {look.boots} boots, judged at {look.confidence:.0%}"
+
+
+def _written(studies: Sequence[_Study], store: RawStore, failed: Mapping[str, str]) -> Decisions:
+    """Write the tables and the decisions of each pathology, and return all."""
+    rows: list[Decision] = []
+    folders: dict[str, Path] = {}
+    cells = 0
+    for study in studies:
+        rows += study.decided.values()
+        if not (keys := study.measured(store)):
+            continue
+        folder = study.plan.folder
+        data = write_tables(store, keys, study.plan.unavailable, folder)
+        cells += len(data.cells)
+        folders[study.pathology.name] = folder
+        document = {
+            "format": "iolab-decisions/1",
+            "looks": [[look.boots, look.confidence] for look in LOOKS],
+            "rows": [row.document() for row in study.decided.values()],
+        }
+        atomic_write(folder / "decisions.json", canonical_json(document) + "\n")
+    return Decisions(rows, cells, folders, failed)

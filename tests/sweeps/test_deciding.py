@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""iolab decide: real boots; what three decide gets no more, and what they do not gets three."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import CannotRunError, UserError
+from iolab.pathology import get_pathology
+from iolab.pathology.base import Pathology
+from iolab.pathology.claims import Claim
+from iolab.pathology.registry import register
+from iolab.store.dataset import load
+from iolab.sweeps.deciding import decide
+from iolab.sweeps.request import Request
+from iolab.targets.vm import prepare
+
+_NAME = "one_reference"
+
+
+@pytest.fixture
+def pathology() -> Pathology:
+    """fsnotify_contention with a claim that no number of boots decides: its limit is the truth."""
+    base = get_pathology("fsnotify_contention")
+    libaio, uring = (
+        next(c for c in base.claims if c.name == f"a parent reference per read, {engine}")
+        for engine in ("libaio", "io_uring")
+    )
+    exactly = Claim(
+        name="more than one reference",
+        kind="mechanism",
+        statement="a read takes more than one parent reference",
+        condition=libaio.condition,
+        value=libaio.value,
+        contrast="difference",
+        above=1.0,
+    )
+    made = replace(base, name=_NAME, claims=(exactly, uring), preregistered=())
+    register(made)
+    return made
+
+
+def request(root: Path, **different: object) -> Request:
+    words = {"profile": "quick", "pathologies": [_NAME], "kernels": ["6.1"], "jobs": 2}
+    return Request(**{**words, "root": root, **different})  # type: ignore[arg-type]
+
+
+def test_bad_input_is_refused_before_anything_boots(pathology: Pathology, tmp_path: Path) -> None:
+    for different, sentence in (
+        ({"boots": 4}, "their intervals how many boots"),
+        ({"settings": ["watch=node"]}, "the claims say what is measured"),
+        ({"observed": ["all"]}, "the claims say what is measured"),
+        ({"pathologies": ["one_referense"]}, "did you mean one_reference"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            decide(request(tmp_path, **different))
+    assert not (tmp_path / "raw").exists()
+
+
+def test_three_boots_decide_or_three_more_follow(pathology: Pathology, tmp_path: Path) -> None:
+    try:
+        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+    except CannotRunError as error:
+        pytest.skip(str(error))
+    said: list[str] = []
+    found = decide(request(tmp_path), said.append)
+    rows = {row.claim.name: row for row in found.rows}
+    done, left = rows["a parent reference per read, io_uring"], rows["more than one reference"]
+    assert (done.judged.verdict, done.judged.n, done.confidence) == ("reproduced", 3, 0.99)
+    assert (left.judged.verdict, left.judged.n, left.confidence) == ("inconclusive", 6, 0.96)
+    assert "2 claims open: 3 boots, judged at 99%" in said
+    assert "1 claim open: 6 boots, judged at 96%" in said
+    # Two pairs in each of three boots, one in each of three more.
+    assert found.cells == 3 * 4 + 3 * 2
+    assert not found.failed
+    folder = found.folders[_NAME]
+    assert len(load(folder).cells) == found.cells
+    written = json.loads((folder / "decisions.json").read_text())
+    assert written["rows"] == [row.document() for row in found.rows]
+    again = decide(request(tmp_path))
+    assert [row.document() for row in again.rows] == written["rows"]
