@@ -9,6 +9,7 @@ The names below are loaded when they are first used, so that ``import iolab`` co
 `question`, `antagonist`           a fio job or a program of your own, treated and untreated
 `why`                              find the switch of a kernel that is the cause
 `judge`                            one question about a kernel: good, bad or untestable
+`decide`                           every primary claim, from the fewest boots
 `sweep`                            measure a profile of one or several pathologies, with pages
 `load`                             read a folder of results
 `read_trace`, `timeline`           read a trace.dat, and show it
@@ -30,6 +31,7 @@ _PUBLIC = {
     "Comparison": "iolab.experiment",
     "antagonist": "iolab.experiment",
     "compare": "iolab.experiment",
+    "decide": "iolab.experiment.deciding",
     "judge": "iolab.experiment.judging",
     "kernels": "iolab.experiment.listing",
     "load": "iolab.experiment.listing",

@@ -4,6 +4,7 @@ from iolab.experiment import antagonist as antagonist
 from iolab.experiment import compare as compare
 from iolab.experiment import question as question
 from iolab.experiment.causes import why as why
+from iolab.experiment.deciding import decide as decide
 from iolab.experiment.judging import judge as judge
 from iolab.experiment.listing import kernels as kernels
 from iolab.experiment.listing import load as load

@@ -173,10 +173,10 @@ def decide(
     check_request(request)
     if request.settings or request.recorded or request.boots is not None or request.observed:
         raise UserError("the claims say what is measured, and their intervals how many boots")
+    studies = _studies(request, log)
     store = RawStore(request.root)
     failed: dict[str, str] = {}
     with store_locked(request.root, log):
-        studies = _studies(request, log)
         for number, look in enumerate(LOOKS):
             if number:
                 before = LOOKS[number - 1].boots

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import iolab
 from iolab.errors import CannotRunError, UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
@@ -81,5 +83,29 @@ def test_three_boots_decide_or_three_more_follow(pathology: Pathology, tmp_path:
     assert len(load(folder).cells) == found.cells
     written = json.loads((folder / "decisions.json").read_text())
     assert written["rows"] == [row.document() for row in found.rows]
-    again = decide(request(tmp_path))
-    assert [row.document() for row in again.rows] == written["rows"]
+    # Nothing is measured twice, and a notebook is told the same.
+    again = iolab.decide(_NAME, kernel="6.1", root=tmp_path, progress=False)
+    assert again.to_dict("records") == written["rows"]
+    assert len(list((tmp_path / "raw").iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["fsnotify_contentoin"], "did you mean fsnotify_contention"),
+        (["fsnotify_contention", "--kernel", "../6.1"], "unknown kernel"),
+        (["fsnotify_contention", "--seed", "-1"], "--seed must be 0 or more"),
+        (
+            ["fsnotify_contention", "--kernel", "6.1", "--target", "local"],
+            "--kernel is for virtual",
+        ),
+        (["fsnotify_contention", "--jobs", "0"], "--jobs must be at least 1"),
+    ],
+)
+def test_the_command_refuses_bad_input_in_a_sentence(
+    words: list[str], sentence: str, in_process: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    code, said = in_process("decide", *words, "--root", str(tmp_path))
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert sentence in said
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Decide every primary claim from the fewest boots, from a notebook or a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from iolab.experiment.parameters import kernel_names
+from iolab.experiment.progress import Bar
+from iolab.paths import runs_dir
+from iolab.sweeps.deciding import decide as decide_claims
+from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.request import Request
+from iolab.vm.kernels import known_kernels
+
+__all__ = ["decide"]
+
+
+def decide(
+    *pathologies: str,
+    kernel: object = None,
+    seed: int = 0,
+    root: Path | str | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Answer every primary claim of some pathologies from three boots, or six where these are few.
+
+    Parameters
+    ----------
+    *pathologies : str
+        Their names, or files that define some; all known ones if there is none.
+    kernel : str or sequence of str, optional
+        The kernels to boot; by default those of the profile quick.
+    seed : int, optional
+        Draws other orders and other seeds of jobs.
+    root : Path or str, optional
+        Folder of the results; by default `iolab.paths.runs_dir`.
+    progress : bool, optional
+        Whether to show a bar.
+
+    Returns
+    -------
+    DataFrame
+        A row for each claim on each kernel: ``pathology``, ``kernel``, ``claim``, ``verdict``,
+        ``estimate`` with ``low`` and ``high`` in the unit of the claim, ``n`` (boots),
+        ``confidence`` (the level of the interval, 0..1) and ``reason``.
+
+    Raises
+    ------
+    UserError, CannotRunError, IolabError
+        As `iolab.sweeps.deciding.decide`.
+
+    Examples
+    --------
+    >>> import iolab
+    >>> iolab.decide("fsnotify_contention", kernel="6.1")  # doctest: +SKIP
+    """
+    request = Request(
+        profile="quick",
+        pathologies=pathologies,
+        kernels=[] if kernel is None else kernel_names(kernel, known_kernels()),
+        seed=seed,
+        jobs=default_jobs(),
+        root=Path(root or runs_dir()).resolve(),
+    )
+    with Bar(shown=progress) as bar:
+        found = decide_claims(request, bar.log, bar.update)
+    for name, reason in found.failed.items():
+        bar.log(f"{name} was not measured: {reason}")
+    return pd.DataFrame([row.document() for row in found.rows])
