@@ -58,7 +58,7 @@ def _same_work(block: Block, took: Took) -> bool:
     return (
         (took.pathology, took.kernel, took.clock) == (block.pathology, block.kernel, block.clock)
         and took.cells == len(block.cells)
-        and abs(took.assumed_s - assumed_block(block)) < 0.01
+        and abs(took.guessed_s - assumed_block(block)) < 0.01
     )
 
 
@@ -133,7 +133,7 @@ def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:
         if alike and source.same:
             return median(took.alone_s for took in alike), source.words, len(alike)
         if alike:
-            ratio = median(took.alone_s / took.assumed_s for took in alike)
+            ratio = median(took.alone_s / took.guessed_s for took in alike)
             return ratio * assumed, source.words, len(alike)
     return assumed, _ASSUMED, 0
 

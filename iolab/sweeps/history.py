@@ -15,12 +15,14 @@ from iolab.errors import IolabError
 from iolab.files import atomic_write, cache_dir, digest_of, locked
 from iolab.sweeps.limits import usable_cores
 
-__all__ = ["Took", "assumed_block", "assumed_cell", "measured_here", "note_duration"]
+__all__ = ["Took", "assumed_block", "measured_here", "note_duration"]
 
-# Blocks of the smoke profile took 6 to 23 s a cell on two busy cores of 2026.
-_CELL_S: Final = 5.0
-_CELL_S_PER_JOB_S: Final = 10.0
-_WRITES_S: Final = 15.0
+# As 90 blocks of the profile quick took on two cores of 2026, each with a core of its own: 13 s and
+# 2.7 s for each cell with a job of 0.5 s, 2.5 s for each cell that is a number of writes.
+_BOOT_S: Final = 13.0
+_CELL_S: Final = 1.5
+_CELL_S_PER_JOB_S: Final = 2.4
+_WRITES_S: Final = 2.5
 # Lines that are kept, and the bytes above which the file is cut back to them.
 _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
@@ -36,7 +38,7 @@ class Took:
         What was measured, and by which clock.
     cells : int
         Number of its cells.
-    assumed_s : float
+    guessed_s : float
         What `assumed_block` says of it.
     seconds : float
         From the start of its program to its end.
@@ -52,7 +54,7 @@ class Took:
     kernel: str
     clock: str
     cells: int
-    assumed_s: float
+    guessed_s: float
     seconds: float
     beside: float
     cores: int
@@ -64,24 +66,11 @@ class Took:
         return self.seconds / max(1.0, self.beside / max(1, self.cores))
 
 
-def assumed_cell(runtime_ms: int) -> tuple[float, str]:
-    """Return the seconds that a cell may take, and in words what is assumed.
-
-    Parameters
-    ----------
-    runtime_ms : int
-        Time of its job; 0 where a cell is a number of writes.
-    """
-    if not runtime_ms:
-        return _WRITES_S, f"assumed: {_WRITES_S:.0f} s for the writes of a cell"
-    basis = f"assumed: {_CELL_S:.0f} s and {_CELL_S_PER_JOB_S:.0f} s for each second of a job"
-    return _CELL_S + _CELL_S_PER_JOB_S * runtime_ms / 1e3, basis
-
-
 def assumed_block(block: Block) -> float:
     """Return the seconds that a block may take, if nothing is known of such blocks."""
-    times = (getattr(cell.job, "runtime_ms", 0) for cell in block.plan.cells)
-    return sum(assumed_cell(int(runtime_ms))[0] for runtime_ms in times)
+    times = (int(getattr(cell.job, "runtime_ms", 0)) for cell in block.plan.cells)
+    cells = (_CELL_S + _CELL_S_PER_JOB_S * time / 1e3 if time else _WRITES_S for time in times)
+    return _BOOT_S + sum(cells)
 
 
 def _machine() -> str:
@@ -116,7 +105,7 @@ def note_duration(block: Block, seconds: float, beside: float) -> None:
         kernel=block.kernel,
         clock=block.clock,
         cells=len(block.cells),
-        assumed_s=assumed_block(block),
+        guessed_s=assumed_block(block),
         seconds=round(seconds, 2),
         beside=round(beside, 2),
         cores=usable_cores(),
@@ -145,7 +134,7 @@ def measured_here() -> list[Took]:
     for line in lines:
         try:
             took = Took(**json.loads(line))
-            numbers = (took.assumed_s, took.seconds, took.beside, float(took.cores))
+            numbers = (took.guessed_s, took.seconds, took.beside, float(took.cores))
             if took.machine == machine and all(0 < number < float("inf") for number in numbers):
                 found.append(took)
         except (ValueError, TypeError):

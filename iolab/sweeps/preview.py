@@ -14,7 +14,6 @@ from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
 from iolab.sweeps.forecast import forecast
-from iolab.sweeps.history import assumed_cell
 from iolab.sweeps.request import (
     Request,
     check_request,
@@ -211,19 +210,19 @@ def _estimate(
     """
     cells = sum(len(block.cells) for block in planned)
     expected = forecast(planned, request.jobs)
+    each = expected.block_seconds / max(1, cells)
+    forecasted = DurationEstimate(expected.seconds, each, expected.basis)
     if expected.known:
-        each = expected.block_seconds / cells
-        return DurationEstimate(expected.seconds, each, expected.basis)
+        return forecasted
     equal = [
         d
         for d in durations
         if (d.pathology, d.clock, d.target, d.runtime_ms)
         == (pathology.name, request.clock, "vm", profile.runtime_ms)
     ]
-    if measured := sum(d.cells for d in equal):
-        per_cell = sum(d.wall_s for d in equal) / measured
-        basis = f"measured: {len(equal)} such blocks in {request.root}"
-    else:
-        per_cell, basis = assumed_cell(profile.runtime_ms)
-    seconds = per_cell * cells
-    return DurationEstimate(seconds / max(1, min(request.jobs, len(planned))), per_cell, basis)
+    if not (measured := sum(d.cells for d in equal)):
+        return forecasted
+    per_cell = sum(d.wall_s for d in equal) / measured
+    basis = f"measured: {len(equal)} such blocks in {request.root}"
+    side_by_side = max(1, min(request.jobs, len(planned)))
+    return DurationEstimate(per_cell * cells / side_by_side, per_cell, basis)
