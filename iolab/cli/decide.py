@@ -43,8 +43,8 @@ def decide(as_json: bool, **options: Any) -> None:
     """Decide every primary claim from the fewest boots.
 
     The claims' conditions are measured beside their controls in three boots. What these do not
-    decide gets three more. Both looks together err in at most 5 %. Pages, maps and secondary claims
-    are of `iolab sweep`.
+    decide gets three more; the levels of both looks make up for looking twice. Pages, maps and
+    secondary claims are of `iolab sweep`.
     """
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.deciding import decide as decided

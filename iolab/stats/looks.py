@@ -2,8 +2,9 @@
 """Looks: the boots after which a sequential design judges a claim, and the level of each.
 
 A claim that is looked at twice has two chances to be decided wrongly. The levels are fixed in
-advance so that both together err in at most 5 % (Bonferroni's inequality: no assumption on how the
-looks depend on each other). ``docs/statistics.md`` has the error rate by simulation.
+advance so that both together err in at most 5 %, as far as each interval covers what it says
+(Bonferroni's inequality: no assumption on how the looks depend on each other).
+``docs/statistics.md`` has the error rate by simulation, also with noise as measured.
 """
 
 from __future__ import annotations

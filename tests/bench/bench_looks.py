@@ -21,9 +21,10 @@ from statsmodels.stats.proportion import proportion_confint
 from iolab.pathology.claims import Claim
 from iolab.stats.claims import judge_boots
 from iolab.stats.looks import LOOKS
+from tests.bench.bench_statistics import measured
 
 RUNS: Final = 4000
-NOISES: Final = ("normal", "heavy tails", "drift")
+NOISES: Final = ("normal", "heavy tails", "drift", "as measured")
 DISTANCES: Final = (0.0, 2.0, 5.0, 20.0)
 _CLAIM: Final = Claim(
     name="more than nothing",
@@ -54,7 +55,13 @@ def values(noise: str, distance: float, rng: np.random.Generator) -> pd.DataFram
     # Boots 0, 2, 4 draw their order, the next has the other one.
     order = np.repeat(rng.choice([-1.0, 1.0], (most + 1) // 2), 2)[:most]
     order[1::2] *= -1
-    y = rng.standard_t(3, most) / np.sqrt(3) if noise == "heavy tails" else rng.normal(size=most)
+    if noise == "as measured":
+        found = measured().treated
+        y = rng.choice(found, most) / found.std()
+    elif noise == "heavy tails":
+        y = rng.standard_t(3, most) / np.sqrt(3)
+    else:
+        y = rng.normal(size=most)
     # As much as two boots may differ, in the pair that comes second.
     return pd.DataFrame({"y": distance + y + 2 * order * (noise == "drift"), "order": order})
 
