@@ -24,6 +24,8 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     "not measured": {"facecolor": "white", "hatch": ""},
     "cannot run here": {"facecolor": "0.95", "hatch": "////"},
 }
+_HATCHED: Final[dict[str, Any]] = {"edgecolor": "0.65", "linewidth": 0}
+_GAP: Final = 0.01
 _SAYS: Final = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?"}
 
 
@@ -58,9 +60,10 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     for row in table.to_dict("records"):
         x = kernels.index(row["kernel"])
         y = rows.index((row["pathology"], row["claim"]))
-        axes.add_patch(
-            Rectangle((x, y), 1, 1, edgecolor="white", linewidth=2, **_STYLES[row["verdict"]])
-        )
+        # An edge has the colour of the hatch: a gap between the cells takes its place.
+        place = (x + _GAP, y + 3 * _GAP)
+        size = (1 - 2 * _GAP, 1 - 6 * _GAP)
+        axes.add_patch(Rectangle(place, *size, **_HATCHED, **_STYLES[row["verdict"]]))
         if row["verdict"] in _SAYS:
             estimate, _, interval = verdict_text(row).partition(" [")
             text = f"{_SAYS[row['verdict']]}  {estimate}" + (f"\n[{interval}" if interval else "")
@@ -74,5 +77,6 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    legend(figure, [Patch(label=name, **style) for name, style in _STYLES.items()])
+    named = _STYLES.items()
+    legend(figure, [Patch(label=name, **_HATCHED, **style) for name, style in named])
     return figure
