@@ -61,9 +61,9 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
         x = kernels.index(row["kernel"])
         y = rows.index((row["pathology"], row["claim"]))
         # An edge has the colour of the hatch: a gap between the cells takes its place.
+        style = {**_HATCHED, **_STYLES[row["verdict"]]}
         place = (x + _GAP, y + 3 * _GAP)
-        size = (1 - 2 * _GAP, 1 - 6 * _GAP)
-        axes.add_patch(Rectangle(place, *size, **_HATCHED, **_STYLES[row["verdict"]]))
+        axes.add_patch(Rectangle(place, 1 - 2 * _GAP, 1 - 6 * _GAP, **style))
         if row["verdict"] in _SAYS:
             estimate, _, interval = verdict_text(row).partition(" [")
             text = f"{_SAYS[row['verdict']]}  {estimate}" + (f"\n[{interval}" if interval else "")

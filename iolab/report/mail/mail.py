@@ -198,7 +198,9 @@ def _interval(row: Row) -> str:
 def _results(data: Dataset, finding: Finding, sides: Sides) -> str:
     claim = finding.claim
     head = ["kernel", "sched", "preempt", "HZ", "treated", "control"]
-    rows = [[*head, contrast_words(claim), f"{CONFIDENCE:.0%} interval", "n"]]
+    # The numbers below are short: a long head would make the lines too wide.
+    contrast = "diff" if claim.contrast == "difference" else contrast_words(claim)
+    rows = [[*head, contrast, f"{CONFIDENCE:.0%} interval", "n"]]
     for row in finding.rows:
         build = data.kernels.get(row.kernel, KernelBuild())
         rows.append(
