@@ -12,7 +12,10 @@ from xdist.remote import Producer
 
 from iolab.cli import main
 from iolab.pathology import registry
+from tests.support.host_fio import host_fio
 from tests.support.shares import Shares
+
+__all__ = ["host_fio"]
 
 # A shell starts what runs in its background with this ignored, and children would inherit that:
 # those of tests that interrupt them would never end.

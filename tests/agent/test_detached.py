@@ -19,7 +19,10 @@ from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of
 from tests.support.processes import PATIENCE_S, wait_until
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root"),
+    pytest.mark.usefixtures("host_fio"),
+]
 
 
 def cells(folder: Path, **different: Any) -> list[dict[str, Any]]:

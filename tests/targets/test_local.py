@@ -24,7 +24,10 @@ from iolab.targets.shipping import agent_digest
 from tests.support.plans import job, null_blk_cell, plan, plan_on_files
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root"),
+    pytest.mark.usefixtures("host_fio"),
+]
 
 _NOBODY = 65534
 _CALLER = """
