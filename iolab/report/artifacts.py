@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -15,49 +14,21 @@ from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
-from iolab.pathology import PATHOLOGIES, get_pathology, notebook_path
-from iolab.pathology.base import Pathology
-from iolab.pathology.rules import rules_digest
+from iolab.pathology import get_pathology, notebook_path
 from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
 from iolab.report.comparison import compare_clocks
+from iolab.report.documents import update_causes, update_claims, update_readme, update_rules
 from iolab.report.results import collect, write_results
-from iolab.shown import markdown
-from iolab.stats.conditions import kernels_of, pathology_of
+from iolab.stats.conditions import pathology_of
 from iolab.stats.families import measured_family
-from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
+from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.pool import NotebookJob, default_jobs, run_jobs
 
-__all__ = [
-    "CLAIMS",
-    "PAPER",
-    "README",
-    "RULES",
-    "claims",
-    "collect_results",
-    "draw",
-    "rules",
-    "update_claims",
-    "update_readme",
-    "update_rules",
-    "verdicts",
-]
+__all__ = ["PAPER", "collect_results", "draw"]
 
-_ROOT = CHECKOUT or Path.cwd()
-PAPER = _ROOT / "paper"
-README = _ROOT / "README.md"
-CLAIMS = _ROOT / "docs" / "verdicts.md"
-RULES = _ROOT / "docs" / "rules.md"
-# How the tables of README and docs name a verdict.
-_WORDS = {
-    "reproduced": "yes",
-    "not reproduced": "no",
-    "inconclusive": "?",
-    "not applicable": "n/a",
-    "not measured": "not measured",
-    "cannot run here": "-",
-}
+PAPER = (CHECKOUT or Path.cwd()) / "paper"
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 
@@ -206,142 +177,6 @@ def _remade(data: Path, source: Path) -> str:
     return f"Remade by: {figures}{measured}."
 
 
-def _judged(data: Path) -> pd.DataFrame:
-    return pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
-
-
-def verdicts(data: Path) -> str:
-    """Return the verdicts on all pathologies in `data` as a Markdown table.
-
-    A row per pathology, a column per kernel; a cell gives the mechanism, then the magnitude.
-    """
-    summary = verdict_summary(_judged(data))
-    kernels = kernels_of(summary)
-    lines = [_row("pathology", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
-    for name, rows in summary.groupby("pathology", sort=False):
-        cells = {row["kernel"]: _short(row) for row in rows.to_dict("records")}
-        link = f"[{name}](notebooks/{rows['page'].iloc[0]})"
-        lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
-    return "\n".join(lines)
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _short(row: Mapping[Any, Any]) -> str:
-    """Condense the verdicts of one pathology on one kernel to a few characters."""
-    kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
-    words = [_WORDS.get(kind, kind.partition(" reproduced")[0]) for kind in kinds]
-    return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
-
-
-def claims(data: Path) -> str:
-    """Return every claim in `data` as Markdown: a table per pathology, a column per kernel.
-
-    The reasons why a claim cannot be judged follow the tables, each reason once.
-    """
-    table = _judged(data)
-    parts = [
-        _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
-    ]
-    lacking = table[table["verdict"].isin(["not measured", "cannot run here"])]
-    reasons = []
-    for reason, rows in lacking.groupby("reason", sort=False):
-        where = [
-            f"{name} ({', '.join(kernels_of(group))})"
-            for name, group in rows.groupby("pathology", sort=False)
-        ]
-        reasons.append(f"* {', '.join(where)}: {reason}")
-    if reasons:
-        parts += ["## What cannot be judged here", "\n".join(reasons)]
-    return "\n\n".join(parts)
-
-
-def _claims_table(name: str, table: pd.DataFrame) -> str:
-    kernels = kernels_of(table)
-    lines = [
-        f"## {name}\n",
-        _row("claim", "kind", "rule", *kernels),
-        "|---" * (len(kernels) + 3) + "|",
-    ]
-    for claim, rows in table.groupby("claim", sort=False):
-        first = rows.iloc[0]
-        cells = {row["kernel"]: _verdict(row) for row in rows.to_dict("records")}
-        kind = f"{first['kind']}, secondary" if first["secondary"] else first["kind"]
-        lines.append(_row(str(claim), kind, first["rule"], *(cells[kernel] for kernel in kernels)))
-    return "\n".join(lines)
-
-
-def _verdict(row: Mapping[Any, Any]) -> str:
-    word = _WORDS[row["verdict"]]
-    if not row["n"]:
-        return word
-    return f"{word}: {verdict_text(row)}, n = {row['n']}"
-
-
-def update_readme(data: Path, readme: Path = README) -> None:
-    """Put `verdicts` between its marks in the README.
-
-    Raises
-    ------
-    IolabError
-        If the marks are not there.
-    """
-    _fill(readme, "verdicts", verdicts(data))
-
-
-def update_claims(data: Path, page: Path = CLAIMS) -> None:
-    """Put `claims` between its marks in the page of all verdicts.
-
-    Raises
-    ------
-    IolabError
-        If the marks are not there.
-    """
-    _fill(page, "claims", claims(data))
-
-
-def rules() -> str:
-    """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
-    return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
-
-
-def _rules_table(pathology: Pathology) -> str:
-    lines = [
-        f"## {pathology.name}\n\nSHA-256 of its rules: `{rules_digest(pathology)}`\n",
-        _row("claim", "rule", "published", "why this limit"),
-        "|---" * 4 + "|",
-    ]
-    for claim in pathology.claims:
-        published = "-" if claim.published is None else f"{claim.published:.4g}"
-        start = "" if claim.without is None else f" from {claim.without:.4g}"
-        why = claim.why or f"half-way{start}"
-        lines.append(_row(claim.name, rule_text(claim), published, why))
-    return "\n".join(lines)
-
-
-def update_rules(page: Path = RULES) -> None:
-    """Put `rules` between its marks in the page of all rules.
-
-    Raises
-    ------
-    IolabError
-        If the marks are not there.
-    """
-    _fill(page, "rules", rules())
-
-
-def _fill(path: Path, name: str, made: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise IolabError(f"{path} has no marks {begin} and {end}")
-    atomic_write(path, f"{before}{begin}\n{made}\n{end}{after}")
-
-
 def main(argv: Sequence[str]) -> int:
     """Draw from the folder that is named; or from the reference data, and renew the README."""
     try:
@@ -354,6 +189,7 @@ def main(argv: Sequence[str]) -> int:
         if not argv:
             update_readme(REFERENCE)
             update_claims(REFERENCE)
+            update_causes(REFERENCE)
             update_rules()
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)

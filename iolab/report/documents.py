@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: MIT
+"""Tables of README and docs, written from the reference data between two marks of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from iolab.errors import IolabError
+from iolab.files import atomic_write
+from iolab.pathology import PATHOLOGIES
+from iolab.pathology.base import Pathology
+from iolab.pathology.rules import rules_digest
+from iolab.paths import CHECKOUT
+from iolab.report.attribution import Attribution, load_attribution
+from iolab.shown import markdown
+from iolab.stats.conditions import kernel_order, kernels_of
+from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
+from iolab.store.dataset import load, result_folders
+
+__all__ = [
+    "CAUSES",
+    "CLAIMS",
+    "README",
+    "RULES",
+    "causes",
+    "claims",
+    "rules",
+    "update_causes",
+    "update_claims",
+    "update_readme",
+    "update_rules",
+    "verdicts",
+]
+
+_ROOT = CHECKOUT or Path.cwd()
+README = _ROOT / "README.md"
+CLAIMS = _ROOT / "docs" / "verdicts.md"
+CAUSES = _ROOT / "docs" / "causes.md"
+RULES = _ROOT / "docs" / "rules.md"
+# How the tables of README and docs name a verdict.
+_WORDS = {
+    "reproduced": "yes",
+    "not reproduced": "no",
+    "inconclusive": "?",
+    "not applicable": "n/a",
+    "not measured": "not measured",
+    "cannot run here": "-",
+}
+# What a switch may do to a claim: what turns the verdict, and what does not.
+_EFFECTS = (("removes", "restores"), ("weakens", "strengthens"))
+
+
+def _judged(data: Path) -> pd.DataFrame:
+    return pd.concat([verdict_table(load(f)) for f in result_folders(data)], ignore_index=True)
+
+
+def verdicts(data: Path) -> str:
+    """Return the verdicts on all pathologies in `data` as a Markdown table.
+
+    A row per pathology, a column per kernel; a cell gives the mechanism, then the magnitude.
+    """
+    summary = verdict_summary(_judged(data))
+    kernels = kernels_of(summary)
+    lines = [_row("pathology", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
+    for name, rows in summary.groupby("pathology", sort=False):
+        cells = {row["kernel"]: _short(row) for row in rows.to_dict("records")}
+        link = f"[{name}](notebooks/{rows['page'].iloc[0]})"
+        lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
+    return "\n".join(lines)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _short(row: Mapping[Any, Any]) -> str:
+    """Condense the verdicts of one pathology on one kernel to a few characters."""
+    kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
+    words = [_WORDS.get(kind, kind.partition(" reproduced")[0]) for kind in kinds]
+    return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
+
+
+def claims(data: Path) -> str:
+    """Return every claim in `data` as Markdown: a table per pathology, a column per kernel.
+
+    The reasons why a claim cannot be judged follow the tables, each reason once.
+    """
+    table = _judged(data)
+    parts = [
+        _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
+    ]
+    lacking = table[table["verdict"].isin(["not measured", "cannot run here"])]
+    reasons = []
+    for reason, rows in lacking.groupby("reason", sort=False):
+        where = [
+            f"{name} ({', '.join(kernels_of(group))})"
+            for name, group in rows.groupby("pathology", sort=False)
+        ]
+        reasons.append(f"* {', '.join(where)}: {reason}")
+    if reasons:
+        parts += ["## What cannot be judged here", "\n".join(reasons)]
+    return "\n\n".join(parts)
+
+
+def _claims_table(name: str, table: pd.DataFrame) -> str:
+    kernels = kernels_of(table)
+    lines = [
+        f"## {name}\n",
+        _row("claim", "kind", "rule", *kernels),
+        "|---" * (len(kernels) + 3) + "|",
+    ]
+    for claim, rows in table.groupby("claim", sort=False):
+        first = rows.iloc[0]
+        cells = {row["kernel"]: _verdict(row) for row in rows.to_dict("records")}
+        kind = f"{first['kind']}, secondary" if first["secondary"] else first["kind"]
+        lines.append(_row(str(claim), kind, first["rule"], *(cells[kernel] for kernel in kernels)))
+    return "\n".join(lines)
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    word = _WORDS[row["verdict"]]
+    if not row["n"]:
+        return word
+    return f"{word}: {verdict_text(row)}, n = {row['n']}"
+
+
+def causes(data: Path) -> str:
+    """Return what ``iolab why`` found (``why/*`` in `data`) as Markdown: a table per pathology.
+
+    A row per kernel and claim, with the switches that move the claim in fresh boots.
+    """
+    found = [load_attribution(path.parent) for path in data.glob("why/*/attribution.json")]
+    parts = []
+    for name in PATHOLOGIES:
+        of_name = [one for one in found if one.pathology == name]
+        lines = [
+            f"## {name}\n",
+            _row("claim", "kernel", "unchanged", *map(" or ".join, _EFFECTS), "tried"),
+            "|---" * 6 + "|",
+        ]
+        for one in sorted(of_name, key=lambda one: kernel_order(one.kernel)):
+            lines += [_causes_row(one, claim.name) for claim in one.claims]
+        if of_name:
+            parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _causes_row(found: Attribution, claim: str) -> str:
+    tried = found.table[found.table["claim"] == claim]
+    moved = found.confirmed(claim)
+    cells = []
+    for effects in _EFFECTS:
+        rows = moved[moved["effect"].isin(effects)].to_dict("records")
+        said = [f"`{row['intervention']}` {row['effect']}: {verdict_text(row)}" for row in rows]
+        cells.append("; ".join(said) or "no single switch")
+    verdict = next((word for word in tried["baseline_verdict"] if word), "")
+    unchanged = f"{tried['baseline'].iloc[0]:.3g}"
+    if verdict:
+        unchanged = f"{_WORDS[verdict]}: {unchanged}"
+    return _row(claim, found.kernel, unchanged, *cells, str(len(tried)))
+
+
+def update_readme(data: Path, readme: Path = README) -> None:
+    """Put `verdicts` between its marks in the README.
+
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
+    """
+    _fill(readme, "verdicts", verdicts(data))
+
+
+def update_claims(data: Path, page: Path = CLAIMS) -> None:
+    """Put `claims` between its marks in the page of all verdicts.
+
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
+    """
+    _fill(page, "claims", claims(data))
+
+
+def update_causes(data: Path, page: Path = CAUSES) -> None:
+    """Put `causes` between its marks in the page of all causes.
+
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
+    """
+    _fill(page, "causes", causes(data))
+
+
+def rules() -> str:
+    """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
+    return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
+
+
+def _rules_table(pathology: Pathology) -> str:
+    lines = [
+        f"## {pathology.name}\n\nSHA-256 of its rules: `{rules_digest(pathology)}`\n",
+        _row("claim", "rule", "published", "why this limit"),
+        "|---" * 4 + "|",
+    ]
+    for claim in pathology.claims:
+        published = "-" if claim.published is None else f"{claim.published:.4g}"
+        start = "" if claim.without is None else f" from {claim.without:.4g}"
+        why = claim.why or f"half-way{start}"
+        lines.append(_row(claim.name, rule_text(claim), published, why))
+    return "\n".join(lines)
+
+
+def update_rules(page: Path = RULES) -> None:
+    """Put `rules` between its marks in the page of all rules.
+
+    Raises
+    ------
+    IolabError
+        If the marks are not there.
+    """
+    _fill(page, "rules", rules())
+
+
+def _fill(path: Path, name: str, made: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise IolabError(f"{path} has no marks {begin} and {end}")
+    atomic_write(path, f"{before}{begin}\n{made}\n{end}{after}")

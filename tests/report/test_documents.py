@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Tables of README and docs: what they show is what the data say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iolab.errors import IolabError
+from iolab.pathology import PATHOLOGIES
+from iolab.pathology.rules import rules_digest
+from iolab.paths import REFERENCE
+from iolab.report.attribution import load_attribution
+from iolab.report.documents import (
+    CAUSES,
+    CLAIMS,
+    README,
+    RULES,
+    causes,
+    claims,
+    rules,
+    update_causes,
+    update_claims,
+    update_readme,
+    verdicts,
+)
+from tests.support import synthetic
+from tests.support.reports import report
+
+
+def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert verdicts(REFERENCE) in text
+    assert claims(REFERENCE) in CLAIMS.read_text(encoding="utf-8")
+
+
+def test_the_page_of_causes_names_each_switch_that_moves_a_claim() -> None:
+    text = causes(REFERENCE)
+    assert text in CAUSES.read_text(encoding="utf-8")
+    folders = sorted(path.parent for path in REFERENCE.glob("why/*/attribution.json"))
+    assert folders
+    for folder in folders:
+        found = load_attribution(folder)
+        for claim in found.claims:
+            (row,) = [
+                line
+                for line in text.partition(f"## {found.pathology}\n")[2].splitlines()
+                if line.startswith(f"| {claim.name} | {found.kernel} |")
+            ][:1]
+            moved = found.confirmed(claim.name)
+            for switch, effect in zip(moved["intervention"], moved["effect"], strict=True):
+                assert f"`{switch}` {effect}: " in row
+            assert row.count("no single switch") == 2 - len(
+                {effect in ("removes", "restores") for effect in moved["effect"]}
+            )
+
+
+def test_the_page_of_rules_is_what_the_modules_say() -> None:
+    text = RULES.read_text(encoding="utf-8")
+    assert rules() in text
+    for pathology in PATHOLOGIES.values():
+        assert rules_digest(pathology) in text
+
+
+@pytest.mark.parametrize("update", [update_readme, update_claims, update_causes])
+def test_a_page_without_marks_is_left_alone(
+    update: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing to fill in\n")
+    with pytest.raises(IolabError, match="has no marks"):
+        update(REFERENCE, page)
+    assert page.read_text() == "nothing to fill in\n"
+
+
+def test_verdicts_are_a_row_per_pathology_and_a_column_per_kernel(tmp_path: Path) -> None:
+    # Each treated value is 0.6 of its control: a ratio below its limit, a difference of -0.4.
+    for name in ("dio_kworker", "fsnotify_contention"):
+        synthetic.write(report(name), tmp_path / name)
+    assert verdicts(tmp_path).splitlines() == [
+        "| pathology | 6.1 | 6.8 | 6.12 |",
+        "|---|---|---|---|",
+        "| [dio_kworker](notebooks/dio_kworker.ipynb) | 1 of 3 / yes | - | 1 of 3 / yes |",
+        "| [fsnotify_contention](notebooks/fsnotify_contention.ipynb) | no / - | - | no / - |",
+    ]
+
+
+def test_each_claim_has_its_estimate_and_each_reason_stands_once(tmp_path: Path) -> None:
+    synthetic.write(report("fsnotify_contention"), tmp_path / "fsnotify_contention")
+    text = claims(tmp_path)
+    header, _, libaio, io_uring, magnitude = text.splitlines()[2:7]
+    assert header == "| claim | kind | rule | 6.1 | 6.8 | 6.12 |"
+    for row in (libaio, io_uring):
+        told = re.findall(r"no: (-?[0-9.]+) \[.*?\], n = 3 \|", row)
+        assert [float(estimate) for estimate in told] == pytest.approx([-0.4, -0.4], abs=0.05)
+    assert magnitude.endswith("| - | - | - |")
+    assert text.count("one cache line") == 1
