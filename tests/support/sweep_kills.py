@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +31,6 @@ from tests.support.fault_runs import (
     store_wrongs,
     tables_of,
 )
-from tests.support.terminal import Said
 
 __all__ = ["kill_sweeps"]
 
@@ -67,6 +67,8 @@ class _Chain:
             return self._whole()
         self.killed += 1
         delay_s = draw.uniform(0, self.takes_s * draw.choice((0.2, 0.6, 1.0)))
+        # What a killed sweep left, one that is ended in its first moment may leave, too.
+        before = self._left()
         sweep = self.bench.begin()
         with suppress(subprocess.TimeoutExpired):
             sweep.process.wait(delay_s)
@@ -85,7 +87,8 @@ class _Chain:
             said = sweep.end(_END_S)
         except subprocess.TimeoutExpired:
             return Run(what, "killed", (f"it does not end in {_END_S} s",))
-        wrongs = self._after(said, hard=number == signal.SIGKILL or not own or ended)
+        hard = number == signal.SIGKILL or not own or ended
+        wrongs = self._after(hard=hard, before=before)
         if said.code in (-signal.SIGKILL, -number):
             ending = "killed"
         else:
@@ -96,7 +99,10 @@ class _Chain:
             wrongs += said_wrong(said)
         return Run(what, ending, tuple(wrongs), said.last)  # type: ignore[arg-type]
 
-    def _after(self, said: Said, *, hard: bool) -> list[str]:
+    def _left(self) -> list[str]:
+        return left_over(self.bench.root, self.bench.tmp)
+
+    def _after(self, *, hard: bool, before: Sequence[str] = ()) -> list[str]:
         until = time.monotonic() + (_ORPHANS_S if hard else 0)
         while (left := self.bench.processes()) and time.monotonic() < until:
             time.sleep(0.1)
@@ -105,7 +111,7 @@ class _Chain:
         if self.bench.root.exists():
             wrongs += half_written(self.bench.root) + store_wrongs(self.bench.root, self.kept)
         if not hard:
-            wrongs += left_over(self.bench.root, self.bench.tmp)
+            wrongs += [words for words in self._left() if words not in before]
         return wrongs
 
     def _whole(self) -> Run:
@@ -114,7 +120,7 @@ class _Chain:
             said = self.bench.begin().end(_END_S)
         except subprocess.TimeoutExpired:
             return Run(what, "killed", (f"it does not end in {_END_S} s",))
-        wrongs = said_wrong(said) + self._after(said, hard=False)
+        wrongs = said_wrong(said) + self._after(hard=False)
         if said.code:
             wrongs.append(f"it failed: {said.words[-500:]}")
         tables = tables_of(self.bench.root)
