@@ -364,7 +364,7 @@ def run_job(job: Job) -> None:
     Raises
     ------
     IolabError
-        If it failed; the message is its own.
+        If it failed; the message names the job.
     """
     if errors := run_jobs([job], jobs=1):
-        raise IolabError(errors[job.name])
+        raise IolabError(f"{job.name}: {errors[job.name]}")

@@ -35,4 +35,7 @@ def error_said(log: Path, code: int) -> str:
     said = log.read_text(errors="replace").strip()
     with suppress(ValueError, KeyError, IndexError, TypeError):
         return str(json.loads(said.splitlines()[-1])["error"])
+    number = -code if code < 0 else code - 128
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(number).name}"
     return f"ended with {code}: {said[-500:] or 'no message'}"

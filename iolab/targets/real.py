@@ -35,6 +35,8 @@ _RUNTIMES = 20
 # How `iolab.agent.lock` begins its sentence about who holds the machine.
 _AT_WORK = "iolab is at work on this machine already"
 _WAIT_S = 5.0
+# What the survey misses, and what to do about it.
+_MENDS = {"there is no fio": "install the package fio there"}
 # What a result does not depend on.
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
@@ -79,8 +81,8 @@ class RealTarget(ABC):
 
     def lacks(self, plan: Plan) -> str:
         """Return why a plan cannot run there, as far as the survey tells, or ""."""
-        if self.facts["lacks"]:
-            return str(self.facts["lacks"])
+        if lacks := str(self.facts["lacks"]):
+            return f"{lacks}: {_MENDS[lacks]}" if lacks in _MENDS else lacks
         if any(programs_of(cell) for cell in plan.cells):
             return NEEDS_GUEST
         kinds = {device.kind for cell in plan.cells for device in cell.devices}

@@ -54,4 +54,11 @@ def test_sigterm_ends_a_program_in_order(tmp_path: Path) -> None:
         ["try:", "    signal.raise_signal(signal.SIGTERM)", "finally:", "    print('put away')"]
     )
     assert ran(work, log) == 128 + signal.SIGTERM
-    assert error_said(log, 143) == "ended with 143: a line before\nput away"
+    assert error_said(log, 143) == "was ended by SIGTERM"
+    assert log.read_text() == "a line before\nput away\n"
+
+
+def test_a_killed_program_is_said_to_be(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = ran("import os; os.kill(os.getpid(), signal.SIGKILL)", log)
+    assert error_said(log, code) == "was ended by SIGKILL"
