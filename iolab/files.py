@@ -25,12 +25,14 @@ __all__ = [
     "digest_of",
     "locked",
     "remove_abandoned",
+    "remove_short_dirs",
     "scratch_dir",
     "short_dir",
 ]
 
 # What begins so is locked by the process that works with it, or was left by one that was killed.
 _SCRATCH = ".work."
+_SHORT = ".iolab."
 
 
 def cache_dir(*below: str) -> Path:
@@ -159,7 +161,12 @@ def _made_folder(parent: Path, prefix: str) -> tuple[int, str]:
 
 def short_dir() -> AbstractContextManager[Path]:
     """Make a folder as `scratch_dir` does, with a path that is short enough for a socket's."""
-    return scratch_dir(Path(tempfile.gettempdir()), ".iolab.")
+    return scratch_dir(Path(tempfile.gettempdir()), _SHORT)
+
+
+def remove_short_dirs() -> None:
+    """Remove the folders of `short_dir` that killed processes of this user left."""
+    remove_abandoned(Path(tempfile.gettempdir()), _SHORT)
 
 
 def remove_abandoned(parent: Path, prefix: str = _SCRATCH) -> None:

@@ -16,7 +16,7 @@ from statistics import mean
 from typing import Any, Protocol
 
 from iolab.errors import IolabError
-from iolab.files import atomic_write, scratch_dir
+from iolab.files import atomic_write, remove_short_dirs, scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.ending import end_all, signals_held
 from iolab.sweeps.handover import handed_over
@@ -267,6 +267,8 @@ class LocalPlace:
     def stop(self) -> None:
         """End the programs with everything they started."""
         end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
+        # What had to be killed could not remove its folder of sockets.
+        remove_short_dirs()
 
 
 def default_jobs(clock: str = "virtual") -> int:

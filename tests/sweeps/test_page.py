@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,25 @@ def test_pages_are_made_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
     assert (told[-1].jobs_done, told[-1].cells_done, told[-1].seconds_left) == (3, 6, 0.0)
     assert all(state.cells_done <= state.cells == 6 for state in told)
     assert run_jobs([], jobs=1) == {}
+
+
+def test_a_killed_page_is_named_and_leaves_no_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Short: a socket's path has 107 characters at most.
+    with tempfile.TemporaryDirectory(prefix="p-") as sockets:
+        monkeypatch.setenv("TMPDIR", sockets)
+        monkeypatch.setattr(tempfile, "tempdir", sockets)
+        seen = tmp_path / "seen"
+        code = (
+            "import os, signal; from pathlib import Path\n"
+            f"Path({str(seen)!r}).write_text(' '.join(os.listdir({sockets!r})))\n"
+            "os.kill(os.getppid(), signal.SIGKILL)"
+        )
+        errors = run_jobs([_page(tmp_path, "killed", code)], jobs=1)
+        assert errors == {"killed": "was ended by SIGKILL"}
+        assert ".iolab." in seen.read_text()
+        assert list(Path(sockets).iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
