@@ -37,7 +37,7 @@ _CONTRASTS = {
 
 @styled
 def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> Figure:
-    """Draw each claim's value under each intervention, the furthest from the baseline first.
+    """Draw each claim's value under each intervention, the furthest from its baseline first.
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> 
 def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> None:
     axes.grid(visible=True, axis="x")
     axes.axvline(claim.limit, color="0.2", linestyle="--", linewidth=0.8)
-    if len(rows):
-        axes.axvline(rows["baseline"].iloc[0], color="0.2", linewidth=0.8)
     for row in rows[rows["intervention"].isin(order)].to_dict("records"):
         y, colour = order.index(row["intervention"]), _COLOURS[row["effect"]]
         confirmed = row["stage"] == "confirmed"
+        # Screening and confirmation have boots, and so baselines, of their own.
+        axes.vlines(row["baseline"], y - 0.5, y + 0.5, color="0.2", linewidth=0.8)
         if confirmed and np.isfinite([row["low"], row["high"]]).all():
             axes.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
         face = colour if confirmed else "none"

@@ -138,7 +138,7 @@ def publish_attribution(
     confirmed = table[table["stage"] == "confirmed"]
     parts = [
         f"What {tried} changes of kernel {found.kernel} do to {pathology.title.lower()}. Dashed: "
-        "the claim's limit; solid: its value without a change.",
+        "the claim's limit; solid: its value without a change in the same boots.",
         f"Hollow: screened, n = {_boots(table[table['stage'] == 'screened'])} boots.",
     ]
     if len(confirmed):
