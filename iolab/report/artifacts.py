@@ -18,7 +18,7 @@ from iolab.pathology import get_pathology, notebook_path
 from iolab.paths import CHECKOUT, REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
 from iolab.report.comparison import compare_clocks
-from iolab.report.documents import update_causes, update_claims, update_readme, update_rules
+from iolab.report.documents import renew
 from iolab.report.results import collect, write_results
 from iolab.stats.conditions import pathology_of
 from iolab.stats.families import measured_family
@@ -187,10 +187,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"figures are in {folder}")
         print(f"claims are in {collect_results(data)}")
         if not argv:
-            update_readme(REFERENCE)
-            update_claims(REFERENCE)
-            update_causes(REFERENCE)
-            update_rules()
+            renew(REFERENCE)
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

@@ -28,11 +28,9 @@ __all__ = [
     "RULES",
     "causes",
     "claims",
+    "fill",
+    "renew",
     "rules",
-    "update_causes",
-    "update_claims",
-    "update_readme",
-    "update_rules",
     "verdicts",
 ]
 
@@ -164,39 +162,6 @@ def _causes_row(found: Attribution, claim: str) -> str:
     return _row(claim, found.kernel, unchanged, *cells, str(len(tried)))
 
 
-def update_readme(data: Path, readme: Path = README) -> None:
-    """Put `verdicts` between its marks in the README.
-
-    Raises
-    ------
-    IolabError
-        If the marks are not there.
-    """
-    _fill(readme, "verdicts", verdicts(data))
-
-
-def update_claims(data: Path, page: Path = CLAIMS) -> None:
-    """Put `claims` between its marks in the page of all verdicts.
-
-    Raises
-    ------
-    IolabError
-        If the marks are not there.
-    """
-    _fill(page, "claims", claims(data))
-
-
-def update_causes(data: Path, page: Path = CAUSES) -> None:
-    """Put `causes` between its marks in the page of all causes.
-
-    Raises
-    ------
-    IolabError
-        If the marks are not there.
-    """
-    _fill(page, "causes", causes(data))
-
-
 def rules() -> str:
     """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
     return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
@@ -216,18 +181,22 @@ def _rules_table(pathology: Pathology) -> str:
     return "\n".join(lines)
 
 
-def update_rules(page: Path = RULES) -> None:
-    """Put `rules` between its marks in the page of all rules.
+def renew(data: Path) -> None:
+    """Write the tables of README and docs anew from a folder of results."""
+    fill(README, "verdicts", verdicts(data))
+    fill(CLAIMS, "claims", claims(data))
+    fill(CAUSES, "causes", causes(data))
+    fill(RULES, "rules", rules())
+
+
+def fill(path: Path, name: str, made: str) -> None:
+    """Put a table between its marks in a page.
 
     Raises
     ------
     IolabError
         If the marks are not there.
     """
-    _fill(page, "rules", rules())
-
-
-def _fill(path: Path, name: str, made: str) -> None:
     text = path.read_text(encoding="utf-8")
     begin, end = f"<!-- {name}: written by nox -s figures -->", f"<!-- end of {name} -->"
     before, found, rest = text.partition(begin)

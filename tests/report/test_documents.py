@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,8 @@ from iolab.report.documents import (
     RULES,
     causes,
     claims,
+    fill,
     rules,
-    update_causes,
-    update_claims,
-    update_readme,
     verdicts,
 )
 from tests.support import synthetic
@@ -45,11 +42,11 @@ def test_the_page_of_causes_names_each_switch_that_moves_a_claim() -> None:
     for folder in folders:
         found = load_attribution(folder)
         for claim in found.claims:
-            (row,) = [
+            row = next(
                 line
                 for line in text.partition(f"## {found.pathology}\n")[2].splitlines()
                 if line.startswith(f"| {claim.name} | {found.kernel} |")
-            ][:1]
+            )
             moved = found.confirmed(claim.name)
             for switch, effect in zip(moved["intervention"], moved["effect"], strict=True):
                 assert f"`{switch}` {effect}: " in row
@@ -65,14 +62,12 @@ def test_the_page_of_rules_is_what_the_modules_say() -> None:
         assert rules_digest(pathology) in text
 
 
-@pytest.mark.parametrize("update", [update_readme, update_claims, update_causes])
-def test_a_page_without_marks_is_left_alone(
-    update: Callable[[Path, Path], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["verdicts", "claims", "causes"])
+def test_a_page_without_marks_is_left_alone(name: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing to fill in\n")
     with pytest.raises(IolabError, match="has no marks"):
-        update(REFERENCE, page)
+        fill(page, name, "a table")
     assert page.read_text() == "nothing to fill in\n"
 
 
