@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,11 @@ __all__ = ["host_fio"]
 
 
 @pytest.fixture(scope="session")
-def host_fio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def host_fio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Put a fio on PATH for tests that measure on this machine itself."""
-    if shutil.which("fio"):
-        yield
+    found = shutil.which("fio")
+    if found:
+        yield Path(found)
         return
     try:
         loader, *rest = guest_fio(ensure_image())
@@ -38,4 +40,4 @@ def host_fio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-        yield
+        yield program

@@ -47,6 +47,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
+def fio_there(server: Server, host_fio: Path) -> None:
+    """Let the login's shell find the fio that this machine's own tests use."""
+    (server.bin / "fio").symlink_to(host_fio)
+
+
+@pytest.fixture
 def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarget]:
     monkeypatch.setattr(ssh, "_POLL_S", 0.2)
     found = server.target()
@@ -66,6 +72,7 @@ def left_there() -> list[Path]:
     return list(Path("/run/iolab/runs").glob("*")) if Path("/run/iolab/runs").exists() else []
 
 
+@pytest.mark.usefixtures("fio_there")
 def test_a_plan_runs_there_and_leaves_nothing(target: SshTarget, tmp_path: Path) -> None:
     assert target.facts["kernel_release"] == os.uname().release
     assert target.identity()["target"] == "ssh"
@@ -81,6 +88,7 @@ def test_a_plan_runs_there_and_leaves_nothing(target: SshTarget, tmp_path: Path)
     assert target.restore(show=False) == []
 
 
+@pytest.mark.usefixtures("fio_there")
 def test_a_connection_that_breaks_does_not_end_a_run(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,13 @@ def quiet(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _machines_of(parent: int) -> list[int]:
     """Return the QEMU processes that a process started."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
-    return [int(pid) for pid, line in lines.items() if b"\0-initrd\0" in line]
+    machines = []
+    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        # A short child may have ended since it was listed.
+        with suppress(OSError):
+            if b"\0-initrd\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                machines.append(int(pid))
+    return machines
 
 
 @pytest.fixture(autouse=True)
