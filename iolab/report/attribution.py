@@ -76,6 +76,15 @@ class Attribution:
         table = self.table[self.table["claim"] == claim]
         return table[(table["stage"] == "confirmed") & table["effect"].isin(_MOVES)]
 
+    def unchanged(self, claim: str) -> tuple[float, str]:
+        """Return a claim's value without an intervention, and its verdict or "".
+
+        A claim of which nothing was confirmed has no verdict.
+        """
+        table = self.table[self.table["claim"] == claim]
+        verdicts = [str(word) for word in table["baseline_verdict"] if word]
+        return float(table["baseline"].iloc[0]), verdicts[0] if verdicts else ""
+
     def figure(self) -> Figure:
         """Draw each claim's value under each intervention: `iolab.figures.attribution`."""
         from iolab.figures.attribution import attribution  # noqa: PLC0415 - drawing is optional

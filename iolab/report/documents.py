@@ -148,18 +148,16 @@ def causes(data: Path) -> str:
 
 
 def _causes_row(found: Attribution, claim: str) -> str:
-    tried = found.table[found.table["claim"] == claim]
+    tried = (found.table["claim"] == claim).sum()
     moved = found.confirmed(claim)
     cells = []
     for effects in _EFFECTS:
         rows = moved[moved["effect"].isin(effects)].to_dict("records")
         said = [f"`{row['intervention']}` {row['effect']}: {verdict_text(row)}" for row in rows]
         cells.append("; ".join(said) or "no single switch")
-    verdict = next((word for word in tried["baseline_verdict"] if word), "")
-    unchanged = f"{tried['baseline'].iloc[0]:.3g}"
-    if verdict:
-        unchanged = f"{_WORDS[verdict]}: {unchanged}"
-    return _row(claim, found.kernel, unchanged, *cells, str(len(tried)))
+    value, verdict = found.unchanged(claim)
+    unchanged = f"{_WORDS[verdict]}: {value:.3g}" if verdict else f"{value:.3g}"
+    return _row(claim, found.kernel, unchanged, *cells, str(tried))
 
 
 def rules() -> str:

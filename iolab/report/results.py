@@ -127,6 +127,7 @@ def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:
             }
             for row in found.confirmed(str(claim)).to_dict("records")
         ]
+        baseline, verdict = found.unchanged(str(claim))
         rows.append(
             {
                 "pathology": found.pathology,
@@ -134,7 +135,8 @@ def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:
                 "claim": str(claim),
                 "folder": folder,
                 "tried": len(table),
-                "baseline": _finite(table["baseline"].iloc[0]),
+                "baseline": _finite(baseline),
+                "verdict": verdict,
                 "effects": effects,
             }
         )
