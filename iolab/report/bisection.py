@@ -85,7 +85,11 @@ def _explained(culprit: Step, why: Explanation) -> list[str]:
             lines.append(f"| {shown.markdown(str(row['function']))} | {numbers} |")
     if why.switches is not None:
         lines += ["", "## Which switches matter", ""]
-        lines += [f"Tried on {shown.markdown(why.bad)}, as `iolab why` does, in few boots:", ""]
+        lines += [
+            f"Tried on {shown.markdown(why.bad)}, as `iolab why` does. A good kernel fulfils the",
+            "question: what *restores* it makes this kernel good.",
+            "",
+        ]
         lines += _fenced("\n".join(attribution_text(why.switches)), "text")
     if why.notes:
         lines += ["", "## What is not explained", ""]

@@ -8,7 +8,6 @@ question. Then the switches of the bad one of them are tried, as `iolab why` tri
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import pandas as pd
 
@@ -19,12 +18,9 @@ from iolab.sweeps.judged_trees import JudgedTree
 from iolab.sweeps.judging import observe_kernel
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
-from iolab.sweeps.why import SCREENING_BOOTS, WhyRequest, find_causes
+from iolab.sweeps.why import WhyRequest, find_causes
 
 __all__ = ["Explanation", "explain"]
-
-# As many as are screened: boots of one kernel hardly differ, and every switch is two cells of each.
-_BOOTS: Final = SCREENING_BOOTS
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def _switches(judged: JudgedTree, kernel: str, notes: list[str]) -> pd.DataFrame
     request = Request(
         profile="quick", kernels=[kernel], jobs=how.jobs or default_jobs(), root=how.root
     )
-    asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim, boots=_BOOTS)
+    asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim)
     try:
         return find_causes(asked, how.log, how.on_progress).table
     except CannotRunError as error:

@@ -3,7 +3,9 @@
 
 A *survey* boots the kernel once and asks it for its switches. A *screening* tries each of them
 alone in a few boots. A *confirmation* measures those that moved the claim in boots with other
-seeds, and pairs of them where none is enough alone. `iolab.stats.attribution` decides.
+seeds, and pairs of them where none is enough alone. It has the pathology's profile ``long``, if
+there is one, so that a switch that only delays the effect is told from one that removes it.
+`iolab.stats.attribution` decides.
 """
 
 from __future__ import annotations
@@ -164,14 +166,19 @@ class _Run:
     def store(self) -> RawStore:
         return RawStore(self.asked.request.root)
 
-    def profile(self, claims: Sequence[Claim], levels: Sequence[str], boots: int) -> Profile:
-        """Return the profile of the claims' common condition, under each intervention."""
-        base = self.asked.pathology.profiles["quick"]
-        grid = {name: levels_[0] for name, levels_ in base.grids[0].items()}
+    def profile(
+        self, claims: Sequence[Claim], levels: Sequence[str], *, boots: int, base: str = "quick"
+    ) -> Profile:
+        """Return the profile of the claims' common condition, under each intervention.
+
+        How long a cell takes is that of the profile named `base`.
+        """
+        profiles = self.asked.pathology.profiles
+        grid = {name: levels_[0] for name, levels_ in profiles["quick"].grids[0].items()}
         chosen = {**grid, **claims[0].condition}
         one = {n: (level,) for n, level in chosen.items() if level is not None}
         return replace(
-            base,
+            profiles[base],
             boots=boots,
             grids=({**one, INTERVENTION: (NO_INTERVENTION, *levels)},),
             mapped=(),
@@ -185,15 +192,26 @@ class _Run:
         (plan,) = plan_blocks([(asked.pathology, profile)], request, self.log)
         return plan
 
+    def confirm(self, claims: Sequence[Claim], levels: Sequence[str]) -> dict[str, None]:
+        """Measure interventions in fresh boots, for as long as the profile ``long`` says."""
+        base = "long" if "long" in self.asked.pathology.profiles else "quick"
+        return self.measure(claims, levels, boots=self.asked.boots, seed=_FRESH, base=base)
+
     def measure(
-        self, claims: Sequence[Claim], levels: Sequence[str], *, boots: int, seed: int = 0
+        self,
+        claims: Sequence[Claim],
+        levels: Sequence[str],
+        *,
+        boots: int,
+        seed: int = 0,
+        base: str = "quick",
     ) -> dict[str, None]:
         """Measure interventions beside none; return the keys of the blocks.
 
         Where a machine does not come to an end, its interventions are halved until the one is
         known with which it does not.
         """
-        plan = self.plan(self.profile(claims, levels, boots), seed)
+        plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
         _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress, self.log)
         done = [key for key in plan.blocks if self.store.has(key)]
         keys = dict.fromkeys(done)
@@ -217,7 +235,7 @@ class _Run:
         half = len(again) // 2
         self.log(f"a machine failed; trying its {len(again)} interventions in halves")
         for part in (again[:half], again[half:]):
-            keys |= self.measure(claims, part, boots=boots, seed=seed)
+            keys |= self.measure(claims, part, boots=boots, seed=seed, base=base)
         return keys
 
     def data(self, keys: dict[str, None]) -> Dataset:
@@ -285,7 +303,7 @@ def _found(run: _Run) -> Why:
     confirmed_keys: dict[str, None] = {}
     if chosen:
         log(f"confirming {', '.join(chosen)} in {asked.boots} fresh boots")
-        confirmed_keys = run.measure(claims, chosen, boots=asked.boots, seed=_FRESH)
+        confirmed_keys = run.confirm(claims, chosen)
         decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
         rest = ~screened["intervention"].isin(decided["intervention"])
         tables = [decided, screened[rest]]
@@ -323,7 +341,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         run.log(f"asking the kernel for its switches, at the condition of {claim.name!r}")
         alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
         alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
-        plan = run.plan(run.profile(alike, [], 1))
+        plan = run.plan(run.profile(alike, [], boots=1))
         measure_blocks(plan.blocks, asked.request, run.on_progress, run.log)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
         if not keys:
