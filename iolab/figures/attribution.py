@@ -21,10 +21,10 @@ _ROW_IN = 0.145
 _COLOURS = dict(
     zip(
         (
-            *("removes", "restores", "weakens", "strengthens"),
+            *("removes", "restores", "weakens", "strengthens", "delays", "hastens"),
             *("changes little", "changes nothing", "inconclusive"),
         ),
-        (*sns.color_palette("colorblind")[:4], (0.3,) * 3, (0.6,) * 3, (0.7, 0.6, 0.1)),
+        (*sns.color_palette("colorblind")[:6], (0.3,) * 3, (0.6,) * 3, (0.7, 0.6, 0.1)),
         strict=True,
     )
 )

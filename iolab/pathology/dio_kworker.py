@@ -321,7 +321,7 @@ DIO_KWORKER = Pathology(
             recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
             mapped=(_crossed(1), _crossed(4)),
         ),
-        # The published weight, for what begins late: `iolab why` confirms with it.
+        # The published weight, for what begins late: see `iolab.sweeps.why`.
         "long": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=6,

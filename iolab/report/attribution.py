@@ -18,7 +18,7 @@ from iolab.figures.words import condition_text
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
-from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS
+from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS, OTHERWISE, TURNS
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset, load
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
-_MOVES: Final = ("removes", "restores", "weakens", "strengthens")
+_MOVES: Final = (*TURNS, *OTHERWISE)
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
@@ -206,6 +206,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         for effect in _MOVES:
             for row in rows[rows["effect"] == effect].itertuples():
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
+                proof += f"; {row.reason!s}" if row.reason else ""
                 lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")
         lines += [
             f"  {row.intervention} is inconclusive: {row.reason}"
@@ -220,6 +221,6 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
             f"  {row.intervention} cannot run here: {row.reason}"
             for row in rows[rows["effect"] == "cannot run here"].itertuples()
         ]
-        if not rows["effect"].isin(("removes", "restores")).any():
+        if not rows["effect"].isin(TURNS).any():
             lines.append("  no single switch removes or restores it")
     return lines

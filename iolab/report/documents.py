@@ -17,6 +17,7 @@ from iolab.pathology.rules import rules_digest
 from iolab.paths import CHECKOUT
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
+from iolab.stats.attribution import OTHERWISE, TURNS
 from iolab.stats.conditions import kernel_order, kernels_of
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders
@@ -48,8 +49,8 @@ _WORDS = {
     "not measured": "not measured",
     "cannot run here": "-",
 }
-# What a switch may do to a claim: what turns the verdict, and what does not.
-_EFFECTS = (("removes", "restores"), ("weakens", "strengthens"))
+# What a switch may do to a claim, with the head of the column.
+_EFFECTS = {"removes or restores": TURNS, "changes otherwise": OTHERWISE}
 
 
 def _judged(data: Path) -> pd.DataFrame:
@@ -137,7 +138,7 @@ def causes(data: Path) -> str:
         of_name = [one for one in found if one.pathology == name]
         lines = [
             f"## {name}\n",
-            _row("claim", "kernel", "unchanged", *map(" or ".join, _EFFECTS), "tried"),
+            _row("claim", "kernel", "unchanged", *_EFFECTS, "tried"),
             "|---" * 6 + "|",
         ]
         for one in sorted(of_name, key=lambda one: kernel_order(one.kernel)):
@@ -151,7 +152,7 @@ def _causes_row(found: Attribution, claim: str) -> str:
     tried = (found.table["claim"] == claim).sum()
     moved = found.confirmed(claim)
     cells = []
-    for effects in _EFFECTS:
+    for effects in _EFFECTS.values():
         rows = moved[moved["effect"].isin(effects)].to_dict("records")
         said = [f"`{row['intervention']}` {row['effect']}: {verdict_text(row)}" for row in rows]
         cells.append("; ".join(said) or "no single switch")

@@ -4,7 +4,8 @@
 Every intervention is tried twice. *Screening* measures all of them in a few boots and picks those
 that move a claim's value by a good part of the way to its limit. *Confirmation* measures only
 these, in boots with other seeds, and decides. As no boot of the screening counts there, picking
-biases nothing; the intervals are corrected for how many were picked (Bonferroni).
+biases nothing; the intervals are corrected for how many were picked (Bonferroni). Longer runs tell
+what only delays an effect from what removes it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,23 @@ from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import Floats, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
 
-__all__ = ["ATTRIBUTION_COLUMNS", "EFFECTS", "attribution", "candidates", "screening"]
+__all__ = [
+    "ATTRIBUTION_COLUMNS",
+    "EFFECTS",
+    "OTHERWISE",
+    "TURNS",
+    "attribution",
+    "candidates",
+    "lasting",
+    "screening",
+]
 
+# What turns a claim's verdict, and what changes its value or when it begins.
+TURNS: Final = ("removes", "restores")
+OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")
 EFFECTS: Final = (
-    "removes",
-    "restores",
-    "weakens",
-    "strengthens",
+    *TURNS,
+    *OTHERWISE,
     "changes little",
     "changes nothing",
     "inconclusive",
@@ -263,6 +274,49 @@ def attribution(
                 }
             rows.append(row)
     return pd.DataFrame(rows, columns=list(ATTRIBUTION_COLUMNS))
+
+
+def lasting(
+    decided: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
+) -> pd.DataFrame:
+    """Tell apart what turns a verdict for good and what turns it for a while.
+
+    Parameters
+    ----------
+    decided : DataFrame
+        The table of `attribution`.
+    data : Dataset
+        Results of longer runs, with no intervention and with those that turn a verdict.
+    claims : sequence of Claim
+        The claims that were decided.
+    kernel : str
+        Name of the kernel.
+
+    Returns
+    -------
+    DataFrame
+        The table. Where a claim's value lies on the same side of its limit with an intervention as
+        without it in the longer runs, the intervention does not *remove* the effect but *delays*
+        it, or does not *restore* it but *hastens* it; ``reason`` has both values. What was not
+        measured there stays as it is, with the reason.
+    """
+    named = {claim.name: claim for claim in claims}
+    table = decided.copy()
+    for index, row in table[table["effect"].isin(TURNS)].iterrows():
+        claim = named[str(row["claim"])]
+        sides = [
+            _values(data, under(claim, level), kernel)
+            for level in (NO_INTERVENTION, str(row["intervention"]))
+        ]
+        if missing := next((why for values, why in sides if values.empty), ""):
+            table.loc[index, "reason"] = f"not measured in longer runs: {missing}"
+            continue
+        before, after = (float(values.mean()) for values, _ in sides)
+        if _is_there(claim, before) is _is_there(claim, after):
+            words = [f"{_in_unit(claim, value):.3g}" for value in (before, after)]
+            table.loc[index, "reason"] = f"in longer runs {words[0]} without it and {words[1]} with"
+            table.loc[index, "effect"] = "delays" if row["effect"] == "removes" else "hastens"
+    return table
 
 
 def _effect(

@@ -3,9 +3,8 @@
 
 A *survey* boots the kernel once and asks it for its switches. A *screening* tries each of them
 alone in a few boots. A *confirmation* measures those that moved the claim in boots with other
-seeds, and pairs of them where none is enough alone. It has the pathology's profile ``long``, if
-there is one, so that a switch that only delays the effect is told from one that removes it.
-`iolab.stats.attribution` decides.
+seeds, and pairs of them where none is enough alone. `iolab.stats.attribution` decides. Where the
+pathology has a profile ``long``, its longer cells tell what only *delays* the effect.
 """
 
 from __future__ import annotations
@@ -23,7 +22,14 @@ from iolab.names import one_of
 from iolab.pathology import named_pathologies
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
-from iolab.stats.attribution import ATTRIBUTION_COLUMNS, attribution, candidates, screening
+from iolab.stats.attribution import (
+    ATTRIBUTION_COLUMNS,
+    TURNS,
+    attribution,
+    candidates,
+    lasting,
+    screening,
+)
 from iolab.stats.claims import boot_values
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
@@ -34,10 +40,20 @@ from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
 from iolab.sweeps.switches import fixed_switches, switches
 
-__all__ = ["CONFIRMING_BOOTS", "SCREENING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
+__all__ = [
+    "CONFIRMING_BOOTS",
+    "LONG_BOOTS",
+    "SCREENING_BOOTS",
+    "Why",
+    "WhyRequest",
+    "find_causes",
+    "why_request",
+]
 
 SCREENING_BOOTS: Final = 2
 CONFIRMING_BOOTS: Final = 8
+LONG_BOOTS: Final = 2
+_LONG: Final = "long"
 # The confirmation draws other orders and other seeds for the jobs than the screening.
 _FRESH: Final = 1000
 _MOST_CANDIDATES: Final = 8
@@ -192,11 +208,6 @@ class _Run:
         (plan,) = plan_blocks([(asked.pathology, profile)], request, self.log)
         return plan
 
-    def confirm(self, claims: Sequence[Claim], levels: Sequence[str]) -> dict[str, None]:
-        """Measure interventions in fresh boots, for as long as the profile ``long`` says."""
-        base = "long" if "long" in self.asked.pathology.profiles else "quick"
-        return self.measure(claims, levels, boots=self.asked.boots, seed=_FRESH, base=base)
-
     def measure(
         self,
         claims: Sequence[Claim],
@@ -301,10 +312,16 @@ def _found(run: _Run) -> Why:
     folder = asked.request.root / asked.pathology.name / f"why-{kernel}"
     tables = [screened]
     confirmed_keys: dict[str, None] = {}
+    long_keys: dict[str, None] = {}
     if chosen:
         log(f"confirming {', '.join(chosen)} in {asked.boots} fresh boots")
-        confirmed_keys = run.confirm(claims, chosen)
+        confirmed_keys = run.measure(claims, chosen, boots=asked.boots, seed=_FRESH)
         decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
+        turning = decided.loc[decided["effect"].isin(TURNS), "intervention"].unique().tolist()
+        if turning and _LONG in asked.pathology.profiles:
+            log(f"longer runs with {', '.join(turning)}")
+            long_keys = run.measure(claims, turning, boots=LONG_BOOTS, seed=_FRESH, base=_LONG)
+            decided = lasting(decided, run.data(long_keys), claims, kernel)
         rest = ~screened["intervention"].isin(decided["intervention"])
         tables = [decided, screened[rest]]
     table = pd.concat(tables, ignore_index=True)[list(ATTRIBUTION_COLUMNS)]
@@ -314,6 +331,8 @@ def _found(run: _Run) -> Why:
     write_tables(run.store, list(keys), {}, folder / "screening")
     if confirmed_keys:
         write_tables(run.store, list(confirmed_keys), {}, folder / "confirmation")
+    if long_keys:
+        write_tables(run.store, list(long_keys), {}, folder / "long")
     why = Why(
         asked.pathology.name, kernel, claims, table, tuple(tried), folder, run.failed, tuple(fixed)
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iolab.stats.attribution import attribution, candidates, screening
+from iolab.stats.attribution import attribution, candidates, lasting, screening
 from tests.support.interventions import claim, measured
 
 
@@ -40,6 +40,28 @@ def test_a_kernel_without_the_pathology_may_have_it_restored() -> None:
     truth = {"none": 1.0, "preempt=full": 0.75, "NO_THING": 1.0}
     table = attribution(measured(truth, boots=8), [claim()], "6.1", ["preempt=full", "NO_THING"])
     assert effects(table) == {"preempt=full": "restores", "NO_THING": "changes nothing"}
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "said"),
+    [
+        ({"none": 0.72, "NO_X": 1.0}, {"none": 0.72, "NO_X": 1.0}, "removes"),
+        ({"none": 0.72, "NO_X": 1.0}, {"none": 0.70, "NO_X": 0.71}, "delays"),
+        ({"none": 1.0, "NO_X": 0.72}, {"none": 1.0, "NO_X": 0.70}, "restores"),
+        ({"none": 1.0, "NO_X": 0.72}, {"none": 0.70, "NO_X": 0.70}, "hastens"),
+    ],
+)
+def test_longer_runs_tell_a_delay_from_a_cure(
+    short: dict[str, float], long: dict[str, float], said: str
+) -> None:
+    decided = attribution(measured(short, boots=8), [claim()], "6.1", ["NO_X"])
+    assert effects(decided)["NO_X"] in ("removes", "restores")
+    table = lasting(decided, measured(long, boots=2), [claim()], "6.1")
+    assert effects(table) == {"NO_X": said}
+    assert bool(table["reason"].iloc[0]) is (said in ("delays", "hastens"))
+    unmeasured = lasting(decided, measured({"none": 0.72}, boots=2), [claim()], "6.1")
+    assert effects(unmeasured) == effects(decided)
+    assert unmeasured["reason"].iloc[0].startswith("not measured in longer runs: ")
 
 
 @pytest.mark.parametrize(("apart"), [(), ("NO_CURE",)])

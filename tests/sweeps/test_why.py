@@ -158,7 +158,8 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 3)
     assert cause["baseline"] > 1.9
     assert cause["estimate"] < 0.1
-    assert (late["effect"], late["stage"]) == ("changes nothing", "confirmed")
+    assert (late["effect"], late["stage"]) == ("delays", "confirmed")
+    assert "in longer runs 2.01 without it and 2.0" in late["reason"]
     assert refused["effect"] == "cannot run here"
     assert "no feature SUCH_FEATURE" in refused["reason"]
 
@@ -166,6 +167,7 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     assert again.table["effect"].tolist() == found.table["effect"].tolist()
     text = "\n".join(attribution_text(again.table))
     assert "NO_WAKEUP_PREEMPTION removes it" in text
+    assert "latency_ns=24000000 delays it" in text
     page = make_why_page(found.folder).read_text()
     assert "NO_WAKEUP_PREEMPTION removes it" in page
 

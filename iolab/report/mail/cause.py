@@ -13,6 +13,7 @@ from iolab.report.attribution import Attribution
 from iolab.report.mail.finding import Finding
 from iolab.report.mail.text import bullet, paragraph
 from iolab.report.mail.words import contrast_words, number_words
+from iolab.stats.attribution import TURNS
 from iolab.stats.estimates import CONFIDENCE
 
 __all__ = ["cause_words"]
@@ -63,7 +64,7 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
     )
     confirmed = found.confirmed(finding.claim.name)
     lines = [bullet(_line(row)) for _, row in confirmed.iterrows()]
-    if not confirmed["effect"].isin(("removes", "restores")).any():
+    if not confirmed["effect"].isin(TURNS).any():
         words += " No single switch removes or restores it."
     rest = len(table) - len(lines)
     lines.append(bullet(f"{rest} others change little or nothing, or could not be tried"))
