@@ -19,12 +19,14 @@ from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS
 from iolab.stats.conditions import kernel_order, kernels_of
+from iolab.stats.threshold import threshold
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
-from iolab.store.dataset import load, result_folders
+from iolab.store.dataset import load, result_folders, with_measure
 
 __all__ = [
     "CAUSES",
     "CLAIMS",
+    "PATHOLOGIES_PAGE",
     "README",
     "RULES",
     "causes",
@@ -32,6 +34,7 @@ __all__ = [
     "fill",
     "renew",
     "rules",
+    "thresholds",
     "verdicts",
 ]
 
@@ -39,6 +42,7 @@ _ROOT = CHECKOUT or Path.cwd()
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
 CAUSES = _ROOT / "docs" / "causes.md"
+PATHOLOGIES_PAGE = _ROOT / "docs" / "pathologies.md"
 RULES = _ROOT / "docs" / "rules.md"
 # How the tables of README and docs name a verdict.
 _WORDS = {
@@ -161,6 +165,44 @@ def _causes_row(found: Attribution, claim: str) -> str:
     return _row(claim, found.kernel, unchanged, *cells, str(tried))
 
 
+def thresholds(folder: Path, value: str, limit: float) -> str:
+    """Return where a value of dio_kworker reaches a limit, as a Markdown table of kernels.
+
+    The balance weight is that of the untreated cells (the median of their measure); the values are
+    means over boots.
+
+    Parameters
+    ----------
+    folder : Path
+        Results with several weights and nothing else that differs.
+    value : str
+        Column of the cells.
+    limit : float
+        The limit, in the value's unit.
+    """
+    data = load(folder)
+    cells = data.cells[~data.cells["aa"] & ~data.cells["recorded"] & data.cells["valid"]]
+    balance = with_measure(data, "balance_weight").query("role == 'control' and not recorded")
+    weights = sorted(cells["weight"].dropna().unique())
+    head = ["kernel", "balance weight", f"reaches {limit:g} between", *(f"{w:g}" for w in weights)]
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    for kernel in kernels_of(cells):
+        here = cells[cells["kernel"] == kernel]
+        found = threshold(here, value, limit)
+        of_kernel = balance.loc[balance["kernel"] == kernel, "balance_weight"]
+        between = "never" if found.censored else f"{found.low:g} and {found.high:g}"
+        means = here.groupby("weight")[value].mean()
+        lines.append(
+            _row(
+                markdown(kernel),
+                f"{of_kernel.median():.0f}" if len(of_kernel) else "no worker",
+                between,
+                *(f"{means[w]:.2f}" for w in weights),
+            )
+        )
+    return "\n".join(lines)
+
+
 def rules() -> str:
     """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
     return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
@@ -186,6 +228,8 @@ def renew(data: Path) -> None:
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())
+    table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
+    fill(PATHOLOGIES_PAGE, "thresholds", table)
 
 
 def fill(path: Path, name: str, made: str) -> None:

@@ -16,14 +16,18 @@ from iolab.report.attribution import load_attribution
 from iolab.report.documents import (
     CAUSES,
     CLAIMS,
+    PATHOLOGIES_PAGE,
     README,
     RULES,
     causes,
     claims,
     fill,
     rules,
+    thresholds,
     verdicts,
 )
+from iolab.stats.threshold import threshold
+from iolab.store.dataset import load
 from tests.support import synthetic
 from tests.support.reports import report
 
@@ -93,3 +97,21 @@ def test_each_claim_has_its_estimate_and_each_reason_stands_once(tmp_path: Path)
         assert [float(estimate) for estimate in told] == pytest.approx([-0.4, -0.4], abs=0.05)
     assert magnitude.endswith("| - | - | - |")
     assert text.count("one cache line") == 1
+
+
+def test_thresholds_stand_beside_the_balance_of_each_kernel(tmp_path: Path) -> None:
+    text = thresholds(REFERENCE / "dio_kworker-threshold", "switches_per_io", 1.0)
+    assert text in PATHOLOGIES_PAGE.read_text(encoding="utf-8")
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()[2:]}
+    cells = load(REFERENCE / "dio_kworker-threshold").cells
+    assert set(rows) == set(cells["kernel"])
+    for kernel, row in rows.items():
+        here = cells[(cells["kernel"] == kernel) & ~cells["aa"] & ~cells["recorded"]]
+        found = threshold(here, "switches_per_io", 1.0)
+        between = "never" if found.censored else f"{found.low:g} and {found.high:g}"
+        balance, said = row.split(" | ")[1:3]
+        assert said == between
+        outside = here[here["role"] == "control"]
+        # The columns count all workers of the core, the measure those of its ordinary pool.
+        ratio = 100 * (outside["fio_cpu"] / outside["kworker_cpu"]).median()
+        assert balance == "no worker" or float(balance) == pytest.approx(ratio, rel=0.01)
