@@ -134,8 +134,10 @@ def _verdict(row: Mapping[Any, Any]) -> str:
 def causes(data: Path) -> str:
     """Return what ``iolab why`` found (``why/*`` in `data`) as Markdown: a table per pathology.
 
-    A row per kernel and claim, with the switches that move the claim in fresh boots.
+    A row per kernel and claim, with the switches that move the claim in fresh boots. Where none was
+    worth confirming, the verdict is that of the results in `data`.
     """
+    judged = _judged(data).set_index(["pathology", "kernel", "claim"])["verdict"]
     found = [load_attribution(path.parent) for path in data.glob("why/*/attribution.json")]
     parts = []
     for name in PATHOLOGIES:
@@ -146,13 +148,17 @@ def causes(data: Path) -> str:
             "|---" * 6 + "|",
         ]
         for one in sorted(of_name, key=lambda one: kernel_order(one.kernel)):
-            lines += [_causes_row(one, claim.name) for claim in one.claims]
+            lines += [
+                _causes_row(one, claim.name, str(judged.get((name, one.kernel, claim.name), "")))
+                for claim in one.claims
+            ]
         if of_name:
             parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
-def _causes_row(found: Attribution, claim: str) -> str:
+def _causes_row(found: Attribution, claim: str, otherwise: str) -> str:
+    """Return a claim's row; `otherwise` is its verdict where nothing was confirmed."""
     tried = (found.table["claim"] == claim).sum()
     moved = found.confirmed(claim)
     cells = []
@@ -160,8 +166,12 @@ def _causes_row(found: Attribution, claim: str) -> str:
         rows = moved[moved["effect"].isin(effects)].to_dict("records")
         said = [f"`{row['intervention']}` {row['effect']}: {verdict_text(row)}" for row in rows]
         cells.append("; ".join(said) or "no single switch")
-    value, verdict = found.unchanged(claim)
-    unchanged = f"{_WORDS[verdict]}: {value:.3g}" if verdict else f"{value:.3g}"
+    value, confirmed = found.unchanged(claim)
+    verdict = confirmed or otherwise
+    # No minus before a zero.
+    unchanged = f"{round(value, 3) + 0.0:.3g}"
+    if verdict not in ("", "cannot run here"):
+        unchanged = f"{_WORDS[verdict]}: {unchanged}"
     return _row(claim, found.kernel, unchanged, *cells, str(tried))
 
 
