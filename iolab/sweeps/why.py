@@ -40,19 +40,11 @@ from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request
 from iolab.sweeps.switches import fixed_switches, switches
 
-__all__ = [
-    "CONFIRMING_BOOTS",
-    "LONG_BOOTS",
-    "SCREENING_BOOTS",
-    "Why",
-    "WhyRequest",
-    "find_causes",
-    "why_request",
-]
+__all__ = ["CONFIRMING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
 
-SCREENING_BOOTS: Final = 2
 CONFIRMING_BOOTS: Final = 8
-LONG_BOOTS: Final = 2
+_SCREENING_BOOTS: Final = 2
+_LONG_BOOTS: Final = 2
 _LONG: Final = "long"
 # The confirmation draws other orders and other seeds for the jobs than the screening.
 _FRESH: Final = 1000
@@ -303,8 +295,8 @@ def _found(run: _Run) -> Why:
         tried, fixed = _offered(run, surveyed)
         for phrase in fixed:
             log(f"the kernel does not let change {phrase}")
-    log(f"screening {len(tried)} interventions in {SCREENING_BOOTS} boots")
-    keys = run.measure(claims, tried, boots=SCREENING_BOOTS)
+    log(f"screening {len(tried)} interventions in {_SCREENING_BOOTS} boots")
+    keys = run.measure(claims, tried, boots=_SCREENING_BOOTS)
     screened_data = run.data(keys)
     screened = screening(screened_data, claims, kernel, tried)
     picked = candidates(screened, _MOST_CANDIDATES)
@@ -320,7 +312,7 @@ def _found(run: _Run) -> Why:
         turning = decided.loc[decided["effect"].isin(TURNS), "intervention"].unique().tolist()
         if turning and _LONG in asked.pathology.profiles:
             log(f"longer runs with {', '.join(turning)}")
-            long_keys = run.measure(claims, turning, boots=LONG_BOOTS, seed=_FRESH, base=_LONG)
+            long_keys = run.measure(claims, turning, boots=_LONG_BOOTS, seed=_FRESH, base=_LONG)
             decided = lasting(decided, run.data(long_keys), claims, kernel)
         rest = ~screened["intervention"].isin(decided["intervention"])
         tables = [decided, screened[rest]]
