@@ -159,7 +159,7 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     assert cause["baseline"] > 1.9
     assert cause["estimate"] < 0.1
     assert (late["effect"], late["stage"]) == ("delays", "confirmed")
-    assert "in longer runs 2.01 without it and 2.0" in late["reason"]
+    assert late["reason"] == "in longer runs 1.99 without it and 1.99 with"
     assert refused["effect"] == "cannot run here"
     assert "no feature SUCH_FEATURE" in refused["reason"]
 
