@@ -32,6 +32,8 @@ __all__ = [
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 _MOVES: Final = (*TURNS, *OTHERWISE)
+# How the gate of a cell begins whose switch its kernel lacks.
+_GATE: Final = "cannot run here: "
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
@@ -218,7 +220,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
                 words = effect.replace("changes", "change")
                 lines.append(f"  {len(names)} others {words}: {', '.join(names)}")
         lines += [
-            f"  {row.intervention} cannot run here: {row.reason}"
+            f"  {row.intervention} cannot run here: {str(row.reason).removeprefix(_GATE)}"
             for row in rows[rows["effect"] == "cannot run here"].itertuples()
         ]
         if not rows["effect"].isin(TURNS).any():
