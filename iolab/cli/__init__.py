@@ -25,7 +25,7 @@ from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts
-from iolab.cli.signals import Ending, ending_signals
+from iolab.cli.signals import Ending, ending_signals, forget_interrupt
 from iolab.cli.stores import gc, merge, status
 from iolab.cli.verifying import verify
 from iolab.cli.why import why
@@ -79,6 +79,7 @@ def _code(ending: Ending) -> int:
     except click.UsageError as error:
         return _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
+        forget_interrupt()
         # click makes an Abort of an interrupt; a command may have given that its own sentence.
         return _fail(str(error.__cause__ or error) or _INTERRUPTED, ending.exit_code)
     except OSError as error:
