@@ -68,11 +68,12 @@ def guest_fio(image: Image) -> list[str]:
     return [str(root / _LOADER), "--library-path", ":".join(folders), str(root / _PROGRAM)]
 
 
-def _said(result: Result, program: str) -> str:
+def _said(result: Result) -> str:
     """Return what fio said of a job's fault, on one line."""
     words: list[str] = []
     for line in result.stderr.splitlines():
-        one = line.strip().removeprefix(f"{program}: ").removeprefix("fio: ")
+        # getopt names the program as it was started: a wrapper's fio says its whole path.
+        one = re.sub(r"^(.*/)?fio: ", "", line.strip())
         if one and not re.fullmatch(r"job .* dropped", one) and one not in words:
             words.append(one)
     valid = re.findall(r"^\s+(?:valid values)?: *(\S+)", result.stdout, re.MULTILINE)
@@ -116,4 +117,4 @@ def check_job(
     options = [option for option in argv[1:] if not option.startswith("--output")]
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:
-        raise UserError(f"fio refuses the job: {_said(result, fio[-1])}")
+        raise UserError(f"fio refuses the job: {_said(result)}")

@@ -32,8 +32,8 @@ def fio(request: pytest.FixtureRequest, image: Image) -> list[str]:
     """A command that runs fio."""
     if request.param == "guest":
         return guest_fio(image)
-    if shutil.which("fio") is None:
-        pytest.skip("no fio on this machine")
+    # Where this machine lacks fio, a wrapper that names itself by its whole path.
+    request.getfixturevalue("host_fio")
     return ["fio"]
 
 
