@@ -25,11 +25,12 @@ from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts
-from iolab.cli.signals import Ending, ending_signals, forget_interrupt
+from iolab.cli.signals import Ending, ending_signals
 from iolab.cli.stores import gc, merge, status
 from iolab.cli.verifying import verify
 from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
+from iolab.interrupts import forget_interrupt
 
 __all__ = ["main"]
 

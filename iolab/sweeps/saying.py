@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from iolab.errors import IolabError
+from iolab.interrupts import forget_interrupt
 
 __all__ = ["error_said", "run_saying"]
 
@@ -23,6 +24,7 @@ def run_saying(work: Callable[[], None]) -> int:
     try:
         work()
     except KeyboardInterrupt:
+        forget_interrupt()
         return 128 + signal.SIGTERM
     except IolabError as error:
         print(json.dumps({"error": str(error)}))

@@ -126,20 +126,3 @@ def test_handlers_are_put_back() -> None:
     with ending_signals():
         assert [signal.getsignal(number) for number in numbers] != before
     assert [signal.getsignal(number) for number in numbers] == before
-
-
-def test_an_interrupt_while_a_string_is_executed_does_not_change_the_exit_code(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "interrupted.py").write_text(
-        "import sys\n"
-        "from iolab.cli.signals import forget_interrupt\n"
-        "try:\n"
-        "    exec('raise KeyboardInterrupt')\n"
-        "except KeyboardInterrupt:\n"
-        "    forget_interrupt()\n"
-        "sys.exit(143)\n"
-    )
-    argv = [sys.executable, "-m", "interrupted"]
-    done = subprocess.run(argv, cwd=tmp_path, env=child_environment(), check=False)
-    assert done.returncode == 143

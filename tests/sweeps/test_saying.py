@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from iolab.sweeps.saying import error_said
+from tests.support.processes import child_environment
 
 _PROGRAM = """\
 import signal, sys
@@ -56,6 +57,16 @@ def test_sigterm_ends_a_program_in_order(tmp_path: Path) -> None:
     assert ran(work, log) == 128 + signal.SIGTERM
     assert error_said(log, 143) == "was ended by SIGTERM"
     assert log.read_text() == "a line before\nput away\n"
+
+
+def test_a_signal_while_a_string_is_executed_is_named(tmp_path: Path) -> None:
+    # Run by -m as a sweep runs its programs: Python would end itself with SIGINT.
+    work = "exec('signal.raise_signal(signal.SIGTERM)')"
+    (tmp_path / "program.py").write_text(_PROGRAM.format(work=work))
+    done = subprocess.run(
+        [sys.executable, "-m", "program"], cwd=tmp_path, env=child_environment(), check=False
+    )
+    assert done.returncode == 128 + signal.SIGTERM
 
 
 def test_a_killed_program_is_said_to_be(tmp_path: Path) -> None:
