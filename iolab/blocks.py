@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
-from functools import cache, cached_property
+from functools import cache
 from types import NoneType
 from typing import Any, Final, Literal
 
@@ -111,11 +111,6 @@ class Block:
     plan: Plan
     target: str | None = None
 
-    @cached_property
-    def plan_document(self) -> dict[str, Any]:
-        """The plan as plain JSON values, which nobody changes; see `encode_plan`."""
-        return encode_plan(self.plan)
-
     def document(self) -> dict[str, Any]:
         """Return the block as plain JSON values."""
         document = {
@@ -124,7 +119,7 @@ class Block:
             "machine": {**asdict(self.machine), "modules": list(self.machine.modules)},
             # As `dataclasses.asdict`, without copying each level of a condition.
             "cells": [{**vars(cell), "condition": dict(cell.condition)} for cell in self.cells],
-            "plan": self.plan_document,
+            "plan": encode_plan(self.plan),
         }
         return {name: value for name, value in document.items() if value is not None}
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
-from iolab.blocks import Block, PlannedCell
+from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.pathology.base import Pathology, Profile
@@ -164,7 +164,7 @@ def _block(
         coalesced_timers=machine.coalesced_timers,
         boot_options=list(whole_boot.boot_options),
     )
-    block = Block(
+    return Block(
         pathology=pathology.name,
         kernel=kernel,
         clock=clock,
@@ -174,12 +174,20 @@ def _block(
         cells=tuple(cells),
         plan=plan,
     )
+
+
+def _check_plan(block: Block) -> None:
+    """Check a plan as the agent does when it starts: a wrong cell is better refused before a boot.
+
+    Raises
+    ------
+    UserError
+        If the agent would refuse it.
+    """
     try:
-        # The agent checks a plan when it starts; a wrong cell is better refused before a boot.
-        parse_plan(block.plan_document)
+        parse_plan(encode_plan(block.plan))
     except UserError as error:
-        raise UserError(f"pathology {pathology.name}: {error}") from error
-    return block
+        raise UserError(f"pathology {block.pathology}: {error}") from error
 
 
 def _number(name: str) -> int:
@@ -233,7 +241,7 @@ def blocks_of(
     UserError
         If the pathology's functions fail, or the agent would refuse a cell of theirs.
     """
-    return [
+    blocks = [
         _block(
             pathology,
             profile,
@@ -246,3 +254,8 @@ def blocks_of(
         for boot in range(profile.boots)
         for conditions in _conditions(pathology, profile, boot).values()
     ]
+    # The first boot has every cell; the others draw other seeds and orders for them.
+    for block in blocks:
+        if block.boot == 0:
+            _check_plan(block)
+    return blocks
