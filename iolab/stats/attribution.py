@@ -55,6 +55,8 @@ ATTRIBUTION_COLUMNS: Final = (
 # Of `_scale`: what is worth confirming, and what is nothing.
 _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
+# Of a change in short runs: what is left of it in longer ones if it lasts.
+_LASTING: Final = 0.5
 
 
 def under(claim: Claim, level: str) -> Claim:
@@ -296,9 +298,11 @@ def lasting(
     -------
     DataFrame
         The table. Where a claim's value lies on the same side of its limit with an intervention as
-        without it in the longer runs, the intervention does not *remove* the effect but *delays*
-        it, or does not *restore* it but *hastens* it; ``reason`` has both values. What was not
-        measured there stays as it is, with the reason.
+        without it in the longer runs, the verdict does not turn for good; ``reason`` has both
+        values. If the effect is there either way, and less than half of the change is left, the
+        intervention does not *remove* it but *delays* it, or does not *restore* it but *hastens*
+        it. Otherwise it *weakens* or *strengthens* it. What was not measured there stays as it is,
+        with the reason.
     """
     named = {claim.name: claim for claim in claims}
     table = decided.copy()
@@ -312,10 +316,15 @@ def lasting(
             table.loc[index, "reason"] = f"not measured in longer runs: {missing}"
             continue
         before, after = (float(values.mean()) for values, _ in sides)
-        if _is_there(claim, before) is _is_there(claim, after):
+        if (there := _is_there(claim, before)) is _is_there(claim, after):
             words = [f"{_in_unit(claim, value):.3g}" for value in (before, after)]
             table.loc[index, "reason"] = f"in longer runs {words[0]} without it and {words[1]} with"
-            table.loc[index, "effect"] = "delays" if row["effect"] == "removes" else "hastens"
+            whole = _in_logs(claim, row["estimate"]) - _in_logs(claim, row["baseline"])
+            passes = there and abs(after - before) < _LASTING * abs(whole)
+            if row["effect"] == "removes":
+                table.loc[index, "effect"] = "delays" if passes else "weakens"
+            else:
+                table.loc[index, "effect"] = "hastens" if passes else "strengthens"
     return table
 
 
