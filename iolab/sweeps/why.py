@@ -192,6 +192,8 @@ class _Run:
             mapped=(),
             recorded={},
             controls=any(claim.contrast != "treated" for claim in claims),
+            # An A/A pair says nothing of a switch.
+            repeats_control=False,
         )
 
     def plan(self, profile: Profile, seed: int = 0) -> PathologyPlan:
