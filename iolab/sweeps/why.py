@@ -352,8 +352,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
             continue
         seen.append(condition)
         run.log(f"asking the kernel for its switches, at the condition of {claim.name!r}")
-        alike = [c for c in asked.pathology.claims if dict(c.condition) == condition]
-        alike = [claim] if asked.claim else [c for c in alike if not c.secondary]
+        alike = [claim] if asked.claim else _answered_together(asked.pathology, claim)
         plan = run.plan(run.profile(alike, [], boots=1))
         measure_blocks(plan.blocks, asked.request, run.on_progress, run.log)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
@@ -367,6 +366,16 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
     raise CannotRunError(
         f"no claim of {asked.pathology.name} can be judged without a trace on {asked.kernel}"
     )
+
+
+def _answered_together(pathology: Pathology, claim: Claim) -> list[Claim]:
+    """Return the primary claims that share a claim's condition, without those that take more."""
+    condition = dict(claim.condition)
+    return [
+        other
+        for other in pathology.claims
+        if dict(other.condition) == condition and not other.secondary and not other.requires
+    ]
 
 
 def _has_value(data: Dataset, claim: Claim, kernel: str) -> bool:

@@ -82,6 +82,14 @@ class _Store:
         return key in self.done
 
 
+def test_claims_that_take_real_cores_are_not_answered() -> None:
+    pathology = get_pathology("writeback_kworker")
+    first = pathology.claims[0]
+    alike = [c for c in pathology.claims if c.condition == first.condition and not c.secondary]
+    assert {bool(claim.requires) for claim in alike} == {True, False}
+    assert why._answered_together(pathology, first) == [c for c in alike if not c.requires]
+
+
 def test_the_switch_that_hangs_a_machine_is_found_by_halves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
