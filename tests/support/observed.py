@@ -76,7 +76,13 @@ def _measure(block: Block, key: str, root: Path, observed: list[str], *, flat: b
     """Measure a block in a process of its own; None if the store has it."""
     store, profiles = RawStore(root), ProfileStore(root)
     cells = observed_cells(block, observed)
-    if store.has(key) and all(profiles.has(key, cell, flat=flat) for cell in cells):
+
+    def complete() -> bool:
+        # What the kernel cannot run leaves no profile.
+        ran = {c["cell"]["id"] for c in store.cells(key) if c["result"]["state"] == "done"}
+        return all(profiles.has(key, cell, flat=flat) for cell in ran.intersection(cells))
+
+    if store.has(key) and complete():
         return None
     plan = root / "plans" / f"{block.plan.block}.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +97,7 @@ def _measure(block: Block, key: str, root: Path, observed: list[str], *, flat: b
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     took = time.monotonic() - began
-    if child.returncode or not all(profiles.has(key, cell, flat=flat) for cell in cells):
+    if child.returncode or not complete():
         raise IolabError(f"{block.pathology} on {block.kernel}: {said.strip() or status}")
     return Cost(took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
