@@ -73,7 +73,7 @@ def _said(result: Result) -> str:
     words: list[str] = []
     for line in result.stderr.splitlines():
         # getopt names the program as it was started: a wrapper's fio says its whole path.
-        one = re.sub(r"^(.*/)?fio: ", "", line.strip())
+        one = re.sub(r"^(\S*/)?fio: ", "", line.strip())
         if one and not re.fullmatch(r"job .* dropped", one) and one not in words:
             words.append(one)
     valid = re.findall(r"^\s+(?:valid values)?: *(\S+)", result.stdout, re.MULTILINE)
