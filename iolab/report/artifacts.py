@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pandas as pd
 
 from iolab.errors import IolabError, UserError
@@ -155,7 +156,10 @@ def _causes(data: Path, paper: Path) -> list[tuple[str, Attribution]]:
     causes = []
     for path in sorted(data.glob("why/*/attribution.json")):
         found, figures = load_attribution(path.parent), paper / "figures" / "why" / path.parent.name
-        publish_attribution(found, found.figure(), figures)
+        figure = found.figure()
+        publish_attribution(found, figure, figures)
+        # There is one for each pathology and kernel, and pyplot keeps them all.
+        plt.close(figure)
         _end_captions(figures, data, path.parent)
         causes.append((path.parent.name, found))
     return causes

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
+import shutil
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 from iolab.errors import UserError
+from iolab.paths import REFERENCE
 from iolab.report.artifacts import collect_results, draw
 from iolab.report.results import read_results
 from tests.support import synthetic
@@ -30,6 +33,15 @@ def test_claims_and_their_figure_are_collected_the_same_each_time(tmp_path: Path
     assert read_results(tmp_path / "a" / "results.json")["pathologies"][0]["command"] == COMMAND
     caption = (tmp_path / "a" / "figures" / "verdicts.txt").read_text()
     assert caption.endswith(f"nox -s figures -- {data}; data measured by: {COMMAND}.\n")
+
+
+def test_figures_of_causes_do_not_stay_open(tmp_path: Path) -> None:
+    data = _measured(tmp_path / "data")
+    shutil.copytree(REFERENCE / "why" / "bfq_idling-7.2", data / "why" / "bfq_idling-7.2")
+    before = plt.get_fignums()
+    collect_results(data, tmp_path / "paper")
+    assert (tmp_path / "paper/figures/why/bfq_idling-7.2/attribution.svg").exists()
+    assert plt.get_fignums() == before
 
 
 def test_a_caption_ends_with_the_commands_and_old_figures_are_gone(tmp_path: Path) -> None:
