@@ -239,7 +239,7 @@ def blocks_of(
     Raises
     ------
     UserError
-        If the pathology's functions fail, or the agent would refuse a cell of theirs.
+        If the pathology's functions fail, or the agent would refuse a cell of the first boot.
     """
     blocks = [
         _block(

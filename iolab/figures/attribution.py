@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from iolab.errors import UserError
+from iolab.figures.figure import Figure
 from iolab.figures.style import DOUBLE_IN, legend, styled
 from iolab.pathology.base import Claim
 
@@ -65,14 +64,8 @@ def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> 
     moved = kept.assign(moved=kept["share"].abs()).groupby("intervention", sort=False)["moved"]
     order = [str(n) for n in moved.max().sort_values(ascending=False, kind="stable").index[:most]]
     height_in = 0.9 + _ROW_IN * (len(order) + 1)
-    figure, grid = plt.subplots(
-        1,
-        len(claims),
-        sharey=True,
-        squeeze=False,
-        figsize=(DOUBLE_IN, height_in),
-        layout="constrained",
-    )
+    figure = Figure(figsize=(DOUBLE_IN, height_in), layout="constrained")
+    grid = figure.subplots(1, len(claims), sharey=True, squeeze=False)
     for axes, claim in zip(grid.flat, claims, strict=True):
         _panel(axes, kept[kept["claim"] == claim.name], claim, order)
     grid.flat[0].set_yticks(range(len(order)), order)

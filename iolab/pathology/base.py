@@ -248,6 +248,11 @@ class Pathology:
         levels = {name: factor.before for name, factor in self.factors.items()}
         return {name: level for name, level in levels.items() if level is not None}
 
+    @property
+    def decided(self) -> tuple[Claim, ...]:
+        """The primary claims that this kind of machine can decide."""
+        return tuple(c for c in self.claims if not c.secondary and not c.requires)
+
     def _add_intervention(self) -> None:
         own = {INTERVENTION: InterventionFactor()}
         taken = self.factors.get(INTERVENTION, own[INTERVENTION]) != own[INTERVENTION]

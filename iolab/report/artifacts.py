@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
 
 from iolab.errors import IolabError, UserError
@@ -156,10 +155,7 @@ def _causes(data: Path, paper: Path) -> list[tuple[str, Attribution]]:
     causes = []
     for path in sorted(data.glob("why/*/attribution.json")):
         found, figures = load_attribution(path.parent), paper / "figures" / "why" / path.parent.name
-        figure = found.figure()
-        publish_attribution(found, figure, figures)
-        # There is one for each pathology and kernel, and pyplot keeps them all.
-        plt.close(figure)
+        publish_attribution(found, found.figure(), figures)
         _end_captions(figures, data, path.parent)
         causes.append((path.parent.name, found))
     return causes

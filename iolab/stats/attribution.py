@@ -319,12 +319,13 @@ def lasting(
         if (there := _is_there(claim, before)) is _is_there(claim, after):
             words = [f"{_in_unit(claim, value):.3g}" for value in (before, after)]
             table.loc[index, "reason"] = f"in longer runs {words[0]} without it and {words[1]} with"
-            whole = _in_logs(claim, row["estimate"]) - _in_logs(claim, row["baseline"])
-            passes = there and abs(after - before) < _LASTING * abs(whole)
-            if row["effect"] == "removes":
-                table.loc[index, "effect"] = "delays" if passes else "weakens"
+            base = _in_logs(claim, row["baseline"])
+            whole = _in_logs(claim, row["estimate"]) - base
+            if there and abs(after - before) < _LASTING * abs(whole):
+                effect = "delays" if row["effect"] == "removes" else "hastens"
             else:
-                table.loc[index, "effect"] = "hastens" if passes else "strengthens"
+                effect = _direction(claim, base, row["share"])
+            table.loc[index, "effect"] = effect
     return table
 
 

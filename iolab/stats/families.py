@@ -83,8 +83,8 @@ def declared_claims(pathology: Pathology, kernels: Iterable[str]) -> list[tuple[
     return [
         (kernel, claim.name)
         for kernel in dict.fromkeys([*kernels, *named])
-        for claim in pathology.claims
-        if claim.contrast != "treated" and not claim.secondary and not claim.requires
+        for claim in pathology.decided
+        if claim.contrast != "treated"
         if any(
             member.items() <= {**claim.condition, "kernel": kernel}.items()
             for member in pathology.preregistered

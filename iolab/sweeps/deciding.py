@@ -194,23 +194,18 @@ def decide(
 
 def _studies(request: Request, log: Callable[[str], None]) -> list[_Study]:
     """Return the pathologies with their kernels; every primary claim is open there."""
-    chosen = [p for p in chosen_pathologies(request) if _claims(p)]
+    chosen = [p for p in chosen_pathologies(request) if p.decided]
     if not chosen:
         raise UserError("none of these pathologies has a primary claim that can be decided here")
     first = LOOKS[0].boots
-    profiles = [(p, _profile(p, request.profile, _claims(p), first)) for p in chosen]
+    profiles = [(p, _profile(p, request.profile, p.decided, first)) for p in chosen]
     studies = []
     for pathology, plan in zip(chosen, plan_blocks(profiles, request, log), strict=True):
         folder = plan.folder.with_name(f"decide-{sweep_label(request)}")
         kernels = sorted([*plan.kernels, *plan.unavailable], key=kernel_order)
-        is_open = {kernel: _claims(pathology) for kernel in kernels}
+        is_open = {kernel: list(pathology.decided) for kernel in kernels}
         studies.append(_Study(pathology, replace(plan, folder=folder), is_open))
     return studies
-
-
-def _claims(pathology: Pathology) -> list[Claim]:
-    """Return the primary claims that this kind of machine can decide."""
-    return [claim for claim in pathology.claims if not claim.secondary and not claim.requires]
 
 
 def _profile(pathology: Pathology, name: str, claims: Sequence[Claim], boots: int) -> Profile:

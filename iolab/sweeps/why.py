@@ -369,13 +369,9 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
 
 
 def _answered_together(pathology: Pathology, claim: Claim) -> list[Claim]:
-    """Return the primary claims that share a claim's condition, without those that take more."""
+    """Return the decidable claims that share a claim's condition."""
     condition = dict(claim.condition)
-    return [
-        other
-        for other in pathology.claims
-        if dict(other.condition) == condition and not other.secondary and not other.requires
-    ]
+    return [other for other in pathology.decided if dict(other.condition) == condition]
 
 
 def _has_value(data: Dataset, claim: Claim, kernel: str) -> bool:
