@@ -37,7 +37,7 @@ from iolab.agent.work import measure, reports
 from iolab.agent.workplace import RUN, Workplace
 from iolab.errors import CannotRunError, IolabError
 
-__all__ = ["run_block"]
+__all__ = ["load_modules", "run_block"]
 
 # Folder and suffix of the files that a cell leaves.
 _RESULT_FILES = (("cells", "json"), ("traces", "dat"))
@@ -143,10 +143,17 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
     return result
 
 
-def _load_modules(journal: Journal, modules: Sequence[str]) -> None:
+def load_modules(journal: Journal, modules: Sequence[str]) -> None:
     """Load a plan's modules once, instead of in each cell.
 
     A missing module is reported by the cells that need it.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it unloads those that were not loaded before.
+    modules : sequence of str
+        The modules.
     """
     for module in modules:
         with suppress(CannotRunError):
@@ -192,7 +199,7 @@ def _run_locked(plan: Plan, out: Path) -> None:
     journal = Journal(RUN / "block.journal")
     try:
         facts = collect()
-        _load_modules(journal, plan.modules)
+        load_modules(journal, plan.modules)
         # Only null_blk completes by the kernel's timers.
         timed = any(d.kind == "null_blk" for c in plan.cells for d in c.devices)
         if timed and facts["high_resolution_timers"] is plan.coalesced_timers:

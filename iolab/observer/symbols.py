@@ -24,12 +24,12 @@ from iolab.observer.btf import Btf
 from iolab.vm import guest_init
 from iolab.vm.boot_files import boot_image
 from iolab.vm.cached import make_folder
-from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
+from iolab.vm.channel import ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image
 from iolab.vm.kernels import Kernel
 from iolab.vm.layout import LayoutError, member_offsets
-from iolab.vm.qemu import GuestError, Machine, boot
+from iolab.vm.qemu import Boot, GuestError, Machine, boot
 from iolab.vm.toolbox import Toolbox
 
 __all__ = [
@@ -218,15 +218,15 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[st
     )
     initrd.write_bytes(image.path.read_bytes() + job.read_bytes())
     make_channel(channel)
-    boot(
-        Machine("tcg", memory_mib=_MEMORY_MIB),
+    given = Boot(
         qemu=toolbox.qemu_argv(),
         kernel=boot_image(kernel),
         initrd=initrd,
-        channel=(channel, CHANNEL_BYTES),
+        channel=channel,
         folder=work,
         stall_s=_STALL_S,
     )
+    boot(Machine("tcg", memory_mib=_MEMORY_MIB), given)
     unpack_channel(channel, work / "told")
     kallsyms = (work / "told" / "kallsyms").read_text(errors="replace")
     return kallsyms, (work / "told" / "btf").read_bytes()

@@ -25,7 +25,7 @@ def main() -> None:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     try:
-        guest_init.hand_over(stream.getvalue())
+        guest_init.hand_over(guest_init.shared_memory(), stream.getvalue())
     finally:
         guest_init._libc.reboot(guest_init._RB_POWER_OFF)
 

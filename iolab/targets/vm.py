@@ -20,13 +20,22 @@ from iolab.observer.observation import Observation
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
-from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
+from iolab.vm.channel import ChannelError, make_channel, put_plan, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image, ensure_image
 from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
 from iolab.vm.preload import HOST_TIME, build_host_time
 from iolab.vm.programs import program_entries
-from iolab.vm.qemu import Accelerator, GuestError, Machine, boot, console_tail, options_digest
+from iolab.vm.qemu import (
+    Accelerator,
+    Boot,
+    GuestError,
+    Machine,
+    boot,
+    console_tail,
+    options_digest,
+)
+from iolab.vm.snapshots import Snapshot, can_be_kept, kept_snapshot, run_restored
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
@@ -42,6 +51,7 @@ _PROBE_INIT = b"""#!/bin/busybox sh
 /bin/busybox poweroff -f
 """
 _PROBE_S = 30.0
+_STALL_S = 240.0
 # A scheduler that idles three times for each write, 8 ms each.
 _WRITE_S = 0.025
 
@@ -119,28 +129,13 @@ class VmTarget:
         """
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         machine = replace(self.machine, kernel_options=(*self.machine.kernel_options, *options))
-        longest_s = max(_work_s(cell) for cell in plan.cells)
         with scratch_dir(into.parent.absolute()) as work:
-            channel = work / "channel"
-            make_channel(channel)
             observed = work / "observed"
             observed.mkdir()
-            console = boot(
-                machine,
-                qemu=self.toolbox.qemu_argv(),
-                kernel=boot_image(self.kernel),
-                initrd=self._initrd(work, plan),
-                channel=(channel, CHANNEL_BYTES),
-                folder=work,
-                # A loaded machine runs a guest's second in half a minute.
-                stall_s=240 + 30 * longest_s,
-                options=() if observation is None else observation.options(observed),
-                preload=self.preload,
-                progress=progress,
-            )
+            console = self._run(machine, plan, work, observation, progress)
             results = work / "results"
             try:
-                unpack_channel(channel, results)
+                unpack_channel(work / "channel", results)
             except ChannelError as error:
                 raise GuestError(f"{error}; its last lines:\n{console_tail(console)}") from error
             _check_ending(results, console)
@@ -152,21 +147,77 @@ class VmTarget:
         remember_kernel_facts(self.kernel, facts)
         return facts
 
-    def _initrd(self, work: Path, plan: Plan) -> Path:
-        job = work / "job.cpio"
-        entries = [
-            Entry.file("init", _INIT, executable=True),
-            Entry.file("iolab/guest_init.py", _GUEST_INIT),
-            Entry.file("iolab/agent.pyz", agent_archive()),
-            Entry.file("iolab/plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode()),
-        ]
-        entries += [
-            Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
-            for name in ("losetup", "mount", "umount")
-        ]
-        entries += program_entries(plan)
-        write_cpio(job, entries)
+    def _run(
+        self,
+        machine: Machine,
+        plan: Plan,
+        work: Path,
+        observation: Observation | None,
+        progress: Callable[[str], None],
+    ) -> Path:
+        """Run a plan to its end; return the console's output."""
+        longest_s = max(_work_s(cell) for cell in plan.cells)
+        given = Boot(
+            qemu=self.toolbox.qemu_argv(),
+            kernel=boot_image(self.kernel),
+            initrd=None,
+            channel=work / "channel",
+            folder=work,
+            # A loaded machine runs a guest's second in half a minute.
+            stall_s=_STALL_S + 30 * longest_s,
+            options=() if observation is None else observation.options(work / "observed"),
+            preload=self.preload,
+        )
+        make_channel(given.channel)
+        sent = json.dumps(encode_plan(plan), sort_keys=True).encode()
+        job = _job_archive(plan, work)
+        if can_be_kept(machine):
+            snapshot = self._snapshot(machine, job, progress)
+            console = run_restored(machine, snapshot, given, sent, progress)
+            console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
+            return console
+        put_plan(given.channel, sent)
+        return boot(machine, replace(given, initrd=self._initrd(work, job)), progress)
+
+    def _snapshot(self, machine: Machine, job: Path, progress: Callable[[str], None]) -> Snapshot:
+        """Return this machine, booted and without a plan."""
+
+        def given(folder: Path) -> Boot:
+            make_channel(folder / "channel")
+            return Boot(
+                qemu=self.toolbox.qemu_argv(),
+                kernel=boot_image(self.kernel),
+                initrd=self._initrd(folder, job),
+                channel=folder / "channel",
+                folder=folder,
+                stall_s=_STALL_S,
+                preload=self.preload,
+            )
+
+        options = [*machine.kernel_options]
+        key = digest_of({**self.identity(), "options": options, "job": digest_file(job)})
+        return kept_snapshot(key[:32], machine, given, progress)
+
+    def _initrd(self, work: Path, job: Path) -> Path:
         return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
+
+
+def _job_archive(plan: Plan, work: Path) -> Path:
+    """Write what iolab adds to the image: first process, agent, names of modules, programs."""
+    path = work / "job.cpio"
+    entries = [
+        Entry.file("init", _INIT, executable=True),
+        Entry.file("iolab/guest_init.py", _GUEST_INIT),
+        Entry.file("iolab/agent.pyz", agent_archive()),
+        Entry.file("iolab/modules", "\n".join(plan.modules).encode()),
+    ]
+    entries += [
+        Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
+        for name in ("losetup", "mount", "umount")
+    ]
+    entries += program_entries(plan)
+    write_cpio(path, entries)
+    return path
 
 
 def _done_io(result: Path) -> dict[str, int]:
@@ -252,15 +303,15 @@ def kvm_boots(
         channel = work / "channel"
         make_channel(channel)
         try:
-            boot(
-                Machine(accelerator="kvm", memory_mib=512),
+            given = Boot(
                 qemu=toolbox.qemu_argv(),
                 kernel=boot_image(kernel),
                 initrd=_joined(work / "initrd", image.path, job),
-                channel=(channel, CHANNEL_BYTES),
+                channel=channel,
                 folder=work,
                 stall_s=_PROBE_S,
             )
+            boot(Machine(accelerator="kvm", memory_mib=512), given)
             reason = "" if (work / "console.txt").stat().st_size else "the guest said nothing"
         except GuestError as error:
             # Without the console: the reason is one line.

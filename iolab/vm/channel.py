@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The host's end of the shared memory through which a guest hands over its results.
+"""The host's end of the shared memory through which a guest gets its plan and hands over results.
 
 The guest sees a file of the host as the memory of a PCI device (ivshmem; docs/specs of QEMU). It
-writes there after its last cell: see `iolab.vm.guest_init`.
+reads the plan there before its first cell and writes there after its last one: see
+`iolab.vm.guest_init`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from pathlib import Path, PurePosixPath
 from iolab.errors import IolabError
 from iolab.files import atomic_write
 
-__all__ = ["CHANNEL_BYTES", "ChannelError", "make_channel", "unpack_channel"]
+__all__ = ["CHANNEL_BYTES", "ChannelError", "make_channel", "put_plan", "unpack_channel"]
 
 # A power of two, as a PCI bar must be; the file is sparse.
 CHANNEL_BYTES = 128 << 20
 _MAGIC = b"IOLABRES"
+_PLAN_MAGIC = b"IOLABJOB"
 _HEADER = struct.Struct("<8sQ32s")
 
 
@@ -45,6 +47,21 @@ def make_channel(path: Path) -> None:
             os.posix_fallocate(stream.fileno(), 0, CHANNEL_BYTES)
     except OSError as error:
         raise ChannelError(f"no room for a guest's results: {path}: {error.strerror}") from error
+
+
+def put_plan(path: Path, plan: bytes) -> None:
+    """Put a plan where the guest reads it.
+
+    Parameters
+    ----------
+    path : Path
+        The file behind the shared memory.
+    plan : bytes
+        The plan, as the agent reads it.
+    """
+    with path.open("r+b") as stream:
+        header = _HEADER.pack(_PLAN_MAGIC, len(plan), hashlib.sha256(plan).digest())
+        stream.write(header + plan)
 
 
 def unpack_channel(path: Path, into: Path) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The guest's first process: mount what a kernel needs, run the agent, hand over what it left.
 
-It runs inside the virtual machine only. Results leave through the shared
-memory of an ivshmem device, after the last cell. Writing there is writing to memory: no driver is
-involved and nothing reaches the host while a cell is measured.
+It runs inside the virtual machine only. All that does not depend on the plan comes first: then the
+host may stop the machine, keep it as a snapshot, and go on from there for each plan
+(`iolab.vm.snapshots`). The plan arrives, and the results leave, through the shared memory of an
+ivshmem device. Writing there is writing to memory: no driver is involved and nothing reaches the
+host while a cell is measured.
 """
 
 from __future__ import annotations
@@ -11,17 +13,25 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import hashlib
+import importlib
 import io
 import json
 import mmap
 import os
 import struct
-import subprocess
+import sys
 import tarfile
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 _MAGIC = b"IOLABRES"
+_JOB_MAGIC = b"IOLABJOB"
+_HEADER = struct.Struct("<8sQ32s")
+_AGENT = "/iolab/agent.pyz"
+_MODULES = "/iolab/modules"
+_PLAN = "/iolab/plan.json"
 _RESULTS = "/run/iolab/results"
 _MOUNTS = (
     ("proc", "/proc"),
@@ -33,6 +43,11 @@ _MOUNTS = (
     ("tracefs", "/sys/kernel/tracing"),
     ("cgroup2", "/sys/fs/cgroup"),
 )
+# Vendor and device, and the number of the memory: the shared memory (docs/specs/ivshmem-spec.rst
+# of QEMU), and the device through which a guest says that it panicked (docs/specs/pvpanic.rst).
+_SHARED_MEMORY = ("0x1af4", "0x1110", 2)
+_PANIC = ("0x1b36", "0x0011", 0)
+_PANICKED = 1
 _RB_POWER_OFF = 0x4321FEDC
 _RNDADDENTROPY = 0x40085203
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -57,17 +72,76 @@ def seed_random() -> None:
         fcntl.ioctl(pool, _RNDADDENTROPY, struct.pack("ii", len(seed) * 8, len(seed)) + seed)
 
 
-def run_agent() -> dict[str, object]:
+def _device_memory(vendor: str, model: str, number: int) -> mmap.mmap:
+    for device in sorted(Path("/sys/bus/pci/devices").iterdir()):
+        if [(device / n).read_text().strip() for n in ("vendor", "device")] == [vendor, model]:
+            (device / "enable").write_text("1")
+            resource = device / f"resource{number}"
+            handle = os.open(resource, os.O_RDWR)
+            return mmap.mmap(handle, resource.stat().st_size)
+    raise SystemExit(f"this virtual machine has no device {vendor}:{model}")
+
+
+def shared_memory() -> mmap.mmap:
+    """Return the memory that the host sees, too."""
+    return _device_memory(*_SHARED_MEMORY)
+
+
+def load_modules() -> None:
+    """Load the modules that every plan of this machine needs.
+
+    The agent finds them loaded. Nothing unloads them: the machine is thrown away.
+    """
+    journal = importlib.import_module("iolab.agent.journal").Journal(Path(_MODULES + ".journal"))
+    names = Path(_MODULES).read_text().split()
+    importlib.import_module("iolab.agent.block").load_modules(journal, names)
+    journal.close()
+
+
+def pause() -> None:
+    """Let the host keep this machine, if it wants to.
+
+    QEMU stops a processor right after the instruction that tells it of a panic, or goes on
+    (its option ``-action panic``).
+    """
+    memory = _device_memory(*_PANIC)
+    memory[0] = _PANICKED
+
+
+def take_plan(memory: mmap.mmap) -> bytes:
+    """Return the plan that the host has put into the shared memory."""
+    magic, length, digest = _HEADER.unpack(memory[: _HEADER.size])
+    plan = memory[_HEADER.size : _HEADER.size + length] if magic == _JOB_MAGIC else b""
+    if hashlib.sha256(plan).digest() != digest:
+        raise SystemExit("the shared memory of this virtual machine has no plan")
+    return plan
+
+
+def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, object]:
     """Run the agent to its end; its errors go to the console too, where a person may look."""
-    agent = subprocess.run(
-        ["/usr/bin/python3", "-S", "/iolab/agent.pyz", "run", "/iolab/plan.json", _RESULTS],
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    said = agent.stderr.decode(errors="replace")
+    Path(_PLAN).write_bytes(plan)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            os.dup2(writer, 2)
+            os.close(reader)
+            os.close(writer)
+            code = agent(["run", _PLAN, _RESULTS])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        said = stream.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
     if said:
         print(said, flush=True)
-    return {"exit": agent.returncode, "stderr": said}
+    return {"exit": os.waitstatus_to_exitcode(status), "stderr": said}
 
 
 def pack(ending: dict[str, object]) -> bytes:
@@ -81,32 +155,32 @@ def pack(ending: dict[str, object]) -> bytes:
     return stream.getvalue()
 
 
-def hand_over(payload: bytes) -> None:
+def hand_over(memory: mmap.mmap, payload: bytes) -> None:
     """Write the payload, then the header that makes it valid, into the shared memory."""
-    for device in sorted(Path("/sys/bus/pci/devices").iterdir()):
-        identity = [(device / n).read_text().strip() for n in ("vendor", "device")]
-        if identity == ["0x1af4", "0x1110"]:
-            break
-    else:
-        raise SystemExit("this virtual machine has no shared memory to put results into")
-    (device / "enable").write_text("1")
-    size = (device / "resource2").stat().st_size
-    header = _MAGIC + struct.pack("<Q", len(payload)) + hashlib.sha256(payload).digest()
-    if len(header) + len(payload) > size:
-        raise SystemExit(f"the results need {len(payload)} bytes, the shared memory has {size}")
-    handle = os.open(device / "resource2", os.O_RDWR)
-    with mmap.mmap(handle, size) as memory:
-        memory[len(header) : len(header) + len(payload)] = payload
-        memory[: len(header)] = header
+    header = _HEADER.pack(_MAGIC, len(payload), hashlib.sha256(payload).digest())
+    if len(header) + len(payload) > len(memory):
+        raise SystemExit(
+            f"the results need {len(payload)} bytes, the shared memory has {len(memory)}"
+        )
+    memory[len(header) : len(header) + len(payload)] = payload
+    memory[: len(header)] = header
 
 
 def main() -> None:
     """Be the guest's first process, from mounts to power-off."""
     os.environ["PATH"] = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
-    mount_all()
-    seed_random()
     try:
-        hand_over(pack(run_agent()))
+        mount_all()
+        seed_random()
+        memory = shared_memory()
+        sys.path.insert(0, _AGENT)
+        agent = importlib.import_module("iolab.agent.__main__").main
+        load_modules()
+        pause()
+        hand_over(memory, pack(run_agent(agent, take_plan(memory))))
+    except BaseException:
+        # To the console, before the power is off.
+        traceback.print_exc()
     finally:
         _libc.reboot(_RB_POWER_OFF)
 

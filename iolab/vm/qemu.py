@@ -17,8 +17,18 @@ from iolab import foreign
 from iolab.errors import IolabError
 from iolab.files import digest_of
 from iolab.process import kill_group, start
+from iolab.vm.channel import CHANNEL_BYTES
 
-__all__ = ["Accelerator", "GuestError", "Machine", "boot", "console_tail", "options_digest"]
+__all__ = [
+    "Accelerator",
+    "Boot",
+    "GuestError",
+    "Machine",
+    "Running",
+    "boot",
+    "console_tail",
+    "options_digest",
+]
 
 Accelerator = Literal["icount", "kvm", "tcg"]
 
@@ -72,7 +82,7 @@ def _counting(cpus: int) -> str:
 
 
 def _argv(
-    machine: Machine, *, qemu: Sequence[str], kernel: Path, initrd: Path, console: Path
+    machine: Machine, *, qemu: Sequence[str], kernel: Path, initrd: Path | None, console: Path
 ) -> list[str]:
     if machine.accelerator == "icount":
         accelerator = ["-accel", f"tcg,tb-size={_TRANSLATIONS_MIB}"]
@@ -119,10 +129,14 @@ def _argv(
         f"file:{console}",
         "-kernel",
         str(kernel),
-        "-initrd",
-        str(initrd),
+        *([] if initrd is None else ["-initrd", str(initrd)]),
         "-append",
         " ".join(options),
+        # Through it a guest asks to be stopped: see `pause` of iolab.vm.guest_init.
+        "-device",
+        "pvpanic-pci",
+        "-action",
+        "panic=none",
     ]
 
 
@@ -157,31 +171,20 @@ def console_tail(console: Path) -> str:
     return "\n".join(f"  {line}" for line in shown) or "  (the console is empty)"
 
 
-def boot(
-    machine: Machine,
-    *,
-    qemu: Sequence[str],
-    kernel: Path,
-    initrd: Path,
-    channel: tuple[Path, int],
-    folder: Path,
-    stall_s: float,
-    options: Sequence[str] = (),
-    preload: Path | None = None,
-    progress: Callable[[str], None] = lambda line: None,
-) -> Path:
-    """Run a machine to its end.
+@dataclass(frozen=True)
+class Boot:
+    """What a machine is started with.
 
     Parameters
     ----------
-    machine : Machine
-        The machine.
     qemu : sequence of str
         The command that runs QEMU.
-    kernel, initrd : Path
-        The kernel image and the archives of its first file system.
-    channel : (Path, int)
-        The file behind the guest's shared memory and its size in bytes.
+    kernel : Path
+        The kernel image.
+    initrd : Path or None
+        The archives of its first file system; a restored machine needs none.
+    channel : Path
+        The file behind the guest's shared memory (`iolab.vm.channel`).
     folder : Path
         The folder for the console's output.
     stall_s : float
@@ -191,53 +194,143 @@ def boot(
         Further options of QEMU, which the guest must not see.
     preload : Path, optional
         A library that QEMU loads before its own.
+    """
+
+    qemu: Sequence[str]
+    kernel: Path
+    initrd: Path | None
+    channel: Path
+    folder: Path
+    stall_s: float
+    options: Sequence[str] = ()
+    preload: Path | None = None
+
+
+class Running:
+    """A machine that runs.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    given : Boot
+        What it is started with.
     progress : callable
-        Gets every line that begins with "iolab:", as it appears.
+        Gets every line of the console that begins with "iolab:", as it appears.
+
+    Raises
+    ------
+    GuestError
+        If QEMU fails, or the guest prints nothing for `given.stall_s` seconds.
+    """
+
+    def __init__(
+        self, machine: Machine, given: Boot, progress: Callable[[str], None] = lambda line: None
+    ) -> None:
+        # QEMU may get another working directory.
+        folder = given.folder.absolute()
+        self.console = folder / "console.txt"
+        self._errors = folder / "qemu.txt"
+        self._stall_s, self._progress = given.stall_s, progress
+        argv = _argv(
+            machine,
+            qemu=given.qemu,
+            kernel=given.kernel.absolute(),
+            initrd=None if given.initrd is None else given.initrd.absolute(),
+            console=self.console,
+        )
+        path = given.channel.absolute()
+        memory = f"memory-backend-file,id=results,mem-path={path},size={CHANNEL_BYTES},share=on"
+        # As the only one at this memory it may be part of a snapshot.
+        argv += ["-object", memory, "-device", "ivshmem-plain,memdev=results,master=on"]
+        environment, directory = dict(os.environ), None
+        if given.preload is not None:
+            # The list of LD_PRELOAD is separated by spaces and colons, which a path may hold.
+            environment["LD_PRELOAD"] = f"./{given.preload.name}"
+            directory = given.preload.parent
+        self._printed, self._waited_s = 0, 0.0
+        self._printed_at = time.monotonic()
+        with self._errors.open("wb") as stream:
+            self._process = start(
+                [*argv, *given.options],
+                stderr=stream,
+                stdout=stream,
+                env=environment,
+                cwd=directory,
+                memory_limit=(machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20,
+            )
+
+    def check(self) -> None:
+        """Pass on what the guest has printed; raise GuestError if QEMU has ended or hangs."""
+        ended = self._process.poll() is not None
+        self._look(ended=ended)
+        if ended:
+            raise self._failure()
+
+    def wait(self) -> None:
+        """Wait until the machine ends by itself."""
+        while True:
+            try:
+                self._process.wait(_POLL_S)
+                ended = True
+            except subprocess.TimeoutExpired:
+                ended = False
+            self._look(ended=ended)
+            if ended:
+                break
+        if self._process.returncode != 0:
+            raise self._failure()
+
+    def kill(self) -> None:
+        """Kill QEMU."""
+        kill_group(self._process)
+
+    def _failure(self) -> GuestError:
+        messages = self._errors.read_text(errors="replace").strip().splitlines()[-3:]
+        code = self._process.returncode
+        how = f"QEMU ended with {code}: {' '.join(messages) or 'no message'}"
+        if code == 0:
+            how = "the guest ended too early"
+        return GuestError(f"{how}; its last lines:\n{console_tail(self.console)}")
+
+    def _look(self, *, ended: bool) -> None:
+        """Pass on the console's new lines; raise GuestError if none comes.
+
+        Time in which other work had the processors does not count: a guest that gets none prints
+        none.
+        """
+        self._waited_s = max(self._waited_s, _waited_s(self._process.pid))
+        now = time.monotonic() - self._waited_s
+        lines = _lines(self.console)
+        # The last line may be incomplete.
+        for line in lines[self._printed : len(lines) if ended else -1]:
+            self._printed += 1
+            self._printed_at = now
+            if match := re.search(r"iolab: .*", line):
+                self._progress(match.group(0))
+        if not ended and now - self._printed_at > self._stall_s:
+            raise GuestError(
+                f"the guest printed nothing for {self._stall_s:.0f} s and was stopped; "
+                "its last lines:\n" + console_tail(self.console)
+            )
+
+
+def boot(
+    machine: Machine, given: Boot, progress: Callable[[str], None] = lambda line: None
+) -> Path:
+    """Run a machine from its boot to its end; parameters and errors are those of `Running`.
 
     Returns
     -------
     Path
         The console's output.
-
-    Raises
-    ------
-    GuestError
-        If QEMU fails, or the guest prints nothing for `stall_s` seconds.
     """
-    # QEMU may get another working directory.
-    kernel, initrd, folder = kernel.absolute(), initrd.absolute(), folder.absolute()
-    console = folder / "console.txt"
-    errors = folder / "qemu.txt"
-    path, size = channel[0].absolute(), channel[1]
-    argv = _argv(machine, qemu=qemu, kernel=kernel, initrd=initrd, console=console)
-    argv += ["-object", f"memory-backend-file,id=results,mem-path={path},size={size},share=on"]
-    argv += ["-device", "ivshmem-plain,memdev=results", *options]
-    limit = (machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20
-    environment, directory = dict(os.environ), None
-    if preload is not None:
-        # The list of LD_PRELOAD is separated by spaces and colons, which a path may hold.
-        environment["LD_PRELOAD"] = f"./{preload.name}"
-        directory = preload.parent
-    with errors.open("wb") as stream:
-        process = start(
-            argv,
-            stderr=stream,
-            stdout=stream,
-            env=environment,
-            cwd=directory,
-            memory_limit=limit,
-        )
+    running = Running(machine, given, progress)
     try:
-        _watch(process, console, stall_s, progress)
+        running.wait()
     finally:
-        kill_group(process)
-    if process.returncode != 0:
-        messages = errors.read_text(errors="replace").strip().splitlines()[-3:]
-        raise GuestError(
-            f"QEMU ended with {process.returncode}: {' '.join(messages) or 'no message'}; the "
-            "guest's last lines:\n" + console_tail(console)
-        )
-    return console
+        running.kill()
+    return running.console
 
 
 def _waited_s(pid: int) -> float:
@@ -248,40 +341,3 @@ def _waited_s(pid: int) -> float:
         with suppress(OSError, ValueError, IndexError):
             waited_ns.append(int(path.read_text().split()[1]))
     return max(waited_ns) / 1e9
-
-
-def _watch(
-    process: subprocess.Popen[bytes],
-    console: Path,
-    stall_s: float,
-    progress: Callable[[str], None],
-) -> None:
-    """Pass on the console's lines until the process ends; raise GuestError if none comes.
-
-    Time in which other work had the processors does not count: a guest that gets none prints none.
-    """
-    printed = 0
-    waited_s = 0.0
-    printed_at = time.monotonic()
-    while True:
-        try:
-            process.wait(_POLL_S)
-            ended = True
-        except subprocess.TimeoutExpired:
-            ended = False
-        waited_s = max(waited_s, _waited_s(process.pid))
-        now = time.monotonic() - waited_s
-        lines = _lines(console)
-        # The last line may be incomplete.
-        for line in lines[printed : len(lines) if ended else -1]:
-            printed += 1
-            printed_at = now
-            if match := re.search(r"iolab: .*", line):
-                progress(match.group(0))
-        if ended:
-            return
-        if now - printed_at > stall_s:
-            raise GuestError(
-                f"the guest printed nothing for {stall_s:.0f} s and was stopped; "
-                "its last lines:\n" + console_tail(console)
-            )

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+"""Keep a booted machine as a snapshot, and go on from there for each plan.
+
+A guest asks to be stopped when it has done all that does not depend on a plan
+(`iolab.vm.guest_init`). QEMU stops its processor right after that instruction, and saves memory,
+devices, clock and timers. Each plan then begins there, in a new QEMU: a block is the same bytes
+whether the snapshot was made for it or long before.
+
+Only machines with one counted processor are kept. QEMU records no others (`iolab.vm.qemu`), and
+without a record its main loop may or may not move the clock on to the next timer while the machine
+stops (``icount_start_warp_timer`` in accel/tcg/icount-common.c). On the host's clock there is
+nothing to keep the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from iolab.errors import IolabError
+from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, short_dir
+from iolab.vm.cached import make_folder
+from iolab.vm.channel import put_plan
+from iolab.vm.monitor import Monitor, MonitorError, monitor_options
+from iolab.vm.qemu import Boot, Machine, Running
+
+__all__ = ["Snapshot", "can_be_kept", "kept_snapshot", "make_snapshot", "run_restored"]
+
+_NAME = "booted"
+_NODE = "snapshot"
+# Each is 0.3 GB.
+_MOST_KEPT = 12
+_POLL_S = 0.05
+_COPIED_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A booted machine in a folder."""
+
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        """The disk image that holds the machine's state; no machine sees a disk."""
+        return self.folder / "snapshot.qcow2"
+
+    @property
+    def console(self) -> Path:
+        """What the guest printed until then."""
+        return self.folder / "console.txt"
+
+    def is_good(self) -> bool:
+        """Tell whether it is as it was made."""
+        try:
+            described = json.loads((self.folder / "snapshot.json").read_text())
+            status = self.disk.stat()
+            found = _digest(self.disk, status.st_size, status.st_mtime_ns)
+            return bool(found == described["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+
+@cache
+def _digest(path: Path, size: int, changed_ns: int) -> str:
+    return digest_file(path)
+
+
+def can_be_kept(machine: Machine) -> bool:
+    """Tell whether a snapshot of this machine is the same wherever it is made."""
+    return machine.accelerator == "icount" and machine.cpus == 1
+
+
+def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
+    """Boot a machine until it asks to be stopped, and keep it.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    given : Boot
+        What it is booted with.
+    into : Path
+        An empty folder for the snapshot.
+
+    Raises
+    ------
+    GuestError
+        If the guest does not boot.
+    MonitorError
+        If QEMU cannot keep it, as on a full disk.
+    """
+    snapshot = Snapshot(into)
+    _write_empty_disk(snapshot.disk)
+    with short_dir() as folder:
+        options = [
+            *given.options,
+            *monitor_options(folder / "monitor"),
+            *_disk_options(snapshot.disk),
+            *("-action", "panic=pause"),
+            # Else a restored machine would be as stopped as this one.
+            *("-global", "migration.store-global-state=off"),
+        ]
+        running = Running(machine, replace(given, options=options))
+        try:
+            with Monitor(folder / "monitor", running.check) as monitor:
+                monitor.wait_for("STOP")
+                _save(monitor, running)
+                monitor.do("quit")
+            running.wait()
+        finally:
+            running.kill()
+    shutil.copyfile(running.console, snapshot.console)
+    described = {"sha256": digest_file(snapshot.disk)}
+    atomic_write(into / "snapshot.json", canonical_json(described))
+    return snapshot
+
+
+def kept_snapshot(
+    key: str, machine: Machine, given: Callable[[Path], Boot], progress: Callable[[str], None]
+) -> Snapshot:
+    """Return the snapshot that is kept under a key; make it if there is none.
+
+    Parameters
+    ----------
+    key : str
+        Names everything that the booted machine depends on.
+    machine : Machine
+        The machine.
+    given : callable
+        Returns what it is booted with, from a folder for its files.
+    progress : callable
+        Gets a line before the machine is booted.
+
+    Raises
+    ------
+    GuestError, MonitorError
+        As `make_snapshot`.
+    """
+
+    def make(folder: Path) -> None:
+        progress("booting the kernel once, to keep it as a snapshot")
+        work = folder / "work"
+        work.mkdir()
+        make_snapshot(machine, given(work), folder)
+        shutil.rmtree(work)
+
+    folder = cache_dir("snapshots", key)
+    make_folder(folder, make, good=lambda folder: Snapshot(folder).is_good())
+    os.utime(folder)
+    _forget_old(folder.parent)
+    return Snapshot(folder)
+
+
+def run_restored(
+    machine: Machine,
+    snapshot: Snapshot,
+    given: Boot,
+    plan: bytes,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Run a machine from its snapshot to its end.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    snapshot : Snapshot
+        Where it begins.
+    given : Boot
+        What it was booted with, without its first file system.
+    plan : bytes
+        What the guest gets.
+    progress : callable
+        Gets every line of the console that begins with "iolab:", as it appears.
+
+    Returns
+    -------
+    Path
+        The console's output since then.
+
+    Raises
+    ------
+    GuestError
+        If the guest did not come to its end.
+    MonitorError
+        If QEMU refuses to go on.
+    """
+    # QEMU writes to it.
+    disk = given.folder / "snapshot.qcow2"
+    _copy(snapshot.disk, disk)
+    with short_dir() as folder:
+        options = [
+            *given.options,
+            *monitor_options(folder / "monitor"),
+            *_disk_options(disk),
+            *("-S", "-loadvm", _NAME),
+        ]
+        running = Running(machine, replace(given, options=options), progress)
+        try:
+            # QEMU answers when it has loaded the machine, and with it the shared memory.
+            with Monitor(folder / "monitor", running.check) as monitor:
+                put_plan(given.channel, plan)
+                # What is unlinked now need not be written to the host's disk.
+                disk.unlink()
+                monitor.do("cont")
+            running.wait()
+        finally:
+            running.kill()
+    return running.console
+
+
+def _save(monitor: Monitor, running: Running) -> None:
+    monitor.do(
+        "snapshot-save", **{"job-id": "save", "tag": _NAME, "vmstate": _NODE, "devices": [_NODE]}
+    )
+    while True:
+        (job,) = monitor.do("query-jobs")
+        if job["status"] == "concluded":
+            break
+        running.check()
+        time.sleep(_POLL_S)
+    if "error" in job:
+        raise MonitorError(f"QEMU cannot keep this machine: {job['error']}")
+
+
+def _disk_options(path: Path) -> list[str]:
+    described = {
+        "driver": "qcow2",
+        "node-name": _NODE,
+        "file": {"driver": "file", "filename": str(path), "cache": {"no-flush": True}},
+    }
+    return ["-blockdev", json.dumps(described)]
+
+
+def _write_empty_disk(path: Path) -> None:
+    """Write an empty image of 1 MiB, since no image means no snapshot (docs/interop/qcow2.rst)."""
+    bits = 16
+    cluster = 1 << bits
+    table, block, level_1 = cluster, 2 * cluster, 3 * cluster
+    header = struct.pack(
+        ">4sIQIIQIIQQIIQQQQII",
+        *(b"QFI\xfb", 3, 0, 0, bits, 1 << 20, 0, 1, level_1, table, 1, 0, 0),
+        *(0, 0, 0, 4, 104),
+    )
+    counts = struct.pack(">4H", 1, 1, 1, 1)
+    parts = (header, struct.pack(">Q", block), counts, b"")
+    path.write_bytes(b"".join(part.ljust(cluster, b"\0") for part in parts))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, sharing its blocks where the file system can."""
+    try:
+        with source.open("rb") as from_, target.open("wb") as to:
+            try:
+                while os.copy_file_range(from_.fileno(), to.fileno(), _COPIED_BYTES):
+                    pass
+            except OSError:
+                # Not between these file systems, or not on this host.
+                shutil.copyfileobj(from_, to, _COPIED_BYTES)
+    except OSError as error:
+        raise IolabError(f"cannot copy the snapshot to {target}: {error.strerror}") from error
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove the snapshots that were not used for the longest time."""
+    used = {path: path.stat().st_mtime for path in folder.glob("[!.]*") if path.is_dir()}
+    for path in sorted(used, key=lambda path: used[path])[:-_MOST_KEPT]:
+        old = path.with_name(f".{path.name}.old")
+        with suppress(OSError):
+            path.rename(old)
+            shutil.rmtree(old)
