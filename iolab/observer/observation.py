@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 
 from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError
-from iolab.files import atomic_write
+from iolab.files import atomic_write, digest_file, digest_of
 from iolab.measure.profile import Profile
 from iolab.observer.building import build_plugin
 from iolab.observer.programs import ProgramSymbols, program_symbols
@@ -33,6 +34,8 @@ _QEMU = 10
 _MOST_CPUS = 16
 _FIO = "usr/bin/fio"
 _MOST_EVENTS = 1 << 18
+# What the plugin knows of a machine that was stopped.
+_KEPT = ("kept", "modules.txt")
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,39 @@ class Observation:
     flat: bool = False
     programs: tuple[ProgramSymbols, ...] = ()
 
-    def options(self, folder: Path) -> list[str]:
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of what the functions' numbers depend on, and of the plugin."""
+        parts = {
+            "plugin": digest_file(self.plugin),
+            "kernel": self.symbols.names,
+            "programs": [sorted(one.functions.values()) for one in self.programs],
+        }
+        return digest_of(parts)
+
+    def keeping(self) -> Observation:
+        """Return what follows tasks and stacks of a booting machine, and looks at no cell."""
+        return replace(self, cells=frozenset(), events=frozenset(), flat=False)
+
+    def options(self, folder: Path, *, kept: Path | None = None, keeps: bool = False) -> list[str]:
         """Write what the plugin reads, and return QEMU's options.
 
         Parameters
         ----------
         folder : Path
             An empty folder for the plugin's files.
+        kept : Path, optional
+            The folder of a machine that was observed until it was stopped, which is now restored.
+        keeps : bool, optional
+            Whether the machine is observed until it is stopped.
         """
+        if kept is not None:
+            for name in _KEPT:
+                shutil.copyfile(kept / name, folder / name)
         lines = [f"{name} {value}\n" for name, value in self.symbols.offsets.items()]
         lines += [f"cell {cell}\n" for cell in sorted(self.cells)]
         lines.append(f"most_events {_MOST_EVENTS if self.events else 0}\nflat {int(self.flat)}\n")
+        lines.append(f"keeps {int(keeps)}\n")
         atomic_write(folder / "settings", "".join(lines))
         first = FIRST_SYMBOL + len(self.symbols.names)
         encoded = []

@@ -20,6 +20,7 @@ from iolab.observer.observation import Observation
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
+from iolab.vm.cached import make_folder
 from iolab.vm.channel import ChannelError, make_channel, put_plan, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image, ensure_image
@@ -35,7 +36,13 @@ from iolab.vm.qemu import (
     console_tail,
     options_digest,
 )
-from iolab.vm.snapshots import Snapshot, can_be_kept, kept_snapshot, run_restored
+from iolab.vm.snapshots import (
+    Snapshot,
+    can_be_kept,
+    kept_snapshot,
+    run_restored,
+    run_until_stop,
+)
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
 
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
@@ -157,49 +164,63 @@ class VmTarget:
     ) -> Path:
         """Run a plan to its end; return the console's output."""
         longest_s = max(_work_s(cell) for cell in plan.cells)
-        given = Boot(
+        job = _job_archive(plan, work)
+        sent = json.dumps(encode_plan(plan), sort_keys=True).encode()
+        # A loaded machine runs a guest's second in half a minute.
+        stall_s = _STALL_S + 30 * longest_s
+        if not can_be_kept(machine):
+            options = [] if observation is None else observation.options(work / "observed")
+            given = replace(self._given(work, job), stall_s=stall_s, options=options)
+            put_plan(given.channel, sent)
+            return boot(machine, given, progress)
+        given = replace(self._given(work, None), stall_s=stall_s)
+        snapshot = self._snapshot(machine, job, progress)
+        if observation is not None:
+            kept = self._observed_boot(machine, job, snapshot, observation, progress)
+            given = replace(given, options=observation.options(work / "observed", kept=kept))
+        console = run_restored(machine, snapshot, given, sent, progress)
+        console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
+        return console
+
+    def _given(self, folder: Path, job: Path | None) -> Boot:
+        """Return what a machine is booted with; without a job what it is restored with."""
+        make_channel(folder / "channel")
+        initrd = folder / "initrd"
+        if job is not None:
+            _join(initrd, self.image.path, modules_archive(self.kernel), job)
+        return Boot(
             qemu=self.toolbox.qemu_argv(),
             kernel=boot_image(self.kernel),
-            initrd=None,
-            channel=work / "channel",
-            folder=work,
-            # A loaded machine runs a guest's second in half a minute.
-            stall_s=_STALL_S + 30 * longest_s,
-            options=() if observation is None else observation.options(work / "observed"),
+            initrd=None if job is None else initrd,
+            channel=folder / "channel",
+            folder=folder,
+            stall_s=_STALL_S,
             preload=self.preload,
         )
-        make_channel(given.channel)
-        sent = json.dumps(encode_plan(plan), sort_keys=True).encode()
-        job = _job_archive(plan, work)
-        if can_be_kept(machine):
-            snapshot = self._snapshot(machine, job, progress)
-            console = run_restored(machine, snapshot, given, sent, progress)
-            console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
-            return console
-        put_plan(given.channel, sent)
-        return boot(machine, replace(given, initrd=self._initrd(work, job)), progress)
 
     def _snapshot(self, machine: Machine, job: Path, progress: Callable[[str], None]) -> Snapshot:
         """Return this machine, booted and without a plan."""
-
-        def given(folder: Path) -> Boot:
-            make_channel(folder / "channel")
-            return Boot(
-                qemu=self.toolbox.qemu_argv(),
-                kernel=boot_image(self.kernel),
-                initrd=self._initrd(folder, job),
-                channel=folder / "channel",
-                folder=folder,
-                stall_s=_STALL_S,
-                preload=self.preload,
-            )
-
         options = [*machine.kernel_options]
         key = digest_of({**self.identity(), "options": options, "job": digest_file(job)})
-        return kept_snapshot(key[:32], machine, given, progress)
+        return kept_snapshot(key[:32], machine, lambda work: self._given(work, job), progress)
 
-    def _initrd(self, work: Path, job: Path) -> Path:
-        return _joined(work / "initrd", self.image.path, modules_archive(self.kernel), job)
+    def _observed_boot(
+        self,
+        machine: Machine,
+        job: Path,
+        snapshot: Snapshot,
+        observation: Observation,
+        progress: Callable[[str], None],
+    ) -> Path:
+        """Return what the observer knows of a machine's tasks when it is restored."""
+
+        def make(folder: Path) -> None:
+            progress("booting the kernel once more, to know its tasks' stacks")
+            with scratch_dir(folder) as work:
+                options = observation.keeping().options(folder, keeps=True)
+                run_until_stop(machine, replace(self._given(work, job), options=options))
+
+        return make_folder(snapshot.folder / f"observed-{observation.digest[:16]}", make)
 
 
 def _job_archive(plan: Plan, work: Path) -> Path:
@@ -253,12 +274,11 @@ def _work_s(cell: Cell) -> float:
     return longest_ms / 1e3
 
 
-def _joined(path: Path, *parts: Path) -> Path:
+def _join(path: Path, *parts: Path) -> None:
     with path.open("wb") as whole:
         for part in parts:
             with part.open("rb") as stream:
                 shutil.copyfileobj(stream, whole)
-    return path
 
 
 def _check_ending(results: Path, console: Path) -> None:
@@ -303,10 +323,11 @@ def kvm_boots(
         channel = work / "channel"
         make_channel(channel)
         try:
+            _join(work / "initrd", image.path, job)
             given = Boot(
                 qemu=toolbox.qemu_argv(),
                 kernel=boot_image(kernel),
-                initrd=_joined(work / "initrd", image.path, job),
+                initrd=work / "initrd",
                 channel=channel,
                 folder=work,
                 stall_s=_PROBE_S,

@@ -32,7 +32,14 @@ from iolab.vm.channel import put_plan
 from iolab.vm.monitor import Monitor, MonitorError, monitor_options
 from iolab.vm.qemu import Boot, Machine, Running
 
-__all__ = ["Snapshot", "can_be_kept", "kept_snapshot", "make_snapshot", "run_restored"]
+__all__ = [
+    "Snapshot",
+    "can_be_kept",
+    "kept_snapshot",
+    "make_snapshot",
+    "run_restored",
+    "run_until_stop",
+]
 
 _NAME = "booted"
 _NODE = "snapshot"
@@ -100,28 +107,59 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
     """
     snapshot = Snapshot(into)
     _write_empty_disk(snapshot.disk)
+    options = [
+        *given.options,
+        *_disk_options(snapshot.disk),
+        # Else a restored machine would be as stopped as this one.
+        *("-global", "migration.store-global-state=off"),
+    ]
+    console = run_until_stop(machine, replace(given, options=options), _save)
+    shutil.copyfile(console, snapshot.console)
+    described = {"sha256": digest_file(snapshot.disk)}
+    atomic_write(into / "snapshot.json", canonical_json(described))
+    return snapshot
+
+
+def run_until_stop(
+    machine: Machine, given: Boot, then: Callable[[Monitor], None] = lambda monitor: None
+) -> Path:
+    """Boot a machine until it asks to be stopped, and end its QEMU.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    given : Boot
+        What it is booted with.
+    then : callable, optional
+        Called with its monitor when it has stopped.
+
+    Returns
+    -------
+    Path
+        The console's output.
+
+    Raises
+    ------
+    GuestError
+        If the guest does not boot.
+    """
     with short_dir() as folder:
         options = [
             *given.options,
             *monitor_options(folder / "monitor"),
-            *_disk_options(snapshot.disk),
             *("-action", "panic=pause"),
-            # Else a restored machine would be as stopped as this one.
-            *("-global", "migration.store-global-state=off"),
         ]
         running = Running(machine, replace(given, options=options))
         try:
             with Monitor(folder / "monitor", running.check) as monitor:
                 monitor.wait_for("STOP")
-                _save(monitor, running)
+                then(monitor)
                 monitor.do("quit")
             running.wait()
         finally:
             running.kill()
-    shutil.copyfile(running.console, snapshot.console)
-    described = {"sha256": digest_file(snapshot.disk)}
-    atomic_write(into / "snapshot.json", canonical_json(described))
-    return snapshot
+    return running.console
 
 
 def kept_snapshot(
@@ -218,7 +256,7 @@ def run_restored(
     return running.console
 
 
-def _save(monitor: Monitor, running: Running) -> None:
+def _save(monitor: Monitor) -> None:
     monitor.do(
         "snapshot-save", **{"job-id": "save", "tag": _NAME, "vmstate": _NODE, "devices": [_NODE]}
     )
@@ -226,7 +264,6 @@ def _save(monitor: Monitor, running: Running) -> None:
         (job,) = monitor.do("query-jobs")
         if job["status"] == "concluded":
             break
-        running.check()
         time.sleep(_POLL_S)
     if "error" in job:
         raise MonitorError(f"QEMU cannot keep this machine: {job['error']}")

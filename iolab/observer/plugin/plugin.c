@@ -78,6 +78,8 @@ static void *low_memory(size_t size)
 
 #include "window.h"
 
+#include "kept.h"
+
 int EXPORT qemu_plugin_version = API_VERSION;
 
 static u64 low48(u64 address)
@@ -275,13 +277,15 @@ static void started(u64 id, u32 index)
     if (index >= n_cpus)
         n_cpus = index + 1;
     cpus[index].counts = &counts[index];
-    cpus[index].task = new_task(0, -1 - (int)index);
+    cpus[index].task = kept_running ? kept_running : new_task(0, -1 - (int)index);
     if (!index && !find_registers())
         qemu_plugin_outs("iolab: the processor lacks a register\n");
 }
 
 static void ended(u64 id, void *unused)
 {
+    if (keeps)
+        write_kept();
     fclose(output);
     fclose(names);
 }
@@ -305,6 +309,7 @@ static _Bool read_settings(const char *path)
         {"mod_kallsyms.strtab", &offsets.strtab},
         {"most_events", &most_events},
         {"flat", &flat},
+        {"keeps", &keeps},
     };
     char line[256], name[64];
     void *file = fopen(path, "r");
@@ -341,12 +346,15 @@ int EXPORT qemu_plugin_install(u64 id, const struct info *info, int argc, char *
     if (!read_programs(path))
         return 1;
     snprintf(path, sizeof path, "%s/modules.txt", folder);
-    names = fopen(path, "w");
+    names = fopen(path, "a");
     snprintf(path, sizeof path, "%s/windows", folder);
     output = fopen(path, "wb");
     events = calloc(most_events + 1, sizeof *events);
     tasks = calloc(MOST_TASKS, sizeof *tasks);
     buffer = g_byte_array_new();
+    snprintf(kept_path, sizeof kept_path, "%s/kept", folder);
+    if (!tasks || !read_kept())
+        return 1;
     score = qemu_plugin_scoreboard_new(1);
     counts = low_memory(MOST_CPUS * sizeof *counts);
     if (!names || !output || !events || !tasks || !counts || (flat && !make_tallies()))
