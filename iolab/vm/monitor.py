@@ -87,6 +87,11 @@ class Monitor:
             if "return" in told:
                 return told["return"]
 
+    def end(self) -> None:
+        """Let QEMU end; it may have ended before it could answer."""
+        with suppress(OSError):
+            self._socket.sendall(json.dumps({"execute": "quit"}).encode())
+
     def wait_for(self, event: str) -> None:
         """Wait until QEMU tells of an event."""
         while event not in self._events:
@@ -113,11 +118,16 @@ class Monitor:
     def _next(self) -> dict[str, Any]:
         """Return what QEMU says next, and keep the name of an event."""
         while b"\n" not in self._told:
-            with suppress(TimeoutError):
-                if not (more := self._socket.recv(_TOLD_BYTES)):
-                    self._hung_up()
-                self._told += more
-            self._check()
+            try:
+                more = self._socket.recv(_TOLD_BYTES)
+            except TimeoutError:
+                self._check()
+                continue
+            except OSError:
+                more = b""
+            if not more:
+                self._hung_up()
+            self._told += more
         line, _, self._told = self._told.partition(b"\n")
         told: dict[str, Any] = json.loads(line)
         if "event" in told:

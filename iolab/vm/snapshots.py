@@ -155,7 +155,7 @@ def run_until_stop(
             with Monitor(folder / "monitor", running.check) as monitor:
                 monitor.wait_for("STOP")
                 then(monitor)
-                monitor.do("quit")
+                monitor.end()
             running.wait()
         finally:
             running.kill()

@@ -16,15 +16,37 @@ __all__ = ["IN_GUEST", "archive_with", "cell_of"]
 IN_GUEST = Path(__file__).with_name("in_guest.py")
 
 
+# What the guest's first process calls in the agent's place.
+_MAIN = """
+import runpy
+import sys
+
+
+def main(argv):
+    sys.argv = ["agent", *argv]
+    try:
+        runpy.run_module("program", run_name="__main__")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+"""
+_AGENT = "iolab/agent/__main__.py"
+
+
 def archive_with(program: str) -> bytes:
-    """Return the agent's archive with another program to start; the agent stands beside it."""
+    """Return the agent's archive with another program to start.
+
+    The agent stands beside it: what the program imports of ``iolab.agent.__main__`` is the agent's.
+    """
     stream = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(agent_archive())) as shipped,
         zipfile.ZipFile(stream, "w") as made,
     ):
         for name in shipped.namelist():
-            made.writestr(name, program if name == "__main__.py" else shipped.read(name))
+            made.writestr(name, _MAIN if name == _AGENT else shipped.read(name))
+        made.writestr("iolab/agent/shipped.py", shipped.read(_AGENT))
+        made.writestr("program.py", program.replace("iolab.agent.__main__", "iolab.agent.shipped"))
     return stream.getvalue()
 
 

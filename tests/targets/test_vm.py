@@ -18,8 +18,8 @@ from iolab.errors import IolabError
 from iolab.store.counters import histogram, measures
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from iolab.vm import qemu
-from iolab.vm.qemu import GuestError
+from iolab.vm.qemu import Boot, GuestError, Machine
+from iolab.vm.snapshots import Snapshot, run_restored
 from tests.support.guest import IN_GUEST, archive_with
 from tests.support.plans import copies_cell, job, null_blk_cell, plan
 from tests.support.processes import alive, child_environment, wait_until
@@ -44,7 +44,7 @@ def _machines_of(parent: int) -> list[int]:
     for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         # A short child may have ended since it was listed.
         with suppress(OSError):
-            if b"\0-initrd\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"\0-nodefaults\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 machines.append(int(pid))
     return machines
 
@@ -243,10 +243,10 @@ def test_a_machine_too_small_for_its_image_says_so(target: VmTarget, tmp_path: P
 def test_a_guest_that_hangs_is_stopped(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def impatient(*arguments: Any, **options: Any) -> Path:
-        return qemu.boot(*arguments, **{**options, "stall_s": 45.0})
+    def impatient(machine: Machine, kept: Snapshot, given: Boot, *rest: Any) -> Path:
+        return run_restored(machine, kept, replace(given, stall_s=45.0), *rest)
 
-    monkeypatch.setattr(vm, "boot", impatient)
+    monkeypatch.setattr(vm, "run_restored", impatient)
     program = "print('iolab: here I hang', flush=True)\nwhile True: pass"
     with pytest.raises(GuestError, match=r"printed nothing for 45 s and was stopped") as caught:
         _run_program(target, program, tmp_path, monkeypatch)

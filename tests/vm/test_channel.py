@@ -5,15 +5,25 @@ import gzip
 import hashlib
 import io
 import json
+import mmap
 import os
 import struct
+import sys
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from iolab.vm import guest_init
-from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
+from iolab.vm.channel import (
+    CHANNEL_BYTES,
+    ChannelError,
+    make_channel,
+    put_plan,
+    unpack_channel,
+)
 from tests.test_files import small_disk
 
 
@@ -22,6 +32,12 @@ def channel(tmp_path: Path) -> Path:
     path = tmp_path / "channel"
     make_channel(path)
     return path
+
+
+@contextmanager
+def _as_the_guest_sees(path: Path) -> Iterator[mmap.mmap]:
+    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as memory:
+        yield memory
 
 
 def _hand_over(path: Path, payload: bytes, *, magic: bytes = b"IOLABRES") -> None:
@@ -62,6 +78,69 @@ def test_what_the_guest_packs_is_unpacked(
     assert (tmp_path / "host" / "cells" / "c000.json").read_bytes() == random
     ending = json.loads((tmp_path / "host" / "agent.json").read_text())
     assert ending == {"exit": 3, "stderr": "ä"}
+
+
+def test_the_guest_finds_the_plan_and_leaves_results_over_it(
+    channel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guest_init, "_RESULTS", str(tmp_path / "guest"))
+    plan = os.urandom(100_000)
+    put_plan(channel, plan)
+    with pytest.raises(ChannelError, match="the guest left no results"):
+        unpack_channel(channel, tmp_path / "host")
+    with _as_the_guest_sees(channel) as memory:
+        assert guest_init.take_plan(memory) == plan
+        guest_init.hand_over(memory, guest_init.pack({"exit": 0, "stderr": ""}))
+        with pytest.raises(SystemExit, match="has no plan"):
+            guest_init.take_plan(memory)
+    unpack_channel(channel, tmp_path / "host")
+    assert json.loads((tmp_path / "host" / "agent.json").read_text())["exit"] == 0
+
+
+def test_a_damaged_plan_is_not_taken(channel: Path) -> None:
+    put_plan(channel, b'{"cells": []}')
+    with channel.open("r+b") as stream:
+        stream.seek(50)
+        stream.write(b"X")
+    with (
+        _as_the_guest_sees(channel) as memory,
+        pytest.raises(SystemExit, match="has no plan"),
+    ):
+        guest_init.take_plan(memory)
+
+
+def test_results_that_are_too_large_are_said(channel: Path) -> None:
+    with (
+        _as_the_guest_sees(channel) as memory,
+        pytest.raises(SystemExit, match=f"the shared memory has {CHANNEL_BYTES}"),
+    ):
+        guest_init.hand_over(memory, b"x" * CHANNEL_BYTES)
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (3, "no such disk\n")])
+def test_the_agent_ends_with_its_code_and_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    def agent(argv: list[str]) -> int:
+        assert Path(argv[1]).read_bytes() == b"a plan"
+        sys.__stderr__.write(said)  # type: ignore[union-attr]
+        return code
+
+    monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
+    assert guest_init.run_agent(agent, b"a plan") == {"exit": code, "stderr": said}
+
+
+def test_an_agent_that_breaks_leaves_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agent(_: list[str]) -> int:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
+    ending = guest_init.run_agent(agent, b"a plan")
+    assert ending["exit"] == 1
+    assert "ValueError: broken" in str(ending["stderr"])
 
 
 def test_the_channel_is_made_of_blocks_that_are_there(channel: Path) -> None:

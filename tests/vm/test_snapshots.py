@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""A machine that is restored measures what one does that has just booted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iolab import files
+from iolab.errors import IolabError
+from iolab.targets.vm import VmTarget
+from iolab.vm import snapshots
+from iolab.vm.qemu import Machine
+from iolab.vm.snapshots import Snapshot, can_be_kept
+from tests.support.plans import null_blk_cell, plan
+from tests.support.processes import machines_disturbed
+from tests.test_files import small_disk
+
+
+def _bytes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _kept() -> Path:
+    """Return the newest snapshot of the cache."""
+    folders = files.cache_dir("snapshots").glob("[!.]*")
+    return max(folders, key=lambda path: path.stat().st_mtime)
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(2 * len(os.sched_getaffinity(0)))
+    ]
+    try:
+        yield
+    finally:
+        for process in loops:
+            process.kill()
+            process.wait()
+
+
+def test_only_machines_with_one_counted_processor_are_kept() -> None:
+    assert can_be_kept(Machine())
+    assert not can_be_kept(Machine(cpus=2))
+    assert not can_be_kept(Machine("tcg"))
+    assert not can_be_kept(Machine("kvm"))
+
+
+@pytest.mark.vm
+def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
+    target: VmTarget, tmp_path: Path
+) -> None:
+    asked = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
+    target.run(asked, tmp_path / "first")
+    kept = _kept()
+    made = (kept / "snapshot.json").stat().st_mtime_ns
+    target.run(asked, tmp_path / "second")
+    assert (kept / "snapshot.json").stat().st_mtime_ns == made
+    assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
+    shutil.rmtree(kept)
+    with _busy(), machines_disturbed(tmp_path) as disturbed:
+        target.run(asked, tmp_path / "third")
+    assert disturbed
+    assert _kept() == kept
+    assert _bytes(tmp_path / "third") == _bytes(tmp_path / "first")
+
+
+@pytest.mark.vm
+def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path) -> None:
+    asked = plan(null_blk_cell("one"), modules=["null_blk"])
+    target.run(asked, tmp_path / "first")
+    disk = Snapshot(_kept()).disk
+    with disk.open("r+b") as stream:
+        stream.seek(100 << 20)
+        stream.write(b"something else")
+    assert not Snapshot(_kept()).is_good()
+    target.run(asked, tmp_path / "second")
+    assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
+
+
+@pytest.mark.vm
+def test_a_plan_is_all_that_a_restored_machine_gets(target: VmTarget, tmp_path: Path) -> None:
+    """Other kernel options and other modules are another boot; another plan is not."""
+    few = plan(null_blk_cell("one"), modules=["null_blk"])
+    target.run(few, tmp_path / "few")
+    kept = _kept()
+    target.run(plan(null_blk_cell("two", 3000), modules=["null_blk"]), tmp_path / "other")
+    assert _kept() == kept
+    with_option = replace(target, machine=replace(target.machine, kernel_options=("nosmt",)))
+    with_option.run(few, tmp_path / "option")
+    assert "nosmt" in (tmp_path / "option" / "facts.json").read_text()
+    assert _kept() != kept
+
+
+@pytest.mark.vm
+def test_a_disk_without_room_for_a_snapshot_is_said(
+    target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", "300m") as disk:
+        monkeypatch.setattr(snapshots, "cache_dir", disk.joinpath)
+        with pytest.raises(IolabError, match=r"(?i)no (space|room)"):
+            target.run(plan(), tmp_path / "results")
+        assert not list((disk / "snapshots").glob("[!.]*"))
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:
+    now = time.time()
+    for n in range(20):
+        folder = tmp_path / f"{n:02}"
+        folder.mkdir()
+        os.utime(folder, (now - n, now - n))
+    (tmp_path / ".lock").touch()
+    snapshots._forget_old(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        *(f"{n:02}" for n in range(snapshots._MOST_KEPT)),
+    ]
