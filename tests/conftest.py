@@ -11,7 +11,9 @@ import pytest
 from xdist.remote import Producer
 
 from iolab.cli import main
+from iolab.errors import CannotRunError
 from iolab.pathology import registry
+from iolab.targets.vm import VmTarget, prepare
 from tests.support.host_fio import host_fio
 from tests.support.shares import Shares
 
@@ -52,3 +54,12 @@ def in_process(
         return ended.value.code, capsys.readouterr().err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def target() -> VmTarget:
+    """Kernel 6.1 out of this user's own cache, so that it is fetched once."""
+    try:
+        return prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+    except CannotRunError as error:
+        pytest.skip(f"no virtual machine here: {error}")

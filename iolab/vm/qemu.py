@@ -281,6 +281,12 @@ class Running:
         if self._process.returncode != 0:
             raise self._failure()
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for QEMU's end; tell whether it came."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """Kill QEMU."""
         kill_group(self._process)

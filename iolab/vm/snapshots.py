@@ -19,18 +19,18 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from iolab.errors import IolabError
+from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, short_dir
 from iolab.vm.cached import make_folder
 from iolab.vm.channel import put_plan
 from iolab.vm.monitor import Monitor, MonitorError, monitor_options
-from iolab.vm.qemu import Boot, Machine, Running
+from iolab.vm.qemu import Boot, GuestError, Machine, Running
 
 __all__ = [
     "Snapshot",
@@ -39,13 +39,17 @@ __all__ = [
     "make_snapshot",
     "run_restored",
     "run_until_stop",
+    "stopped",
 ]
 
 _NAME = "booted"
 _NODE = "snapshot"
 # Each is 0.3 GB.
 _MOST_KEPT = 12
+_ROOM_BYTES = 600 << 20
 _POLL_S = 0.05
+_TRIES = 3
+_ENDS_WITHIN_S = 30.0
 _COPIED_BYTES = 1 << 26
 
 
@@ -102,10 +106,17 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
     ------
     GuestError
         If the guest does not boot.
+    CannotRunError
+        If the disk lacks the room.
     MonitorError
-        If QEMU cannot keep it, as on a full disk.
+        If QEMU cannot keep it.
     """
     snapshot = Snapshot(into)
+    if (free := shutil.disk_usage(into).free) < _ROOM_BYTES:
+        raise CannotRunError(
+            f"a snapshot of the booted machine needs {_ROOM_BYTES >> 20} MiB, and {free >> 20} are "
+            f"free in {cache_dir()}"
+        )
     _write_empty_disk(snapshot.disk)
     options = [
         *given.options,
@@ -113,17 +124,17 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
         # Else a restored machine would be as stopped as this one.
         *("-global", "migration.store-global-state=off"),
     ]
-    console = run_until_stop(machine, replace(given, options=options), _save)
-    shutil.copyfile(console, snapshot.console)
+    with stopped(machine, replace(given, options=options)) as (running, monitor):
+        _save(monitor)
+    shutil.copyfile(running.console, snapshot.console)
     described = {"sha256": digest_file(snapshot.disk)}
     atomic_write(into / "snapshot.json", canonical_json(described))
     return snapshot
 
 
-def run_until_stop(
-    machine: Machine, given: Boot, then: Callable[[Monitor], None] = lambda monitor: None
-) -> Path:
-    """Boot a machine until it asks to be stopped, and end its QEMU.
+@contextmanager
+def stopped(machine: Machine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
+    """Boot a machine until it asks to be stopped; its QEMU is killed after the ``with`` block.
 
     Parameters
     ----------
@@ -131,13 +142,6 @@ def run_until_stop(
         The machine.
     given : Boot
         What it is booted with.
-    then : callable, optional
-        Called with its monitor when it has stopped.
-
-    Returns
-    -------
-    Path
-        The console's output.
 
     Raises
     ------
@@ -154,12 +158,23 @@ def run_until_stop(
         try:
             with Monitor(folder / "monitor", running.check) as monitor:
                 monitor.wait_for("STOP")
-                then(monitor)
-                monitor.end()
-            running.wait()
+                yield running, monitor
         finally:
             running.kill()
-    return running.console
+
+
+def run_until_stop(machine: Machine, given: Boot) -> None:
+    """Boot a machine until it asks to be stopped, and let its QEMU end by itself.
+
+    Parameters and errors are those of `stopped`. A QEMU that records may hang at its end if a
+    signal comes then: it is run again.
+    """
+    for _ in range(_TRIES):
+        with stopped(machine, given) as (running, monitor):
+            monitor.end()
+            if running.ends_within(_ENDS_WITHIN_S):
+                return
+    raise GuestError(f"QEMU did not end within {_ENDS_WITHIN_S:.0f} s, {_TRIES} times")
 
 
 def kept_snapshot(

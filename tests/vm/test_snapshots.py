@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab import files
-from iolab.errors import IolabError
+from iolab.errors import CannotRunError
 from iolab.targets.vm import VmTarget
 from iolab.vm import snapshots
+from iolab.vm.monitor import MonitorError
 from iolab.vm.qemu import Machine
 from iolab.vm.snapshots import Snapshot, can_be_kept
 from tests.support.plans import null_blk_cell, plan
@@ -35,10 +35,16 @@ def _bytes(folder: Path) -> dict[str, str]:
     }
 
 
-def _kept() -> Path:
-    """Return the newest snapshot of the cache."""
-    folders = files.cache_dir("snapshots").glob("[!.]*")
-    return max(folders, key=lambda path: path.stat().st_mtime)
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of this test's own for snapshots."""
+    monkeypatch.setattr(snapshots, "cache_dir", (tmp_path / "cache").joinpath)
+    return tmp_path / "cache" / "snapshots"
+
+
+def _only(kept: Path) -> Path:
+    (folder,) = kept.glob("[!.]*")
+    return folder
 
 
 @contextmanager
@@ -64,48 +70,50 @@ def test_only_machines_with_one_counted_processor_are_kept() -> None:
 
 @pytest.mark.vm
 def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
-    target: VmTarget, tmp_path: Path
+    target: VmTarget, tmp_path: Path, kept: Path
 ) -> None:
     asked = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
     target.run(asked, tmp_path / "first")
-    kept = _kept()
-    made = (kept / "snapshot.json").stat().st_mtime_ns
+    first = _only(kept)
+    made = (first / "snapshot.json").stat().st_mtime_ns
     target.run(asked, tmp_path / "second")
-    assert (kept / "snapshot.json").stat().st_mtime_ns == made
+    assert (first / "snapshot.json").stat().st_mtime_ns == made
     assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
-    shutil.rmtree(kept)
+    shutil.rmtree(first)
     with _busy(), machines_disturbed(tmp_path) as disturbed:
         target.run(asked, tmp_path / "third")
     assert disturbed
-    assert _kept() == kept
+    assert _only(kept) == first
     assert _bytes(tmp_path / "third") == _bytes(tmp_path / "first")
 
 
 @pytest.mark.vm
-def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path, kept: Path) -> None:
     asked = plan(null_blk_cell("one"), modules=["null_blk"])
     target.run(asked, tmp_path / "first")
-    disk = Snapshot(_kept()).disk
-    with disk.open("r+b") as stream:
+    snapshot = Snapshot(_only(kept))
+    with snapshot.disk.open("r+b") as stream:
         stream.seek(100 << 20)
         stream.write(b"something else")
-    assert not Snapshot(_kept()).is_good()
+    assert not snapshot.is_good()
     target.run(asked, tmp_path / "second")
+    assert snapshot.is_good()
     assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
 
 
 @pytest.mark.vm
-def test_a_plan_is_all_that_a_restored_machine_gets(target: VmTarget, tmp_path: Path) -> None:
+def test_a_plan_is_all_that_a_restored_machine_gets(
+    target: VmTarget, tmp_path: Path, kept: Path
+) -> None:
     """Other kernel options and other modules are another boot; another plan is not."""
     few = plan(null_blk_cell("one"), modules=["null_blk"])
     target.run(few, tmp_path / "few")
-    kept = _kept()
     target.run(plan(null_blk_cell("two", 3000), modules=["null_blk"]), tmp_path / "other")
-    assert _kept() == kept
+    assert len(list(kept.glob("[!.]*"))) == 1
     with_option = replace(target, machine=replace(target.machine, kernel_options=("nosmt",)))
     with_option.run(few, tmp_path / "option")
     assert "nosmt" in (tmp_path / "option" / "facts.json").read_text()
-    assert _kept() != kept
+    assert len(list(kept.glob("[!.]*"))) == 2
 
 
 @pytest.mark.vm
@@ -114,7 +122,11 @@ def test_a_disk_without_room_for_a_snapshot_is_said(
 ) -> None:
     with small_disk(tmp_path / "disk", "300m") as disk:
         monkeypatch.setattr(snapshots, "cache_dir", disk.joinpath)
-        with pytest.raises(IolabError, match=r"(?i)no (space|room)"):
+        with pytest.raises(CannotRunError, match=r"needs 600 MiB, and \d+ are free in "):
+            target.run(plan(), tmp_path / "results")
+        # QEMU notices itself what fills up meanwhile.
+        monkeypatch.setattr(snapshots, "_ROOM_BYTES", 0)
+        with pytest.raises(MonitorError, match="QEMU cannot keep this machine: .*writing VM state"):
             target.run(plan(), tmp_path / "results")
         assert not list((disk / "snapshots").glob("[!.]*"))
     assert not (tmp_path / "results").exists()
