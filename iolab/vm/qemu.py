@@ -150,8 +150,10 @@ def options_digest() -> str:
     )
 
 
-def _lines(console: Path) -> list[str]:
+def _lines(console: Path, *, complete: bool = False) -> list[str]:
     text = console.read_text(errors="replace") if console.exists() else ""
+    if complete:
+        text = text[: text.rfind("\n") + 1]
     return [foreign.line(line.rstrip()) for line in text.splitlines() if line.strip()]
 
 
@@ -307,9 +309,7 @@ class Running:
         """
         self._waited_s = max(self._waited_s, _waited_s(self._process.pid))
         now = time.monotonic() - self._waited_s
-        lines = _lines(self.console)
-        # The last line may be incomplete.
-        for line in lines[self._printed : len(lines) if ended else -1]:
+        for line in _lines(self.console, complete=not ended)[self._printed :]:
             self._printed += 1
             self._printed_at = now
             if match := re.search(r"iolab: .*", line):

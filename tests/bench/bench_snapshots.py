@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""How long a block takes whose machine is restored, beside one whose machine is booted for it.
+
+    python -m tests.bench.bench_snapshots [PATHOLOGY:KERNEL...]
+
+Of each pathology and kernel the last block of the smoke profile is measured twice, first without a
+snapshot and then with the one that the first made, and the bytes are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from unittest import mock
+
+from iolab.agent.plan import Plan
+from iolab.errors import IolabError
+from iolab.files import digest_file
+from iolab.targets.vm import VmTarget, prepare
+from iolab.vm import snapshots
+from iolab.vm.snapshots import can_be_kept
+from tests.support.observed import smoke_block
+
+
+def _run(target: VmTarget, plan: Plan, into: Path) -> tuple[float, float, float, list[str]]:
+    """Return the seconds of a block and until its begin, the share of it that measures, digests."""
+    heard: list[float] = []
+
+    def hear(line: str) -> None:
+        if line.endswith("begins"):
+            heard.append(time.monotonic())
+
+    began = time.monotonic()
+    target.run(plan, into, hear)
+    took = time.monotonic() - began
+    cells = [json.loads(path.read_text()) for path in sorted((into / "cells").glob("*.json"))]
+    inside_s = sum(c["measuring_until_ns"] - c["measuring_from_ns"] for c in cells) / 1e9
+    virtual_s = (cells[-1]["ended_ns"] - cells[0]["began_ns"]) / 1e9
+    until_s = heard[0] - began
+    measuring = inside_s / virtual_s * (took - until_s) / took
+    return took, until_s, measuring, [digest_file(path) for path in sorted(into.rglob("*.json"))]
+
+
+def main(words: list[str]) -> int:
+    """Compare the blocks that the arguments name; return 1 if a byte differs."""
+    code = 0
+    for word in words or ["dio_kworker:6.1"]:
+        pathology, kernel = word.split(":")
+        block = smoke_block(pathology, kernel, boot=1)
+        shape = block.machine
+        target = prepare(kernel, "virtual", cpus=shape.cpus, memory_mib=shape.memory_mib)
+        if not can_be_kept(target.machine):
+            print(f"{word}: machines with {shape.cpus} processors are booted for each block")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            own = Path(folder)
+            with mock.patch.object(snapshots, "cache_dir", (own / "cache").joinpath):
+                booted = _run(target, block.plan, own / "booted")
+                restored = _run(target, block.plan, own / "restored")
+        same = booted[3] == restored[3]
+        code = code or int(not same)
+        print(f"{word}, {len(block.cells)} cells: {'the same bytes' if same else 'DIFFERENT'}")
+        for name, (took, until, share, _) in (("booted", booted), ("restored", restored)):
+            print(
+                f"  {name:9} {took:6.1f} s, {until:5.1f} until the first cell, {share:.0%} measures"
+            )
+        print(f"  restored / booted: {restored[0] / booted[0]:.2f}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except IolabError as error:
+        sys.exit(f"bench: {error}")
