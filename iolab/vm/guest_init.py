@@ -21,6 +21,7 @@ import os
 import struct
 import sys
 import tarfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -98,14 +99,16 @@ def load_modules() -> None:
     journal.close()
 
 
-def pause() -> None:
-    """Let the host keep this machine, if it wants to.
+def pause() -> int:
+    """Let the host keep this machine, if it wants to; return how far the clock moved, in ns.
 
     QEMU stops a processor right after the instruction that tells it of a panic, or goes on
     (its option ``-action panic``).
     """
     memory = _device_memory(*_PANIC)
+    before_ns = time.monotonic_ns()
     memory[0] = _PANICKED
+    return time.monotonic_ns() - before_ns
 
 
 def take_plan(memory: mmap.mmap) -> bytes:
@@ -118,7 +121,12 @@ def take_plan(memory: mmap.mmap) -> bytes:
 
 
 def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, object]:
-    """Run the agent to its end; its errors go to the console too, where a person may look."""
+    """Run the agent to its end; its errors go to the console too, where a person may look.
+
+    Without a plan there is nothing to run: the host only asks how the machine was restored.
+    """
+    if not plan:
+        return {"exit": 0, "stderr": ""}
     Path(_PLAN).write_bytes(plan)
     reader, writer = os.pipe()
     child = os.fork()
@@ -176,8 +184,9 @@ def main() -> None:
         sys.path.insert(0, _AGENT)
         agent = importlib.import_module("iolab.agent.__main__").main
         load_modules()
-        pause()
-        hand_over(memory, pack(run_agent(agent, take_plan(memory))))
+        paused_ns = pause()
+        ending = run_agent(agent, take_plan(memory))
+        hand_over(memory, pack({**ending, "paused_ns": paused_ns}))
     except BaseException:
         # To the console, before the power is off.
         traceback.print_exc()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from iolab.errors import CannotRunError
 from iolab.targets.vm import VmTarget
 from iolab.vm import snapshots
 from iolab.vm.monitor import MonitorError
-from iolab.vm.qemu import Machine
+from iolab.vm.qemu import Boot, Machine
 from iolab.vm.snapshots import Snapshot, can_be_kept
 from tests.support.plans import null_blk_cell, plan
 from tests.support.processes import machines_disturbed
@@ -85,6 +86,26 @@ def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
     assert disturbed
     assert _only(kept) == first
     assert _bytes(tmp_path / "third") == _bytes(tmp_path / "first")
+
+
+@pytest.mark.vm
+def test_a_snapshot_whose_clock_stood_still_is_made_again(
+    target: VmTarget, tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    first = snapshots._paused_ns
+
+    def stood_still(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
+        told.append(first(machine, snapshot, given))
+        return told[-1] if len(told) > 1 else 5_000
+
+    monkeypatch.setattr(snapshots, "_paused_ns", stood_still)
+    target.run(plan(null_blk_cell("one"), modules=["null_blk"]), tmp_path / "results")
+    assert len(told) == 2
+    assert told[0] == told[1] > 20_000
+    ending = json.loads((tmp_path / "results" / "agent.json").read_text())
+    assert ending["paused_ns"] == told[1]
+    assert json.loads((_only(kept) / "snapshot.json").read_text())["paused_ns"] == told[1]
 
 
 @pytest.mark.vm
