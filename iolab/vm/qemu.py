@@ -284,10 +284,17 @@ class Running:
             raise self._failure()
 
     def let_processor_go_first(self) -> None:
-        """Let QEMU's main loop wait where it and the thread of the processors want to run."""
-        # On Linux a nice value is a thread's own, and this thread has the process's id.
+        """Let QEMU's main loop run only while the thread of the processors waits.
+
+        All threads get one core of the host, and on Linux a nice value is a thread's own: that of the
+        main loop has the process's id.
+        """
+        pid = self._process.pid
+        cores = sorted(os.sched_getaffinity(0))
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), {cores[pid % len(cores)]})
+            os.setpriority(os.PRIO_PROCESS, pid, 19)
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for QEMU's end; tell whether it came."""

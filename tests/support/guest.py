@@ -23,9 +23,9 @@ import sys
 
 
 def main(argv):
-    sys.argv = ["agent", *argv]
+    sys.argv = ["/iolab/agent.pyz", *argv]
     try:
-        runpy.run_module("program", run_name="__main__")
+        runpy.run_path("/iolab/agent.pyz", run_name="__main__")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
@@ -43,10 +43,11 @@ def archive_with(program: str) -> bytes:
         zipfile.ZipFile(io.BytesIO(agent_archive())) as shipped,
         zipfile.ZipFile(stream, "w") as made,
     ):
+        own = program.replace("iolab.agent.__main__", "iolab.agent.shipped")
+        instead = {_AGENT: _MAIN, "__main__.py": own}
         for name in shipped.namelist():
-            made.writestr(name, _MAIN if name == _AGENT else shipped.read(name))
+            made.writestr(name, instead.get(name) or shipped.read(name))
         made.writestr("iolab/agent/shipped.py", shipped.read(_AGENT))
-        made.writestr("program.py", program.replace("iolab.agent.__main__", "iolab.agent.shipped"))
     return stream.getvalue()
 
 

@@ -159,6 +159,8 @@ def killed_blocks(program: str, folder: Path) -> list[dict[str, Any]]:
 
 def observed() -> dict[str, Any]:
     """Sample around programs whose work is known."""
+    # It was loaded without a device before the plan came.
+    subprocess.run(["modprobe", "-r", "null_blk"], check=True)
     subprocess.run(["modprobe", "null_blk", "nr_devices=1"], check=True)
     odd = os.fork()
     if odd == 0:

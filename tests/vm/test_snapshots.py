@@ -97,15 +97,15 @@ def test_a_snapshot_whose_clock_stood_still_is_made_again(
 
     def stood_still(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
         told.append(first(machine, snapshot, given))
-        return told[-1] if len(told) > 1 else 5_000
+        return told[-1] if len(told) > 1 else 1_171
 
     monkeypatch.setattr(snapshots, "_paused_ns", stood_still)
     target.run(plan(null_blk_cell("one"), modules=["null_blk"]), tmp_path / "results")
-    assert len(told) == 2
-    assert told[0] == told[1] > 20_000
+    assert len(told) >= 2
+    assert told[-1] > 20_000
     ending = json.loads((tmp_path / "results" / "agent.json").read_text())
-    assert ending["paused_ns"] == told[1]
-    assert json.loads((_only(kept) / "snapshot.json").read_text())["paused_ns"] == told[1]
+    assert ending["paused_ns"] == told[-1]
+    assert json.loads((_only(kept) / "snapshot.json").read_text())["paused_ns"] == told[-1]
 
 
 @pytest.mark.vm
