@@ -283,18 +283,12 @@ class Running:
         if self._process.returncode != 0:
             raise self._failure()
 
-    def let_processor_go_first(self) -> None:
-        """Let QEMU's main loop run only while the thread of the processors waits.
-
-        All threads get one core of the host, and on Linux a nice value is a thread's own: that of the
-        main loop has the process's id.
-        """
-        pid = self._process.pid
+    def share_one_core(self) -> None:
+        """Let all threads of QEMU share one core of the host, so that no two of them race."""
         cores = sorted(os.sched_getaffinity(0))
         with suppress(OSError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                os.sched_setaffinity(int(task.name), {cores[pid % len(cores)]})
-            os.setpriority(os.PRIO_PROCESS, pid, 19)
+            for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), {cores[self._process.pid % len(cores)]})
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for QEMU's end; tell whether it came."""
