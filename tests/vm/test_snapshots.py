@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import CannotRunError
+from iolab.targets import vm
 from iolab.targets.vm import VmTarget
 from iolab.vm import snapshots
 from iolab.vm.monitor import MonitorError
@@ -86,6 +87,18 @@ def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
     assert disturbed
     assert _only(kept) == first
     assert _bytes(tmp_path / "third") == _bytes(tmp_path / "first")
+
+
+@pytest.mark.vm
+def test_a_machine_that_was_never_stopped_gives_the_same_bytes(
+    target: VmTarget, tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
+    target.run(asked, tmp_path / "restored")
+    monkeypatch.setattr(vm, "can_be_kept", lambda _: False)
+    target.run(asked, tmp_path / "booted")
+    assert len(list(kept.glob("[!.]*"))) == 1
+    assert _bytes(tmp_path / "booted") == _bytes(tmp_path / "restored")
 
 
 @pytest.mark.vm
