@@ -59,7 +59,7 @@ def main(words: list[str]) -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             own = Path(folder)
-            with mock.patch.object(vm, "can_be_kept", lambda _: False):
+            with mock.patch.object(vm, "can_be_kept", return_value=False):
                 booted = _run(target, block.plan, own / "booted")
             with mock.patch.object(snapshots, "cache_dir", (own / "cache").joinpath):
                 first = _run(target, block.plan, own / "first")
