@@ -133,7 +133,7 @@ def _pathology_with(measure: str, text: str) -> Pathology:
 def _first_claim(pathology: Pathology, measure: str = "") -> Claim:
     """Return the claim whose condition is meant: about the measure, or the first primary one."""
     judged = [claim for claim in pathology.claims if not claim.requires]
-    primary = [claim for claim in judged if not claim.secondary]
+    primary = pathology.decided
     about = [claim for claim in (*primary, *judged) if claim.value == measure]
     for claim in (*about, *primary, *judged):
         return claim

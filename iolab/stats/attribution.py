@@ -193,7 +193,7 @@ def _word(claim: Claim, baseline: float, share: float) -> str:
 
 def _direction(claim: Claim, baseline: float, share: float) -> str:
     # Moving towards the limit weakens what is there, and strengthens what is not.
-    return "weakens" if (share > 0) is _is_there(claim, baseline) else "strengthens"
+    return "weakens" if (share > 0) == _is_there(claim, baseline) else "strengthens"
 
 
 def _is_there(claim: Claim, baseline: float) -> bool:

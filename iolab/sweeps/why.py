@@ -344,7 +344,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         one_of("claim", asked.claim, known)
         order = [known[asked.claim]]
     else:
-        order = [claim for claim in asked.pathology.claims if not claim.secondary]
+        order = [*asked.pathology.decided]
     seen: list[object] = []
     for claim in order:
         condition = dict(claim.condition)

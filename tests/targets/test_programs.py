@@ -59,12 +59,14 @@ def _antagonists() -> list[dict[str, Any]]:
     disk = {**copies_cell("x")["devices"][0], "scheduler": "none", "tunables": {}}
     late = {**burn, "program": _program("sleep", "0.1")}
     slow = job(ramp_ms=600, runtime_ms=700)
+    # The copies last an eighth of a second, and fio takes half of one to start.
+    early = {**noise, "start_ms": -600, "device": "noise"}
     return [
         _busy("alone"),
         _busy("beside", antagonist={**burn, "group": group}),
         _busy("late", antagonist=late),
         null_blk_cell("files", job=slow, antagonist={**noise, "group": group}),
-        copies_cell("elsewhere", devices=[second, disk], antagonist={**noise, "device": "noise"}),
+        copies_cell("elsewhere", devices=[second, disk], antagonist=early),
     ]
 
 
