@@ -19,7 +19,7 @@ from iolab.errors import UserError
 from iolab.files import canonical_json
 from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Grid, IntegerFactor, integer_level
 from iolab.pathology.settings import override
 
@@ -78,9 +78,11 @@ def test_every_condition_of_the_grids_is_there_once_in_each_boot(
         cells = [c for b in blocks if b.boot == boot for c in b.cells]
         cells = [c for c in cells if not c.recorded]
         treated = [_factors(pathology, c) for c in cells if c.role == "treatment"]
-        assert sorted(treated, key=str) == sorted([*wanted, *controls], key=str)
+        repeats = controls if chosen.repeats_control else set()
+        assert sorted(treated, key=str) == sorted([*wanted, *repeats], key=str)
         pairs = [_factors(pathology, c) for c in cells if c.aa]
-        assert sorted(pairs, key=str) == sorted([*controls, *controls], key=str)
+        repeated = [*controls, *controls] if chosen.repeats_control else []
+        assert sorted(pairs, key=str) == sorted(repeated, key=str)
     assert {b.boot for b in blocks} == set(range(chosen.boots))
     for block in blocks:
         levels = {tuple(c.condition[n] for n in pathology.boot_factors) for c in block.cells}
@@ -211,7 +213,7 @@ def test_another_seed_draws_other_orders_and_other_jobs() -> None:
 
 def test_roles_and_pairs_are_in_random_order() -> None:
     pathology = get_pathology("dio_kworker")
-    profile = replace(pathology.profiles["quick"], boots=200)
+    profile = replace(pathology.profiles["study"], boots=200)
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     # What the even boots draw; the odd ones are their reverse.
     first = [c.role == "control" for b in blocks[::2] for c in b.cells[::2]]
@@ -298,10 +300,23 @@ def test_claims_are_among_what_the_profiles_measure(pathology: Pathology) -> Non
             for grid in profile.grids
         )
 
-    here = [{"kernel": "6.1", **c.condition} for c in pathology.claims if not c.requires]
+    def on_a_kernel(claims: Iterable[Claim]) -> list[dict[str, Any]]:
+        return [{"kernel": "6.1", **claim.condition} for claim in claims]
+
+    here = on_a_kernel(c for c in pathology.claims if not c.requires)
     for claim in (*here, *map(dict, pathology.preregistered)):
-        for name in ("quick", "full"):
+        for name in ("study", "full"):
             assert measured(pathology.profiles[name], claim)
+    for claim in on_a_kernel(pathology.decided):
+        assert measured(pathology.profiles["quick"], claim)
+
+
+def test_quick_is_a_part_of_the_study() -> None:
+    for pathology in PATHOLOGIES.values():
+        quick, study = (pathology.profiles[name] for name in ("quick", "study"))
+        assert _treated(pathology, quick.grids) < _treated(pathology, study.grids)
+        assert (quick.ramp_ms, quick.runtime_ms) == (study.ramp_ms, study.runtime_ms)
+        assert quick.kernels == study.kernels
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
@@ -379,7 +394,7 @@ def test_the_user_says_what_is_recorded() -> None:
 
 def test_cells_that_differ_in_an_intervention_alone_share_their_job() -> None:
     pathology = get_pathology("dio_kworker")
-    base = pathology.profiles["quick"]
+    base = pathology.profiles["study"]
     levels = ("none", "NO_GENTLE_FAIR_SLEEPERS", "NO_WAKEUP_PREEMPTION")
     grid = {**{n: v[:1] for n, v in base.grids[0].items()}, "intervention": levels}
     profile = replace(base, boots=1, grids=(grid,), mapped=(), recorded={})

@@ -15,6 +15,7 @@ from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
 from iolab.store.dataset import MECHANISM_COLUMNS, Dataset, load
 from tests.support import synthetic
+from tests.support.reports import report
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
@@ -98,6 +99,19 @@ def test_pages_run_from_the_reference_data(name: str, tmp_path: Path) -> None:
     assert {row["claim"] for row in results["verdicts"]} == claims
     assert "there is nothing to compare" in text
     assert results["comparison"] == []
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_pages_run_from_what_quick_measures(name: str, tmp_path: Path) -> None:
+    folder = synthetic.write(report(name, profile="quick"), tmp_path / "made")
+    page = Path(PATHOLOGIES[name].notebook).stem
+    results = tmp_path / "results.json"
+    made = execute(page, tmp_path, data=str(folder), results_file=str(results))
+    shown(made)
+    assert images(made) >= 1
+    verdicts = json.loads(results.read_text())["verdicts"]
+    judged = {row["claim"] for row in verdicts if row["n"]}
+    assert {claim.name for claim in PATHOLOGIES[name].decided} <= judged
 
 
 def test_a_page_of_a_hosts_clock_is_compared_with_virtual_time(tmp_path: Path) -> None:

@@ -205,6 +205,16 @@ AIO_MIGRATION = Pathology(
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=3,
+            grids=({**_BASE, "tuning": ("published",)}, {**_BASE, "size": (512,)}),
+            ramp_ms=400,
+            runtime_ms=1500,
+            recorded={**_RECORDED, "tuning": ("published",)},
+            recorded_boots=1,
+            repeats_control=False,
+        ),
+        "study": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=3,
             grids=(
                 {**_BASE, "tuning": ("default", "published", "slice")},
                 {**_BASE, "size": (512,)},

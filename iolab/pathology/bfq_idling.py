@@ -262,6 +262,14 @@ BFQ_IDLING = Pathology(
             kernels=(("6.1",), ("6.8", "6.12")),
             # Gaps are few whole numbers: boots agree to the digit, and six such boots decide.
             boots=6,
+            grids=(_LONG,),
+            recorded=_LONG,
+            recorded_boots=6,
+            repeats_control=False,
+        ),
+        "study": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=6,
             grids=(
                 {**_BASE, "io_scheduler": _QUICK},
                 {**_BOTH, "cgroup": ("root",)},

@@ -309,6 +309,16 @@ DIO_KWORKER = Pathology(
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
+            boots=3,
+            grids=(_BOTH,),
+            ramp_ms=400,
+            runtime_ms=500,
+            recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
+            recorded_boots=1,
+            repeats_control=False,
+        ),
+        "study": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
             boots=6,
             grids=(
                 {**_BASE, **_NODES},

@@ -129,6 +129,14 @@ FSNOTIFY_CONTENTION = Pathology(
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=3,
+            grids=({**_ALL, "watch": ("directory", "node")},),
+            ramp_ms=300,
+            runtime_ms=400,
+            repeats_control=False,
+        ),
+        "study": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=3,
             grids=(_ALL,),
             ramp_ms=300,
             runtime_ms=400,

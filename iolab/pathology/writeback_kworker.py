@@ -241,6 +241,16 @@ WRITEBACK_KWORKER = Pathology(
             kernels=(("6.1",), ("6.8", "6.12")),
             # Workers at once are a whole number: boots agree to the digit, and six such decide.
             boots=6,
+            grids=({**_COST, "io": ("buffered",)}, _GROWING),
+            ramp_ms=_RAMP_MS,
+            runtime_ms=_RUNTIME_MS,
+            recorded={"layout": ("growing",)},
+            recorded_boots=6,
+            repeats_control=False,
+        ),
+        "study": Profile(
+            kernels=(("6.1",), ("6.8", "6.12")),
+            boots=6,
             grids=(_COST, _BESIDE, _GROWING),
             ramp_ms=_RAMP_MS,
             runtime_ms=_RUNTIME_MS,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Made-up data of every pathology, as its own quick profile would measure it.
+"""Made-up data of every pathology, as one of its profiles would measure it.
 
 Nothing here is a measurement; none of it is ever stored as one.
 """
@@ -28,7 +28,7 @@ from tests.support import synthetic
 
 __all__ = ["COMMAND", "every_report", "report", "without_kernel", "write_all"]
 
-COMMAND = "nox -s sweep -- --profile quick --kernel 6.1 --kernel 6.12"
+COMMAND = "nox -s sweep -- --profile study --kernel 6.1 --kernel 6.12"
 _RATIO = 0.6
 # Measures that a page shows although no claim is about them.
 _SHOWN = {
@@ -38,7 +38,9 @@ _SHOWN = {
 }
 
 
-def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0) -> Dataset:
+def report(
+    name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0, profile: str = "study"
+) -> Dataset:
     """Return data in which each value of a treated cell is 0.6 of the control's, with 1 % noise."""
     rng = np.random.default_rng(seed)
     pathology = get_pathology(name)
@@ -47,8 +49,8 @@ def report(name: str, *, kernels: Sequence[str] = ("6.1", "6.12"), seed: int = 0
     rows: list[dict[str, Any]] = []
     told: list[tuple[str, str, float]] = []
     for kernel in kernels:
-        quick = pathology.profiles["quick"]
-        for block in blocks_of(pathology, quick, kernel=kernel, clock="virtual"):
+        measured = pathology.profiles[profile]
+        for block in blocks_of(pathology, measured, kernel=kernel, clock="virtual"):
             for cell in block.cells:
                 key = f"{block.plan.block}/{cell.id}"
                 treated = cell.role == "treatment" and not cell.aa
