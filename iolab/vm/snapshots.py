@@ -151,10 +151,16 @@ def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
     run_restored(machine, snapshot, replace(given, initrd=None), b"")
     told = given.folder / "told"
     unpack_channel(given.channel, told)
-    ending = foreign.document((told / "agent.json").read_bytes())
+    try:
+        ending = foreign.read_document(told / "agent.json")
+        paused_ns = ending["paused_ns"]
+    except (FileNotFoundError, KeyError, TypeError) as error:
+        raise GuestError("the guest does not say how long it was stopped") from error
+    if not isinstance(paused_ns, int):
+        raise GuestError("the guest does not say in a number how long it was stopped")
     shutil.rmtree(told)
     make_channel(given.channel)
-    return int(ending["paused_ns"])
+    return paused_ns
 
 
 @contextmanager
