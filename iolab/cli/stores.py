@@ -142,8 +142,8 @@ def _document(source: Path, merged: Merged) -> dict[str, object]:
 def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     """Show what a folder of results can do without.
 
-    That is: plans of measured blocks, blocks that were set aside, profiles without a block. Blocks
-    of an interrupted sweep are not among them unless --unused is given.
+    That is: plans of measured blocks, blocks that were set aside, profiles and kept tables without
+    a block. Blocks of an interrupted sweep are not among them unless --unused is given.
     """
     from iolab.store.garbage import find_garbage, remove_garbage
     from iolab.sweeps.measuring import store_locked

@@ -33,6 +33,7 @@ __all__ = [
     "Dataset",
     "UnknownPathologyError",
     "column_types",
+    "conformed",
     "load",
     "result_folders",
     "with_measure",
@@ -188,7 +189,7 @@ def load(folder: Path | str) -> Dataset:
     # Tables from before this gate are gated too.
     cells = gate_other_regimes(_cells(_parquet(paths[0]), paths[0]))
     latency = _of_cells(paths[1], LATENCY_COLUMNS, cells)
-    unavailable = _conform(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
+    unavailable = conformed(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():
         raise UserError(f"{paths[0]}: one cell stands there twice")
     mechanism = _of_cells(paths[3], MECHANISM_COLUMNS, cells)
@@ -200,7 +201,7 @@ def load(folder: Path | str) -> Dataset:
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     # A table from before there were programs is as good without them.
     table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
-    found = _conform(table, CELL_COLUMNS, path)
+    found = conformed(table, CELL_COLUMNS, path)
     names = found["pathology"].unique()
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} pathologies, not one")
@@ -213,7 +214,7 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         )
     before = get_pathology(names[0]).before
     table = table.assign(**{n: level for n, level in before.items() if n not in table.columns})
-    return _conform(table, column_types(names[0]), path)
+    return conformed(table, column_types(names[0]), path)
 
 
 @contextmanager
@@ -246,11 +247,11 @@ def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.Da
         # All chunks have one dictionary now.
         if all(known.issuperset(one.dictionary.to_pylist()) for one in chunks[:1]):
             rest = {name: kind for name, kind in columns.items() if name != "cell"}
-            found = _conform(_frame(table.drop_columns("cell"), path), rest, path)
+            found = conformed(_frame(table.drop_columns("cell"), path), rest, path)
             texts = pa.chunked_array([c.dictionary_decode() for c in chunks], pa.string())
             found.insert(0, "cell", texts.to_pandas(types_mapper={pa.string(): _STR}.get))
             return found
-    found = _conform(_frame(table, path), columns, path)
+    found = conformed(_frame(table, path), columns, path)
     if not found["cell"].isin(cells["cell"]).all():
         raise UserError(f"{path}: holds cells that cells.parquet does not have")
     return found
@@ -286,12 +287,28 @@ def _lines(texts: pd.Series, most: int) -> pd.Series:
     return texts.map(lines).astype("str")
 
 
-def _conform(table: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.DataFrame:
+def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd.DataFrame:
+    """Return the columns of a table in their types, with texts of printable characters.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, which anybody may have written.
+    columns : mapping of str to str
+        The types of its columns by their names.
+    path : Path
+        Where it is from.
+
+    Raises
+    ------
+    UserError
+        If a column is missing, or holds something else.
+    """
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise UserError(f"{path}: has no column {', '.join(missing)}")
     try:
-        found = table[list(columns)].astype(columns)
+        found = table[list(columns)].astype(dict(columns))
         # Whoever wrote the table may have been told its texts by anybody.
         texts = [name for name, kind in columns.items() if kind == "str"]
         return found.assign(

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from iolab.errors import IolabError
+from iolab.store.partitions import PARTITIONS
 from iolab.store.raw import RawStore
 
 __all__ = ["Garbage", "find_garbage", "remove_garbage"]
 
-Kind = Literal["plan", "set aside", "profile", "block"]
+Kind = Literal["plan", "set aside", "profile", "tables", "block"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class Garbage:
 
     Parameters
     ----------
-    kind : {"plan", "set aside", "profile", "block"}
+    kind : {"plan", "set aside", "profile", "tables", "block"}
         A plan whose block is measured; a block that was set aside because it is damaged or was
-        refused; the profiles of a block that is not in the store; a block that no sweep's tables
-        are made of.
+        refused; the profiles, or the kept tables, of a block that is not in the store; a block
+        that no sweep's tables are made of.
     path : Path
         Where it is.
     size_bytes : int
@@ -69,6 +70,10 @@ def find_garbage(root: Path, *, unused: bool = False) -> list[Garbage]:
     for path in sorted((root / "profiles").glob("*")):
         if path.name not in measured or path.name in dropped:
             found.append(("profile", path))
+    for path in sorted((root / PARTITIONS).glob("[0-9a-f]*")):
+        key = path.name.partition(".")[0]
+        if key not in measured or key in dropped:
+            found.append(("tables", path))
     found += [("block", store.folder(key)) for key in sorted(dropped)]
     return [Garbage(kind, path, _size(path)) for kind, path in found]
 

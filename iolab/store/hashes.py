@@ -123,15 +123,26 @@ def cell_hashes(store: RawStore, key: str) -> dict[str, CellHashes]:
     return found
 
 
-def write_hashes(store: RawStore, keys: Iterable[str], folder: Path) -> None:
+def write_hashes(
+    store: RawStore, blocks: Mapping[str, Mapping[str, CellHashes]], folder: Path
+) -> None:
     """Write the hashes of some blocks of the store beside the tables that were made from them.
+
+    Parameters
+    ----------
+    store : RawStore
+        The store.
+    blocks : mapping of str to mapping of str to CellHashes
+        By the blocks' keys what `cell_hashes` returns.
+    folder : Path
+        The folder of the tables.
 
     Raises
     ------
     IolabError
         If a block is damaged, or the folder cannot be written.
     """
-    lines = [_line(store, key) for key in keys]
+    lines = [_line(store, key, cells) for key, cells in blocks.items()]
     header = {
         "format": HASHES_FORMAT,
         "tables": {name: digest_file(folder / name) for name in _TABLES},
@@ -141,9 +152,9 @@ def write_hashes(store: RawStore, keys: Iterable[str], folder: Path) -> None:
     atomic_write(folder / HASHES, gzip.compress(text.encode(), mtime=0))
 
 
-def _line(store: RawStore, key: str) -> str:
+def _line(store: RawStore, key: str, hashes: Mapping[str, CellHashes]) -> str:
     block, target, run = (store.written(key, f"{n}.json") for n in ("block", "target", "run"))
-    cells = {name: asdict(hashes) for name, hashes in cell_hashes(store, key).items()}
+    cells = {name: asdict(one) for name, one in hashes.items()}
     version = run.get("iolab", "")
     document = {"key": key, "iolab": version, "block": block, "target": target, "cells": cells}
     return canonical_json(document) + "\n"

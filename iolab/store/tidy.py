@@ -10,117 +10,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
-from iolab import foreign, trace
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
-from iolab.pathology import get_pathology
-from iolab.pathology.calls import (
-    BrokenPathologyError,
-    measures_of_result,
-    measures_of_trace,
-)
-from iolab.store.counters import histogram, measures
-from iolab.store.dataset import (
-    CELL_COLUMNS,
-    LATENCY_COLUMNS,
-    MECHANISM_COLUMNS,
-    UNAVAILABLE_COLUMNS,
-    Dataset,
-    column_types,
-)
-from iolab.store.findings import machine_gates
+from iolab.store.block_tables import block_rows
+from iolab.store.dataset import UNAVAILABLE_COLUMNS, Dataset
 from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
+from iolab.store.partitions import kept_hashes, kept_tables
 from iolab.store.raw import RawStore
 from iolab.store.twins import gate_other_regimes
 
-__all__ = ["block_tables", "canonical_lines", "read_blocks", "write_tables"]
+__all__ = ["canonical_lines", "read_blocks", "write_tables"]
 
 _KEY: Final = re.compile(r"[0-9a-f]{1,64}")
-
-
-def _rows(
-    store: RawStore, key: str
-) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
-    """Yield the tidy row of each cell of a block, the document it is from, and its mechanism."""
-    block = store.block(key)
-    pathology = get_pathology(block.pathology)
-    for document in store.cells(key):
-        cell, facts, target = document["cell"], document["facts"], document["target"]
-        try:
-            found = measures(document["result"], cpu=block.plan.cpu)
-        except IolabError as error:
-            raise IolabError(
-                f"{store.folder(key)}: cell {cell['id']}: {error}; remove this folder, and the "
-                "next sweep measures it again"
-            ) from error
-        if gates := machine_gates(facts):
-            gates = [found["gate"], *gates] if found["gate"] else gates
-            found.update(valid=False, gate="; ".join(gates))
-        mechanism: dict[str, float] = {}
-        if found["valid"]:
-            mechanism = measures_of_result(pathology, document["result"])
-        if cell["recorded"] and found["valid"]:
-            try:
-                recorded = trace.read(store.trace(key, cell["id"]))
-                mechanism |= measures_of_trace(pathology, recorded)
-            except BrokenPathologyError:
-                raise
-            except IolabError as error:
-                found.update(valid=False, gate=f"its trace tells nothing: {error}")
-        row = {
-            "cell": f"{key[:16]}-{cell['id']}",
-            "block": key[:16],
-            "pathology": block.pathology,
-            "kernel": block.kernel,
-            "kernel_release": foreign.line(facts["kernel_release"], foreign.NAME),
-            "scheduler": foreign.line(facts["scheduler"] or "unknown", foreign.SCHEDULER),
-            "target": target["target"],
-            "clock": block.clock,
-            "boot": block.boot,
-            **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
-            "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
-            **pathology.before,
-            **cell["condition"],
-            **found,
-            "gate": foreign.line(found["gate"]),
-        }
-        yield row, document, mechanism
-
-
-def _frame(rows: Sequence[Any], columns: Mapping[str, str]) -> pd.DataFrame:
-    try:
-        return pd.DataFrame(rows, columns=list(columns)).astype(columns)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise IolabError(
-            f"a stored block holds what no table takes ({foreign.line(str(error), 200)}): "
-            "`iolab fsck` names the block"
-        ) from error
-
-
-def block_tables(
-    store: RawStore, keys: Iterable[str]
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the tables ``cells``, ``latency`` and ``mechanism`` (see `iolab.store.dataset`)."""
-    rows: list[dict[str, Any]] = []
-    bins: list[tuple[str, float, int]] = []
-    told: list[tuple[str, str, float]] = []
-    for key in keys:
-        for row, document, mechanism in _rows(store, key):
-            rows.append(row)
-            bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
-            told += [(row["cell"], *entry) for entry in mechanism.items()]
-    names = {row["pathology"] for row in rows}
-    columns = column_types(names.pop()) if len(names) == 1 else CELL_COLUMNS
-    return (
-        _frame(rows, columns),
-        _frame(bins, LATENCY_COLUMNS),
-        _frame(told, MECHANISM_COLUMNS),
-    )
 
 
 def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, str]) -> Dataset:
@@ -129,7 +35,7 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
     `unavailable` maps a kernel that cannot run here to the reason.
     """
     blocks = {key[:16]: key for key in keys}
-    cells, latency, mechanism = block_tables(store, blocks.values())
+    cells, latency, mechanism = kept_tables(store, list(blocks.values()))
     cells = gate_other_regimes(cells)
     traces: dict[str, Path] = {}
     for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
@@ -197,7 +103,7 @@ def write_tables(
     atomic_write(folder / "kernels.json", json.dumps(builds, indent=1, sort_keys=True) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
     # The last: it seals the tables.
-    write_hashes(store, keys, folder)
+    write_hashes(store, {key: kept_hashes(store, key) for key in keys}, folder)
     return replace(data, traces=traces)
 
 
@@ -214,7 +120,7 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
     """
     store.check_format()
     for key in _keys(folder):
-        for row, document, mechanism in _rows(store, key):
+        for row, document, mechanism in block_rows(store, key):
             plain = {
                 name: None if isinstance(value, float) and math.isnan(value) else value
                 for name, value in (*row.items(), *mechanism.items())

@@ -24,9 +24,9 @@ from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json
 from iolab.observer.observation import Observation
+from iolab.store.partitions import kept_tables
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
-from iolab.store.tidy import block_tables
 from iolab.sweeps.observing import observation_of, read_observed
 from iolab.sweeps.saying import run_saying
 from iolab.targets import Target
@@ -224,7 +224,7 @@ def run_block(
     """
     store = RawStore(Path(store_root))
     key = measure_block(Path(plan_path), store, progress)
-    cells, _, _ = block_tables(store, [key])
+    cells, _, _ = kept_tables(store, [key])
     console = store.folder(key) / "console.txt"
     tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
     said = "\n".join(foreign.line(line) for line in tail)

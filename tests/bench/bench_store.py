@@ -21,6 +21,7 @@ from typing import Final
 
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
+from iolab.store.partitions import kept_tables
 from iolab.store.raw import RawStore
 from iolab.sweeps.kept import missing_blocks
 from tests.support.large import large_blocks, large_store, large_tables
@@ -29,6 +30,7 @@ from tests.support.large import large_blocks, large_store, large_tables
 STEPS: Final = {
     "plan": (100_000, 10.0, 1024),
     "resume": (10_000, 5.0, 1024),
+    "again": (10_000, 5.0, 1024),
     "table": (100_000, 2.0, 1024),
 }
 
@@ -44,6 +46,16 @@ def resume(folder: Path, cells: int) -> None:
     assert missing_blocks(RawStore(folder / "store"), blocks) == []
 
 
+def again(folder: Path, cells: int) -> None:
+    """Make the tables of a store whose blocks' tables were made before."""
+    store = RawStore(folder / "store")
+    assert len(kept_tables(store, store.all_keys())[0]) >= cells
+
+
+def _made_once(folder: Path, cells: int) -> None:
+    kept_tables(RawStore(folder / "store"), large_store(folder / "store", cells))
+
+
 def table(folder: Path, cells: int) -> None:
     """Load the tables, and count."""
     assert len(load(folder / "tables").cells) >= cells
@@ -51,11 +63,12 @@ def table(folder: Path, cells: int) -> None:
 
 MADE: Final[dict[str, Callable[[Path, int], object]]] = {
     "resume": lambda folder, cells: large_store(folder / "store", cells),
+    "again": _made_once,
     "table": lambda folder, cells: large_tables(
         REFERENCE / "dio_kworker", folder / "tables", cells
     ),
 }
-RUN: Final = {"plan": plan, "resume": resume, "table": table}
+RUN: Final = {"plan": plan, "resume": resume, "again": again, "table": table}
 
 
 def _measured(step: str, folder: Path, cells: int) -> list[float]:

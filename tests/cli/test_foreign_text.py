@@ -43,6 +43,8 @@ _ENTRANCES = {
     *("report.attribution", "store.dataset", "store.hashes", "store.kernels", "store.raw"),
     *("sweeps.baseline", "sweeps.block", "targets.real", "targets.ssh", "targets.vm"),
     "sweeps.cluster.results",
+    # It takes digests, which it compares.
+    "store.partitions",
     # It takes a number and nothing else.
     "vm.snapshots",
 }

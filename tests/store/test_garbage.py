@@ -10,6 +10,7 @@ import pytest
 
 from iolab.errors import IolabError
 from iolab.store.garbage import find_garbage, remove_garbage
+from iolab.store.partitions import PARTITIONS
 from iolab.store.raw import RawStore
 from tests.support.stores import stored
 
@@ -27,6 +28,8 @@ def root(tmp_path: Path) -> Path:
     for key in (used, unused, aside):
         (folder / "profiles" / key).mkdir(parents=True)
         (folder / "profiles" / key / "c000.parquet").write_bytes(b"12345")
+        (folder / PARTITIONS).mkdir(exist_ok=True)
+        (folder / PARTITIONS / f"{key}.json").write_text("{}")
     sweep = folder / "dio_kworker" / "quick"
     sweep.mkdir(parents=True)
     (sweep / "blocks.json").write_text(json.dumps([used]))
@@ -46,6 +49,7 @@ def test_only_what_no_result_needs_is_found(root: Path) -> None:
         ("plan", f"{used}.observed.json"),
         ("set aside", aside),
         ("profile", aside),
+        ("tables", f"{aside}.json"),
     ]
 
 
@@ -53,7 +57,7 @@ def test_unused_blocks_are_found_when_asked_for(root: Path) -> None:
     (used,) = json.loads((root / "dio_kworker" / "quick" / "blocks.json").read_text())
     (unused,) = set(RawStore(root).all_keys()) - {used}
     more = set(names(root, unused=True)) - set(names(root))
-    assert more == {("block", unused), ("profile", unused)}
+    assert more == {("block", unused), ("profile", unused), ("tables", f"{unused}.json")}
 
 
 def test_what_is_removed_is_what_was_found(root: Path) -> None:

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Tables of stored blocks, made from what the agent recorded of each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from iolab import foreign, trace
+from iolab.errors import IolabError
+from iolab.pathology import get_pathology
+from iolab.pathology.calls import (
+    BrokenPathologyError,
+    measures_of_result,
+    measures_of_trace,
+)
+from iolab.store.counters import histogram, measures
+from iolab.store.dataset import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    column_types,
+)
+from iolab.store.findings import machine_gates
+from iolab.store.raw import RawStore
+
+__all__ = ["block_rows", "block_tables"]
+
+
+def block_rows(
+    store: RawStore, key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
+    """Yield the tidy row of each cell of a block, the document it is from, and its mechanism.
+
+    Raises
+    ------
+    IolabError
+        If a result is damaged.
+    """
+    block = store.block(key)
+    pathology = get_pathology(block.pathology)
+    for document in store.cells(key):
+        cell, facts, target = document["cell"], document["facts"], document["target"]
+        try:
+            found = measures(document["result"], cpu=block.plan.cpu)
+        except IolabError as error:
+            raise IolabError(
+                f"{store.folder(key)}: cell {cell['id']}: {error}; remove this folder, and the "
+                "next sweep measures it again"
+            ) from error
+        if gates := machine_gates(facts):
+            gates = [found["gate"], *gates] if found["gate"] else gates
+            found.update(valid=False, gate="; ".join(gates))
+        mechanism: dict[str, float] = {}
+        if found["valid"]:
+            mechanism = measures_of_result(pathology, document["result"])
+        if cell["recorded"] and found["valid"]:
+            try:
+                recorded = trace.read(store.trace(key, cell["id"]))
+                mechanism |= measures_of_trace(pathology, recorded)
+            except BrokenPathologyError:
+                raise
+            except IolabError as error:
+                found.update(valid=False, gate=f"its trace tells nothing: {error}")
+        row = {
+            "cell": f"{key[:16]}-{cell['id']}",
+            "block": key[:16],
+            "pathology": block.pathology,
+            "kernel": block.kernel,
+            "kernel_release": foreign.line(facts["kernel_release"], foreign.NAME),
+            "scheduler": foreign.line(facts["scheduler"] or "unknown", foreign.SCHEDULER),
+            "target": target["target"],
+            "clock": block.clock,
+            "boot": block.boot,
+            **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
+            "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
+            **pathology.before,
+            **cell["condition"],
+            **found,
+            "gate": foreign.line(found["gate"]),
+        }
+        yield row, document, mechanism
+
+
+def _frame(rows: Sequence[Any], columns: Mapping[str, str]) -> pd.DataFrame:
+    try:
+        return pd.DataFrame(rows, columns=list(columns)).astype(columns)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise IolabError(
+            f"a stored block holds what no table takes ({foreign.line(str(error), 200)}): "
+            "`iolab fsck` names the block"
+        ) from error
+
+
+def block_tables(
+    store: RawStore, keys: Iterable[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the tables ``cells``, ``latency`` and ``mechanism`` (see `iolab.store.dataset`)."""
+    rows: list[dict[str, Any]] = []
+    bins: list[tuple[str, float, int]] = []
+    told: list[tuple[str, str, float]] = []
+    for key in keys:
+        for row, document, mechanism in block_rows(store, key):
+            rows.append(row)
+            bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
+            told += [(row["cell"], *entry) for entry in mechanism.items()]
+    names = {row["pathology"] for row in rows}
+    columns = column_types(names.pop()) if len(names) == 1 else CELL_COLUMNS
+    return (
+        _frame(rows, columns),
+        _frame(bins, LATENCY_COLUMNS),
+        _frame(told, MECHANISM_COLUMNS),
+    )

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""Keep the tables of each stored block as Parquet, so that a large sweep reads them once.
+
+A block's partition lies in the store's folder ``.tables``: its cells, latencies and mechanism, and
+a stamp with the hashes of its cells. It is made anew when a file of the block, the tables or
+iolab's own code is not the one of the stamp. A pathology that a user defines has no partitions: its
+code is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
+from iolab import foreign
+from iolab.errors import IolabError
+from iolab.files import atomic_write, canonical_json, digest_of
+from iolab.parquet import UNREADABLE
+from iolab.pathology import PATHOLOGIES
+from iolab.store.block_tables import block_tables
+from iolab.store.dataset import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    column_types,
+    conformed,
+)
+from iolab.store.hashes import CellHashes, cell_hashes
+from iolab.store.raw import RawStore
+
+__all__ = ["PARTITIONS", "kept_hashes", "kept_tables"]
+
+# Not a name that a folder of results may have.
+PARTITIONS: Final = ".tables"
+_NAMES: Final = ("cells", "latency", "mechanism")
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """The tables of one block."""
+
+    pathology: str
+    tables: Mapping[str, pa.Table]
+
+
+def kept_tables(
+    store: RawStore, keys: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return what `iolab.store.block_tables.block_tables` returns, from partitions where they are.
+
+    Parameters
+    ----------
+    store : RawStore
+        The store.
+    keys : sequence of str
+        The blocks, in the order of the rows.
+
+    Raises
+    ------
+    IolabError
+        If a block is damaged.
+    """
+    if not keys:
+        return block_tables(store, keys)
+    partitions = [_partition(store, key) for key in keys]
+    pathologies = {one.pathology for one in partitions}
+    columns = {
+        "cells": column_types(pathologies.pop()) if len(pathologies) == 1 else CELL_COLUMNS,
+        "latency": LATENCY_COLUMNS,
+        "mechanism": MECHANISM_COLUMNS,
+    }
+    place = store.root / PARTITIONS
+    cells, latency, mechanism = (
+        conformed(_joined(one.tables[name] for one in partitions), columns[name], place)
+        for name in _NAMES
+    )
+    return cells, latency, mechanism
+
+
+def kept_hashes(store: RawStore, key: str) -> Mapping[str, CellHashes]:
+    """Return what `iolab.store.hashes.cell_hashes` returns, from the partition if there is one.
+
+    Raises
+    ------
+    IolabError
+        If the block is damaged.
+    """
+    stamp = _stamp(store, key)
+    return _hashes(stamp) if stamp else cell_hashes(store, key)
+
+
+def _joined(tables: Iterable[pa.Table]) -> pd.DataFrame:
+    frame: pd.DataFrame = pa.concat_tables(tables, promote_options="permissive").to_pandas()
+    return frame
+
+
+def _partition(store: RawStore, key: str) -> _Partition:
+    if stamp := _stamp(store, key):
+        with suppress(*UNREADABLE):
+            return _Partition(stamp["pathology"], _read(store, key, stamp))
+    pathology = store.block(key).pathology
+    files = _files(store, key)
+    frames = dict(zip(_NAMES, block_tables(store, [key]), strict=True))
+    made = _Partition(
+        pathology,
+        {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()},
+    )
+    # Somebody else's store may be read; a sweep that has just ended may have changed a file.
+    if pathology in PATHOLOGIES and files == _files(store, key):
+        with suppress(IolabError):
+            _keep(store, key, made, files)
+    return made
+
+
+def _keep(store: RawStore, key: str, made: _Partition, files: Mapping[str, Any]) -> None:
+    digests = {}
+    for name, table in made.tables.items():
+        stream = io.BytesIO()
+        parquet.write_table(table, stream)
+        data = stream.getvalue()
+        digests[name] = _digest(data)
+        atomic_write(_path(store, key, f"{name}.parquet"), data)
+    stamp = {
+        "code": _code(),
+        "files": files,
+        "hashes": {name: asdict(one) for name, one in cell_hashes(store, key).items()},
+        "pathology": made.pathology,
+        "tables": digests,
+    }
+    # The last: it names the others.
+    atomic_write(_path(store, key, "json"), canonical_json(stamp))
+
+
+def _read(store: RawStore, key: str, stamp: Mapping[str, Any]) -> dict[str, pa.Table]:
+    tables = {}
+    for name in _NAMES:
+        data = _path(store, key, f"{name}.parquet").read_bytes()
+        if _digest(data) != stamp["tables"][name]:
+            raise ValueError("it is not the table of the stamp")
+        tables[name] = parquet.read_table(pa.BufferReader(data), use_threads=False)
+    return tables
+
+
+def _stamp(store: RawStore, key: str) -> dict[str, Any]:
+    """Return the stamp of a block's partition; {} if it is of other files or other code."""
+    try:
+        found = foreign.document(_path(store, key, "json").read_bytes())
+        current = (found["code"], found["files"]) == (_code(), _files(store, key))
+        if current and found["pathology"] in PATHOLOGIES:
+            return {**found, "hashes": dict(found["hashes"]), "tables": dict(found["tables"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return {}
+
+
+def _hashes(stamp: Mapping[str, Any]) -> dict[str, CellHashes]:
+    return {name: CellHashes(**one) for name, one in stamp["hashes"].items()}
+
+
+def _files(store: RawStore, key: str) -> dict[str, list[int]]:
+    """Return the size and the time of each of a block's files: a change of it changes one."""
+    folder = store.folder(key)
+    status = {str(p.relative_to(folder)): p.stat() for p in folder.rglob("*") if p.is_file()}
+    return {name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _path(store: RawStore, key: str, ending: str) -> Path:
+    return store.root / PARTITIONS / f"{key}.{ending}"
+
+
+@cache
+def _code() -> str:
+    """Return the digest of iolab's own code."""
+    root = Path(__file__).parents[1]
+    return digest_of(
+        {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*.py"))}
+    )
