@@ -175,7 +175,7 @@ def _no_kernels(given: object) -> list[str]:
 def _profile(
     pathology: Pathology, *, boots: int, record: bool, levels: dict[str, object]
 ) -> Profile:
-    """Return the pathology's quick profile with these levels as its only grid."""
+    """Return the pathology's quick profile with these levels as its only grid, and A/A pairs."""
     if record and pathology.recording is None:
         raise UserError(f"{pathology.name} has no recording: leave record away")
     grid = factor_levels(pathology, levels)
@@ -187,4 +187,5 @@ def _profile(
         mapped=(),
         recorded=recorded,
         recorded_boots=1,
+        repeats_control=True,
     )
