@@ -17,7 +17,7 @@ from iolab.sweeps.limits import usable_cores
 
 __all__ = ["Took", "assumed_block", "measured_here", "note_duration"]
 
-# As 90 blocks of the profile quick took on two cores of 2026, each with a core of its own: 13 s and
+# As 90 blocks of the profile study took on two cores of 2026, each with a core of its own: 13 s and
 # 2.7 s for each cell with a job of 0.5 s, 2.5 s for each cell that is a number of writes.
 _BOOT_S: Final = 13.0
 _CELL_S: Final = 1.5
