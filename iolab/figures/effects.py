@@ -20,6 +20,7 @@ from iolab.figures.figure import Figure
 from iolab.figures.panels import grid_of, outer_labels, panels_of, title_panel
 from iolab.figures.style import kernel_handles, legend, level_styles, styled
 from iolab.figures.words import level_names
+from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
@@ -28,6 +29,7 @@ __all__ = ["Contrast", "Reference", "by_kernel", "by_treatment"]
 
 # The pair of two controls, in ratios.
 _AA = "A/A"
+_NO_AA = "A/A: none"
 _REFERENCE: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
 
@@ -57,6 +59,13 @@ def _table(kept: pd.DataFrame, value: str, contrast: Contrast, confidence: float
     """Return a row for each kernel and condition, with the drawn value as ``y``."""
     tabulate = ratio_table if contrast == "ratio" else mean_table
     return tabulate(kept, value, confidence=confidence).rename(columns={contrast: "y"})
+
+
+def _control_name(pathology: Pathology, table: pd.DataFrame, contrast: Contrast) -> str:
+    """Return what stands for the control: itself, or its A/A pairs, which a profile may lack."""
+    if contrast != "ratio":
+        return pathology.control
+    return _AA if table[pathology.treatment].isna().any() else _NO_AA
 
 
 def _guides(axes: Axes, contrast: Contrast, line: tuple[float, str] | None) -> None:
@@ -120,7 +129,7 @@ def by_treatment(
     kernels = kernels_of(table)
     panels = panels_of(table, pathology)
     figure, grid = grid_of(len(panels), 1, height_in=2.1)
-    left = _AA if contrast == "ratio" else pathology.control
+    left = _control_name(pathology, table, contrast)
     for axes, (title, panel) in zip(grid.flat, panels, strict=True):
         scale = TreatmentAxis(axes, pathology.treatment, levels, left)
         _guides(axes, contrast, line)
@@ -202,8 +211,7 @@ def by_kernel(
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
     outer_labels(grid, "kernel", label)
-    control, *names = level_names(pathology, levels)
-    names = [_AA if contrast == "ratio" else control, *names]
+    names = [_control_name(pathology, table, contrast), *level_names(pathology, levels)[1:]]
     handles: list[Artist] = [
         Line2D([], [], ls="", label=name, **style)
         for name, style in zip(names, styles, strict=True)

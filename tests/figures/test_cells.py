@@ -251,7 +251,7 @@ def test_many_levels_keep_their_ticks_and_lose_labels_that_would_collide() -> No
     ]
     axes = ratio_by_treatment(synthetic.frame(rows)).axes[0]
     labels = [label.get_text() for label in axes.get_xticklabels()]
-    assert labels == ["A/A", "100", "1000", "", "", "", "2000", "10\u2009000"]
+    assert labels == ["A/A: none", "100", "1000", "", "", "", "2000", "10\u2009000"]
     assert len(axes.get_xticks()) == 8
 
 
@@ -276,6 +276,12 @@ def test_by_kernel_draws_the_rule_and_names_it(data: Dataset) -> None:
     names = [text.get_text() for text in box.get_texts()]
     weights = [f"cpu.weight {weight}" for weight in (100, 1000, 3000, 10000)]
     assert names == ["A/A", *weights, "rule: below this"]
+
+
+def test_a_figure_of_cells_without_a_control_pair_says_so() -> None:
+    cells = synthetic.dataset(boots=3).cells
+    figure = figures.by_kernel(cells[~cells["aa"]], "iops", "IOPS", contrast="ratio")
+    assert figure.legends[0].get_texts()[0].get_text() == "A/A: none"
 
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
