@@ -106,6 +106,7 @@ def _claim(engine: str) -> Claim:
 
 
 _ALL: Grid = {"watch": tuple(_WATCHES), "engine": ("libaio", "io_uring")}
+_NARROW: Grid = {**_ALL, "watch": ("directory", "node")}
 
 FSNOTIFY_CONTENTION = Pathology(
     name="fsnotify_contention",
@@ -122,14 +123,14 @@ FSNOTIFY_CONTENTION = Pathology(
         "smoke": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=2,
-            grids=({**_ALL, "watch": ("directory", "node")},),
+            grids=(_NARROW,),
             ramp_ms=300,
             runtime_ms=400,
         ),
         "quick": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=3,
-            grids=({**_ALL, "watch": ("directory", "node")},),
+            grids=(_NARROW,),
             ramp_ms=300,
             runtime_ms=400,
             repeats_control=False,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -26,7 +26,7 @@ from iolab.store.dataset import (
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
 
-__all__ = ["block_rows", "block_tables"]
+__all__ = ["block_rows", "block_tables", "table_columns"]
 
 
 def block_rows(
@@ -84,6 +84,21 @@ def block_rows(
         yield row, document, mechanism
 
 
+def table_columns(
+    pathologies: Collection[str],
+) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+    """Return the columns of each of the tables of `block_tables`, with their types.
+
+    Parameters
+    ----------
+    pathologies : collection of str
+        Names of the blocks' pathologies; the factors of one alone are columns.
+    """
+    one = len(pathologies) == 1
+    cells = column_types(*pathologies) if one else CELL_COLUMNS
+    return cells, LATENCY_COLUMNS, MECHANISM_COLUMNS
+
+
 def _frame(rows: Sequence[Any], columns: Mapping[str, str]) -> pd.DataFrame:
     try:
         return pd.DataFrame(rows, columns=list(columns)).astype(columns)
@@ -102,14 +117,9 @@ def block_tables(
     bins: list[tuple[str, float, int]] = []
     told: list[tuple[str, str, float]] = []
     for key in keys:
-        for row, document, mechanism in block_rows(store, key):
+        for row, document, measured in block_rows(store, key):
             rows.append(row)
             bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
-            told += [(row["cell"], *entry) for entry in mechanism.items()]
-    names = {row["pathology"] for row in rows}
-    columns = column_types(names.pop()) if len(names) == 1 else CELL_COLUMNS
-    return (
-        _frame(rows, columns),
-        _frame(bins, LATENCY_COLUMNS),
-        _frame(told, MECHANISM_COLUMNS),
-    )
+            told += [(row["cell"], *entry) for entry in measured.items()]
+    cells, latency, mechanism = table_columns({row["pathology"] for row in rows})
+    return _frame(rows, cells), _frame(bins, latency), _frame(told, mechanism)

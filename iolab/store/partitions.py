@@ -27,14 +27,8 @@ from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json, digest_of
 from iolab.parquet import UNREADABLE
 from iolab.pathology import PATHOLOGIES
-from iolab.store.block_tables import block_tables
-from iolab.store.dataset import (
-    CELL_COLUMNS,
-    LATENCY_COLUMNS,
-    MECHANISM_COLUMNS,
-    column_types,
-    conformed,
-)
+from iolab.store.block_tables import block_tables, table_columns
+from iolab.store.dataset import conformed
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore
 
@@ -73,16 +67,11 @@ def kept_tables(
     if not keys:
         return block_tables(store, keys)
     partitions = [_partition(store, key) for key in keys]
-    pathologies = {one.pathology for one in partitions}
-    columns = {
-        "cells": column_types(pathologies.pop()) if len(pathologies) == 1 else CELL_COLUMNS,
-        "latency": LATENCY_COLUMNS,
-        "mechanism": MECHANISM_COLUMNS,
-    }
+    columns = table_columns({one.pathology for one in partitions})
     place = store.root / PARTITIONS
     cells, latency, mechanism = (
-        conformed(_joined(one.tables[name] for one in partitions), columns[name], place)
-        for name in _NAMES
+        conformed(_joined(one.tables[name] for one in partitions), types, place)
+        for name, types in zip(_NAMES, columns, strict=True)
     )
     return cells, latency, mechanism
 
@@ -138,7 +127,8 @@ def _keep(store: RawStore, key: str, made: _Partition, files: Mapping[str, Any])
         "tables": digests,
     }
     # The last: it names the others.
-    atomic_write(_path(store, key, "json"), canonical_json(stamp))
+    document = {"stamp": stamp, "sha256": digest_of(stamp)}
+    atomic_write(_path(store, key, "json"), canonical_json(document))
 
 
 def _read(store: RawStore, key: str, stamp: Mapping[str, Any]) -> dict[str, pa.Table]:
@@ -152,15 +142,15 @@ def _read(store: RawStore, key: str, stamp: Mapping[str, Any]) -> dict[str, pa.T
 
 
 def _stamp(store: RawStore, key: str) -> dict[str, Any]:
-    """Return the stamp of a block's partition; {} if it is of other files or other code."""
+    """Return the stamp of a block's partition; {} if it is damaged, of other files or code."""
     try:
-        found = foreign.document(_path(store, key, "json").read_bytes())
-        current = (found["code"], found["files"]) == (_code(), _files(store, key))
-        if current and found["pathology"] in PATHOLOGIES:
-            return {**found, "hashes": dict(found["hashes"]), "tables": dict(found["tables"])}
+        document = foreign.document(_path(store, key, "json").read_bytes())
+        stamp: dict[str, Any] = document["stamp"]
+        whole = document["sha256"] == digest_of(stamp)
+        current = (stamp["code"], stamp["files"]) == (_code(), _files(store, key))
     except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return {}
+        return {}
+    return stamp if whole and current else {}
 
 
 def _hashes(stamp: Mapping[str, Any]) -> dict[str, CellHashes]:

@@ -35,15 +35,14 @@ def _reason(error: CommandError) -> str:
 
 
 @functools.lru_cache
-def _configured_sources() -> tuple[tuple[str, str], ...]:
-    if shutil.which("apt-get") is None:
-        return ()
+def _apts_sources(apt_get: str) -> tuple[tuple[str, str], ...]:
+    """Return the address and release of each source, for packages of main."""
     # By default apt lists only sources whose lists exist: none on a fresh machine. ReleaseInfo=0
     # lists all (apt-get(8), indextargets).
     try:
         listing = run(
             [
-                "apt-get",
+                apt_get,
                 "indextargets",
                 "-oAPT::Get::IndexTargets::ReleaseInfo=0",
                 "--format=$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
@@ -60,18 +59,26 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
     return tuple((row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main")
 
 
+def _configured_sources() -> tuple[tuple[str, str], ...]:
+    apt_get = shutil.which("apt-get")
+    return () if apt_get is None else _apts_sources(apt_get)
+
+
 @functools.lru_cache
-def _acquire_options() -> dict[str, str]:
+def _apts_options(apt_config: str) -> dict[str, str]:
     """Return apt's options of fetching, by their names in lower case."""
-    if shutil.which("apt-config") is None:
-        return {}
     try:
-        dump = run(["apt-config", "dump", "Acquire"], timeout_s=60).stdout
+        dump = run([apt_config, "dump", "Acquire"], timeout_s=60).stdout
     except CommandError:
         return {}
     return {
         name.lower(): value for name, value in re.findall(r'^(\S+) "(.*)";$', dump, re.MULTILINE)
     }
+
+
+def _acquire_options() -> dict[str, str]:
+    apt_config = shutil.which("apt-config")
+    return {} if apt_config is None else _apts_options(apt_config)
 
 
 def apt_proxy(scheme: str, host: str) -> str | None:

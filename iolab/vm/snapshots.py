@@ -19,6 +19,7 @@ host's clock there is nothing to keep the same.
 from __future__ import annotations
 
 import json
+import operator
 import os
 import shutil
 import struct
@@ -152,12 +153,9 @@ def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
     told = given.folder / "told"
     unpack_channel(given.channel, told)
     try:
-        ending = foreign.read_document(told / "agent.json")
-        paused_ns = ending["paused_ns"]
+        paused_ns = operator.index(foreign.read_document(told / "agent.json")["paused_ns"])
     except (FileNotFoundError, KeyError, TypeError) as error:
         raise GuestError("the guest does not say how long it was stopped") from error
-    if not isinstance(paused_ns, int):
-        raise GuestError("the guest does not say in a number how long it was stopped")
     shutil.rmtree(told)
     make_channel(given.channel)
     return paused_ns

@@ -61,9 +61,10 @@ def _loop(folder: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def _mounted(node: Path, folder: Path) -> Iterator[None]:
+    """Mount a disk, read-only: ext4 writes to one that it may write to when it likes."""
     place = folder / "mounted"
     place.mkdir(exist_ok=True)
-    _run("mount", node, place)
+    _run("mount", "-o", "ro", node, place)
     try:
         yield
     finally:

@@ -48,9 +48,10 @@ def report(
     values |= _SHOWN.get(name, set())
     rows: list[dict[str, Any]] = []
     told: list[tuple[str, str, float]] = []
+    # A pathology of a user need not have a study.
+    usual = "study" if "study" in pathology.profiles else "quick"
+    measured = pathology.profiles[profile or usual]
     for kernel in kernels:
-        # A pathology of a user need not have a study.
-        measured = pathology.profiles.get(profile or "study", pathology.profiles["quick"])
         for block in blocks_of(pathology, measured, kernel=kernel, clock="virtual"):
             for cell in block.cells:
                 key = f"{block.plan.block}/{cell.id}"

@@ -118,8 +118,8 @@ def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("APT_CONFIG", str(configuration))
     monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
     monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
-    mirror._configured_sources.cache_clear()
-    mirror._acquire_options.cache_clear()
+    mirror._apts_sources.cache_clear()
+    mirror._apts_options.cache_clear()
     monkeypatch.setattr(suites, "_failed", {})
     return made
 

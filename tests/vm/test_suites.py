@@ -192,6 +192,16 @@ def test_a_machine_without_apt_is_told_what_to_type(monkeypatch: pytest.MonkeyPa
         Suites([BOOKWORM]).refresh()
 
 
+def test_apt_is_asked_as_soon_as_it_is_there(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(repository.folder))
+        with pytest.raises(CannotRunError, match="no apt source"):
+            mirror.mirror_of("debian")
+    assert mirror.mirror_of("debian").rstrip("/") == f"file:{repository.folder}"
+
+
 @pytest.mark.parametrize(
     ("configured", "variable", "expected"),
     [
