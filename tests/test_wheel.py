@@ -181,10 +181,12 @@ def test_the_doctor_looks_at_the_current_folder(
 def test_an_installed_notebook_runs_from_the_reference_data(installed: Installed) -> None:
     code = "from iolab.paths import NOTEBOOKS; print(NOTEBOOKS)"
     page = Path(installed.output("python", "-c", code).strip()) / "00_start_here.ipynb"
-    given = json.dumps({"parameters": {}, "links": {}, "heading": ""})
-    (installed.here / "parameters.json").write_text(given)
     output = installed.here / "page.ipynb"
-    installed.output("python", "-m", "iolab.sweeps.page", page, output, "parameters.json", "html")
+    code = (
+        "import sys; from pathlib import Path; from iolab.sweeps.pool import NotebookJob, run_job\n"
+        "run_job(NotebookJob('start', Path(sys.argv[1]), Path(sys.argv[2]), {}))"
+    )
+    installed.output("python", "-c", code, page, output)
     assert "writeback_kworker" in output.with_suffix(".html").read_text()
 
 

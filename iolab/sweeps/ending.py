@@ -7,6 +7,7 @@ virtual machine: the signal to a page's process group reaches neither.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,19 +17,48 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, Protocol
 
-from iolab.process import kill_group
-
-__all__ = ["end_all", "signals_held"]
+__all__ = ["Program", "die_with", "end_all", "kill", "signals_held"]
 
 _POLL_S = 0.02
 # A virtual machine gives its memory back before it is gone.
 _GONE_S = 10.0
+_PR_SET_PDEATHSIG: Final = 1
+_libc = ctypes.CDLL(None)
 _HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # A process id, and when the process began: ids are used again.
 _Process = tuple[int, int]
+
+
+class Program(Protocol):
+    """A running program that leads its process group: a `subprocess.Popen`, or a fork."""
+
+    @property
+    def pid(self) -> int:
+        """Its process and process group."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit code; raise `subprocess.TimeoutExpired`."""
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process, which `parent` forked, when its parent ends (prctl(2))."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # A parent that ended before sends no signal.
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def kill(program: Program) -> None:
+    """Kill the process group of a program and wait for the program's end."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(program.pid, signal.SIGKILL)
+    program.wait()
 
 
 @contextmanager
@@ -60,13 +90,13 @@ def signals_held() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
-def end_all(processes: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> None:
-    """End processes that `iolab.process.start` started, and wait for the end of their descendants.
+def end_all(processes: Sequence[Program], *, grace_s: float) -> None:
+    """End programs, and wait for the end of their descendants.
 
     Parameters
     ----------
-    processes : sequence of subprocess.Popen
-        The processes.
+    processes : sequence of Program
+        The programs, each in a session of its own.
     grace_s : float
         Seconds that they have together between SIGTERM and SIGKILL.
     """
@@ -81,11 +111,11 @@ def end_all(processes: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> 
             process.wait(max(0.0, until - time.monotonic()))
     known |= _stopped_trees(processes)
     for process in processes:
-        kill_group(process)
+        kill(process)
     _kill(known)
 
 
-def _stopped_trees(processes: Iterable[subprocess.Popen[bytes]]) -> set[_Process]:
+def _stopped_trees(processes: Iterable[Program]) -> set[_Process]:
     """Stop processes, so that they start nothing more, and return their descendants."""
     running = [process for process in processes if process.poll() is None]
     for process in running:

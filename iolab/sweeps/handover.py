@@ -12,7 +12,13 @@ from pathlib import Path
 
 from iolab.files import atomic_write, scratch_dir
 
-__all__ = ["handed_over"]
+__all__ = ["handed_over", "program_environment"]
+
+
+def program_environment() -> dict[str, str]:
+    """Return the environment of a program that measures or makes a page."""
+    # One BLAS thread each: the cores are busy with virtual machines.
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 @contextmanager

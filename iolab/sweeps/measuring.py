@@ -18,6 +18,7 @@ from iolab.sweeps.history import note_duration
 from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
 from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.request import Request
+from iolab.sweeps.warm import WarmPages
 
 __all__ = [
     "block_job",
@@ -97,6 +98,7 @@ def measure_here(
     jobs: Sequence[pool.Job],
     request: Request,
     *,
+    pages: WarmPages | None = None,
     on_progress: pool.OnProgress = lambda progress: None,
     on_end: pool.OnEnd = lambda job, error: None,
 ) -> dict[str, str]:
@@ -105,6 +107,7 @@ def measure_here(
         jobs,
         jobs=request.jobs,
         memory_bytes=usable_memory(),
+        pages=pages,
         on_progress=on_progress,
         on_end=on_end,
         on_time=_note_time(request),

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Execute notebooks through papermill; each page is complete or absent.
 
-``python -m iolab.sweeps.page NOTEBOOK OUTPUT GIVEN.json html|notebook`` makes one in a process of
-its own, so that several can be made at once and none outlives the sweep that wanted it. The file
-holds ``parameters``, ``links`` and ``heading``.
+A sweep makes each in a process of its own, so that several can be made at once and none outlives
+the sweep that wanted it. That process is a fork (`iolab.sweeps.page_server`) which calls `main`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +25,9 @@ from iolab.names import one_of
 from iolab.sweeps.handover import handed_over
 from iolab.sweeps.html import html_page
 from iolab.sweeps.saying import run_saying
+from iolab.sweeps.spare import SpareKernel, manager_of
 
-__all__ = ["make_page"]
+__all__ = ["main", "make_page"]
 
 
 def make_page(
@@ -40,11 +38,13 @@ def make_page(
     html: bool = True,
     links: Mapping[str, str] | None = None,
     heading: str = "",
+    spare: SpareKernel | None = None,
 ) -> Path:
     """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
 
     Not `html`: the notebook alone, for what it draws and writes. `links` and `heading` are the HTML
-    page's, as `iolab.sweeps.html.html_page` describes.
+    page's, as `iolab.sweeps.html.html_page` describes. The notebook's kernel is the `spare` one, or
+    a program that is started for it.
 
     Raises
     ------
@@ -63,9 +63,8 @@ def make_page(
         raise UserError(f"{notebook} is no notebook: {error}") from error
     for name in parameters:
         one_of(f"parameter of {notebook.name}", name, known)
-    failed = output.with_suffix(".failed.ipynb")
     try:
-        _make(notebook, output, failed, parameters, (links, heading) if html else None)
+        _make(notebook, output, parameters, (links, heading) if html else None, spare)
     except OSError as error:
         # papermill writes by itself, and its error names no file.
         raise IolabError(f"cannot write {output}: {error.strerror or error}") from error
@@ -75,11 +74,12 @@ def make_page(
 def _make(
     notebook: Path,
     output: Path,
-    failed: Path,
     parameters: Mapping[str, Any],
     shown: tuple[Mapping[str, str] | None, str] | None,
+    spare: SpareKernel | None,
 ) -> None:
     """Execute a notebook into `output`; `shown` are the links and heading of its HTML page."""
+    failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
     # A socket's path may have 107 characters at most: not below the output.
     with (
@@ -100,6 +100,7 @@ def _make(
                 # Sockets of this user instead of ports: nobody else can listen, and two pages that
                 # start at once cannot be given the same port (papermill#511).
                 config=_kernel_in(sockets),
+                **({} if spare is None else {"kernel_manager_class": manager_of(spare)}),
             )
         except PapermillExecutionError as error:
             if made.exists():
@@ -123,10 +124,18 @@ def _kernel_in(folder: Path) -> Config:
     return Config(AsyncKernelManager={"transport": "ipc", **place})
 
 
-def main(argv: list[str]) -> int:
-    """Make the page that the arguments name; an error is one line of JSON on stdout."""
-    notebook, output, file, kind = argv
-    warnings.simplefilter("ignore")
+def main(words: Sequence[str], spare: SpareKernel) -> int:
+    """Make a page and return the exit code; an error is one line of JSON on stdout.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The notebook, the output, the file that holds ``parameters``, ``links`` and ``heading``, and
+        ``html`` or ``notebook``.
+    spare : SpareKernel
+        The kernel of the notebook.
+    """
+    notebook, output, file, kind = words
 
     def make() -> None:
         given = json.loads(Path(file).read_text())
@@ -137,11 +146,8 @@ def main(argv: list[str]) -> int:
             html=kind == "html",
             links=given["links"],
             heading=given["heading"],
+            spare=spare,
         )
 
     # After a signal nbclient ends the notebook's kernel first.
     return run_saying(make)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -4,24 +4,24 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from iolab.errors import IolabError
 from iolab.files import atomic_write, remove_short_dirs, scratch_dir
-from iolab.process import kill_group, start
-from iolab.sweeps.ending import end_all, signals_held
-from iolab.sweeps.handover import handed_over
+from iolab.process import start
+from iolab.sweeps.ending import Program, end_all, kill, signals_held
+from iolab.sweeps.handover import program_environment
 from iolab.sweeps.limits import usable_cores, usable_memory
 from iolab.sweeps.saying import error_said
+from iolab.sweeps.warm import WarmPages
 
 __all__ = [
     "BlockJob",
@@ -34,7 +34,6 @@ __all__ = [
     "Place",
     "Progress",
     "default_jobs",
-    "program_environment",
     "run_job",
     "run_jobs",
     "run_jobs_in",
@@ -72,8 +71,8 @@ class Job(Protocol):
     def folder(self) -> Path:
         """Folder that its results are in."""
 
-    def argv(self, given: Path) -> list[str | Path]:
-        """Return the program with its arguments, after writing the file `given` if it reads one."""
+    def words(self, given: Path) -> list[str | Path]:
+        """Return its program's arguments, after writing the file `given` if it reads one."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +98,11 @@ class NotebookJob:
         """Folder that the page is in."""
         return self.output.parent
 
-    def argv(self, given: Path) -> list[str | Path]:
-        """Return the program with its arguments, after writing what it is given."""
-        words = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
-        atomic_write(given, json.dumps(words))
-        program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.page"]
-        kind = "html" if self.html else "notebook"
-        return [*program, self.notebook, self.output, given, kind]
+    def words(self, given: Path) -> list[str | Path]:
+        """Return the arguments of `iolab.sweeps.page.main`, after writing what it is given."""
+        told = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
+        atomic_write(given, json.dumps(told))
+        return [self.notebook, self.output, given, "html" if self.html else "notebook"]
 
 
 @dataclass(frozen=True)
@@ -128,9 +125,9 @@ class BlockJob:
         """Folder that the plan is in."""
         return self.plan.parent
 
-    def argv(self, given: Path) -> list[str | Path]:
-        """Return the program with its arguments; it reads nothing else."""
-        return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
+    def words(self, given: Path) -> list[str | Path]:
+        """Return the arguments of ``python -m iolab.sweeps.block``, which reads nothing else."""
+        return [self.plan, self.root]
 
 
 @dataclass
@@ -175,7 +172,7 @@ class Place(Protocol):
 @dataclass
 class _Running:
     job: Job
-    process: subprocess.Popen[bytes]
+    process: Program
     log: Path
     cells_done: int = field(default=0)
     began: float = field(default_factory=time.monotonic)
@@ -189,30 +186,36 @@ class _Running:
                 self.cells_done = int(self.job.progress.read_text().split()[0])
 
     def error(self) -> str:
-        return error_said(self.log, self.process.returncode)
+        code = self.process.wait()
+        return error_said(self.log, code) if code else ""
 
 
-def program_environment() -> dict[str, str]:
-    """Return the environment of a program that measures or makes a page."""
-    # One BLAS thread each: the cores are busy with virtual machines.
-    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_Begin = Callable[[Sequence[str | Path], IO[bytes]], Program]
+
+
+def _start_block(words: Sequence[str | Path], log: IO[bytes]) -> Program:
+    argv = [sys.executable, "-m", "iolab.sweeps.block", *words]
+    return start(argv, stdout=log, stderr=subprocess.STDOUT, env=program_environment())
 
 
 class LocalPlace:
     """The machine that this runs on, with `jobs` programs side by side.
 
     No job begins that would take more than `memory_bytes` together with the others; alone it is
-    always tried. What the programs are given and what they say is in the folder ``work``.
+    always tried. What the programs are given and what they say is in the folder ``work``; pages are
+    forked from ``pages``.
     """
 
     def __init__(
         self,
         work: Path,
+        pages: WarmPages,
         jobs: int,
         memory_bytes: int | None = None,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
         self._work = work
+        self._pages = pages
         self._started = 0
         self._jobs = jobs
         self._memory_bytes = memory_bytes
@@ -231,13 +234,14 @@ class LocalPlace:
     def start(self, job: Job) -> None:
         """Start a job's program."""
         self._started += 1
-        argv = job.argv(self._work / f"{self._started}.json")
+        words = job.words(self._work / f"{self._started}.json")
         log = self._work / f"{self._started}.log"
+        begin: _Begin = _start_block
+        if isinstance(job, NotebookJob):
+            self._pages.warm_up()
+            begin = self._pages.start
         with log.open("wb") as stream, signals_held():
-            process = start(
-                argv, stdout=stream, stderr=subprocess.STDOUT, env=program_environment()
-            )
-            self._running.append(_Running(job, process, log))
+            self._running.append(_Running(job, begin(words, stream), log))
 
     def ended(self) -> list[tuple[Job, str]]:
         """Return the jobs whose programs ended, each with its error or ""."""
@@ -249,9 +253,10 @@ class LocalPlace:
                 continue
             self._running.remove(entry)
             # What it left running (its notebook's kernel, a virtual machine) goes with it.
-            kill_group(entry.process)
-            ended.append((entry.job, entry.error() if entry.process.returncode else ""))
-            if not entry.process.returncode:
+            kill(entry.process)
+            error = entry.error()
+            ended.append((entry.job, error))
+            if not error:
                 seconds = time.monotonic() - entry.began
                 self._on_time(entry.job, seconds, mean(entry.beside))
         return ended
@@ -287,23 +292,23 @@ def run_jobs(
     *,
     jobs: int,
     memory_bytes: int | None = None,
+    pages: WarmPages | None = None,
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
     on_time: OnTime = lambda job, seconds, beside: None,
 ) -> dict[str, str]:
     """Run jobs on this machine (`LocalPlace`), and return the error of each that failed.
 
-    Parameters are those of `LocalPlace` and `run_jobs_in`. Pages know the pathologies that are
-    registered here.
+    Parameters are those of `LocalPlace` and `run_jobs_in`. What pages are forked from serves these
+    jobs alone if it is not given.
     """
     waiting = list(wanted)
     if not waiting:
         return {}
-    with ExitStack() as known:
-        if pages := [job for job in waiting if isinstance(job, NotebookJob)]:
-            known.enter_context(handed_over(pages[0].output.parent))
-        work = known.enter_context(scratch_dir(waiting[0].folder))
-        place = LocalPlace(work, jobs, memory_bytes, on_time)
+    with ExitStack() as stack:
+        work = stack.enter_context(scratch_dir(waiting[0].folder))
+        pages = pages or stack.enter_context(WarmPages(work))
+        place = LocalPlace(work, pages, jobs, memory_bytes, on_time)
         return run_jobs_in(place, waiting, on_progress=on_progress, on_end=on_end)
 
 

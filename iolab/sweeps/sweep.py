@@ -29,6 +29,7 @@ from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_obs
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_job, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
+from iolab.sweeps.warm import WarmPages
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
 
@@ -102,10 +103,10 @@ def run_sweep(
     for outcome in outcomes:
         prepare_observer(outcome.plan.blocks.values(), request.observed, log, calls=request.calls)
     store = RawStore(request.root)
-    with store_locked(request.root, log):
-        _measure(request, store, outcomes, log=log, on_progress=on_progress)
+    with store_locked(request.root, log), WarmPages(request.root) as pages:
+        _measure(request, store, outcomes, pages, log=log, on_progress=on_progress)
         log("making the pages and figures")
-        _write_up(request, store, outcomes)
+        _write_up(request, store, outcomes, pages)
     _publish(request.root, outcomes)
     return outcomes
 
@@ -114,6 +115,7 @@ def _measure(
     request: Request,
     store: RawStore,
     outcomes: Sequence[Outcome],
+    pages: WarmPages,
     *,
     log: Callable[[str], None],
     on_progress: OnProgress,
@@ -146,15 +148,17 @@ def _measure(
     def on_end(job: Job, error: str) -> None:
         log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
 
-    pages = [job for of_one in jobs for job in of_one]
+    wanted_pages = [job for of_one in jobs for job in of_one]
     if request.cluster:
         # The pages are made here, of what came back.
-        alone = [_without_page(request, job) for job in pages]
+        alone = [_without_page(request, job) for job in wanted_pages]
         errors = measure_jobs(alone, request, log=log, on_progress=on_progress, on_end=on_end)
-        pages = [job for job in pages if job.name not in errors]
-        errors |= run_jobs(pages, jobs=request.jobs)
+        measured = [job for job in wanted_pages if job.name not in errors]
+        errors |= run_jobs(measured, jobs=request.jobs, pages=pages)
     else:
-        errors = measure_here(pages, request, on_progress=on_progress, on_end=on_end)
+        errors = measure_here(
+            wanted_pages, request, pages=pages, on_progress=on_progress, on_end=on_end
+        )
     for outcome, keys, of_one in zip(outcomes, missing, jobs, strict=True):
         outcome.failed = _failures(of_one, errors)
         outcome.measured = sum(store.has(key) for key in keys)
@@ -206,10 +210,12 @@ def _links(folder: Path, pages: Mapping[str, Path]) -> dict[str, str]:
     return {words: os.path.relpath(page, folder) for words, page in pages.items()}
 
 
-def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) -> None:
+def _write_up(
+    request: Request, store: RawStore, outcomes: Sequence[Outcome], pages: WarmPages
+) -> None:
     """Make the tables and pages of each pathology of which something was measured."""
     data = {outcome.plan.pathology.name: _tables(store, outcome) for outcome in outcomes}
-    _make_experiments(request, outcomes, data)
+    _make_experiments(request, outcomes, data, pages)
     jobs: dict[str, NotebookJob] = {}
     for outcome in outcomes:
         plan = outcome.plan
@@ -231,7 +237,7 @@ def _write_up(request: Request, store: RawStore, outcomes: Sequence[Outcome]) ->
                 | {f"Experiment on {k}": page for k, page in outcome.experiments.items()},
             ),
         )
-    errors = run_jobs(jobs.values(), jobs=request.jobs)
+    errors = run_jobs(jobs.values(), jobs=request.jobs, pages=pages)
     for outcome in outcomes:
         job = jobs.get(outcome.plan.pathology.name)
         if job is None:
@@ -255,7 +261,10 @@ def _tables(store: RawStore, outcome: Outcome) -> Dataset | None:
 
 
 def _make_experiments(
-    request: Request, outcomes: Sequence[Outcome], data: Mapping[str, Dataset | None]
+    request: Request,
+    outcomes: Sequence[Outcome],
+    data: Mapping[str, Dataset | None],
+    pages: WarmPages,
 ) -> None:
     """Make the page of the experiment on each kernel of each pathology."""
     jobs: dict[str, dict[str, NotebookJob]] = {}
@@ -265,7 +274,8 @@ def _make_experiments(
         jobs[outcome.plan.pathology.name] = {
             kernel: _experiment_job(request, outcome.plan, kernel) for kernel in kernels
         }
-    errors = run_jobs([job for own in jobs.values() for job in own.values()], jobs=request.jobs)
+    wanted = [job for own in jobs.values() for job in own.values()]
+    errors = run_jobs(wanted, jobs=request.jobs, pages=pages)
     for outcome in outcomes:
         own = jobs[outcome.plan.pathology.name]
         outcome.failed |= _failures(own.values(), errors)

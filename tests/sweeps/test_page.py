@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,31 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from iolab.errors import IolabError, UserError
 from iolab.sweeps.page import make_page
 from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
-from tests.support.processes import alive, child_environment, processes_naming, wait_until
+from tests.support.notebooks import write_notebook
+from tests.support.processes import alive, child_environment, wait_until
 from tests.test_files import small_disk
 
 # papermill and the notebook's kernel warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def _notebook(path: Path, *cells: str) -> Path:
-    """Write a notebook with the parameter ``word``."""
-    parameters = nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
-        "word = 'nothing'", metadata={"tags": ["parameters"]}
-    )
-    code = [nbformat.v4.new_code_cell(cell) for cell in cells]  # type: ignore[no-untyped-call]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    made = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
-        cells=[parameters, *code], metadata=kernel
-    )
-    nbformat.write(made, path)  # type: ignore[no-untyped-call]
-    return path
 
 
 def _left(folder: Path) -> set[str]:
@@ -43,7 +28,7 @@ def _left(folder: Path) -> set[str]:
 
 def test_a_page_is_made_with_its_parameters(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    source = _notebook(tmp_path / "n.ipynb", "print('the word is', word)", "{'a': 1}['a']")
+    source = write_notebook(tmp_path / "n.ipynb", "print('the word is', word)", "{'a': 1}['a']")
     before = source.read_bytes()
     made = make_page(source, tmp_path / "out" / "page.ipynb", {"word": "v6.10"})
     assert made == tmp_path / "out" / "page.ipynb"
@@ -55,7 +40,7 @@ def test_a_page_is_made_with_its_parameters(tmp_path: Path) -> None:
 
 
 def test_an_unknown_parameter_is_a_users_mistake(tmp_path: Path) -> None:
-    source = _notebook(tmp_path / "n.ipynb", "print(word)")
+    source = write_notebook(tmp_path / "n.ipynb", "print(word)")
     with pytest.raises(UserError, match=r"unknown parameter of n.ipynb 'wrod'; did you mean word"):
         make_page(source, tmp_path / "page.ipynb", {"wrod": "x"})
     assert _left(tmp_path) == {"n.ipynb"}
@@ -74,7 +59,7 @@ def test_what_is_no_notebook_is_a_users_mistake(
 
 
 def test_a_full_disk_is_a_sentence_that_names_the_page(tmp_path: Path) -> None:
-    source = _notebook(tmp_path / "n.ipynb", f"print({'x' * 40000!r})")
+    source = write_notebook(tmp_path / "n.ipynb", f"print({'x' * 40000!r})")
     with small_disk(tmp_path / "disk", "16k") as disk:
         output = disk / "page.ipynb"
         with pytest.raises(IolabError, match=r"cannot write .*/page.ipynb: No space"):
@@ -85,26 +70,28 @@ def test_a_full_disk_is_a_sentence_that_names_the_page(tmp_path: Path) -> None:
 def test_a_cell_that_fails_is_named_and_what_was_made_is_shown(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     output = tmp_path / "out" / "page.ipynb"
-    source = _notebook(tmp_path / "n.ipynb", "print('so far')", "raise ValueError('no ' + word)")
+    source = write_notebook(
+        tmp_path / "n.ipynb", "print('so far')", "raise ValueError('no ' + word)"
+    )
     with pytest.raises(IolabError, match=r"n.ipynb failed: no luck \(see .*failed.ipynb\)"):
         make_page(source, output, {"word": "luck"})
     assert _left(tmp_path / "out") == {"page.failed.ipynb"}
     assert "so far" in (tmp_path / "out" / "page.failed.ipynb").read_text()
     # The next attempt takes the failed one away.
-    _notebook(tmp_path / "n.ipynb", "1")
+    write_notebook(tmp_path / "n.ipynb", "1")
     make_page(source, output, {})
     assert _left(tmp_path / "out") == {"page.ipynb", "page.html"}
 
 
 def test_a_notebook_whose_kernel_dies_is_one_sentence(tmp_path: Path) -> None:
-    source = _notebook(tmp_path / "n.ipynb", "import os", "os._exit(3)")
+    source = write_notebook(tmp_path / "n.ipynb", "import os", "os._exit(3)")
     with pytest.raises(IolabError, match=r"n.ipynb failed: its kernel died"):
         make_page(source, tmp_path / "page.ipynb", {})
     assert "page.ipynb" not in _left(tmp_path)
 
 
 def _page(folder: Path, name: str, *cells: str, **parameters: Any) -> NotebookJob:
-    source = _notebook(folder / f"{name}.source.ipynb", *cells)
+    source = write_notebook(folder / f"{name}.source.ipynb", *cells)
     progress = folder / f"{name}.progress"
     progress.write_text("1 2\n")
     return NotebookJob(name, source, folder / "out" / f"{name}.ipynb", parameters, 2, progress)
@@ -181,30 +168,24 @@ def test_nothing_outlives_whoever_wanted_the_pages(tmp_path: Path, number: int) 
     assert not page.output.exists()
 
 
-def test_the_page_of_the_command_line_says_its_error_in_json(tmp_path: Path) -> None:
-    source = _notebook(tmp_path / "n.ipynb", "raise ValueError('no')")
-    given = {"parameters": {"word": "x"}, "links": {}, "heading": ""}
-    (tmp_path / "p.json").write_text(json.dumps(given))
-    names = [str(p) for p in (source, tmp_path / "page.ipynb", tmp_path / "p.json")]
-    argv = [sys.executable, "-m", "iolab.sweeps.page", *names, "notebook"]
-    told = subprocess.run(
-        argv, env=child_environment(), capture_output=True, text=True, check=False
-    )
-    assert told.returncode == 1
-    assert json.loads(told.stdout.splitlines()[-1])["error"].startswith("n.ipynb failed: no")
-
-
 def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
     sizes = {"p0": 3, "p1": 3, "p2": 9}
     pages = [
-        replace(_page(tmp_path, name, "import time; time.sleep(1.5)"), memory_bytes=size)
+        replace(
+            _page(
+                tmp_path,
+                name,
+                f"import time; from pathlib import Path; at_work = Path({str(tmp_path / name)!r})",
+                "at_work.touch(); time.sleep(1.5); at_work.unlink()",
+            ),
+            memory_bytes=size,
+        )
         for name, size in sizes.items()
     ]
     at_work: list[set[str]] = []
 
     def look(progress: Progress) -> None:
-        found = processes_naming("iolab.sweeps.page", str(tmp_path))
-        at_work.append({name for name in sizes if any(f"{name}.ipynb" in line for line in found)})
+        at_work.append({name for name in sizes if (tmp_path / name).exists()})
 
     assert run_jobs(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
     assert {"p0", "p1"} in at_work
