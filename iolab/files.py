@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ __all__ = [
 # What begins so is locked by the process that works with it, or was left by one that was killed.
 _SCRATCH = ".work."
 _SHORT = ".iolab."
+# A folder's lock is a file beside it: NFS does not tell other machines of a folder's own.
+_LOCK = ".lock"
 
 
 def cache_dir(*below: str) -> Path:
@@ -141,22 +143,33 @@ def scratch_dir(parent: Path, prefix: str = _SCRATCH) -> Iterator[Path]:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(parent, prefix)
-        handle, name = _owned(lambda: _made_folder(parent, prefix))
+        handle, lock = _owned(lambda: tempfile.mkstemp(_LOCK, prefix, parent))
     except OSError as error:
         raise IolabError(f"cannot work in {parent}: {error.strerror}") from error
+    folder = Path(lock.removesuffix(_LOCK))
     try:
-        yield Path(name)
+        with _made_folder(folder):
+            yield folder
     finally:
-        shutil.rmtree(name, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        Path(lock).unlink(missing_ok=True)
         os.close(handle)
 
 
-def _made_folder(parent: Path, prefix: str) -> tuple[int, str]:
-    while True:
-        name = tempfile.mkdtemp(dir=parent, prefix=prefix)
-        # Another process may take it for abandoned at once.
-        with suppress(FileNotFoundError):
-            return os.open(name, os.O_RDONLY | os.O_CLOEXEC), name
+@contextmanager
+def _made_folder(folder: Path) -> Iterator[None]:
+    """Make a folder, and lock it as well: an older iolab knows its neighbours' by that."""
+    try:
+        folder.mkdir(0o700)
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise IolabError(f"cannot work in {folder.parent}: {error.strerror}") from error
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def short_dir() -> AbstractContextManager[Path]:
@@ -180,18 +193,32 @@ def remove_abandoned(parent: Path, prefix: str = _SCRATCH) -> None:
         How their names begin.
     """
     for left in parent.glob(f"{prefix}*"):
-        with suppress(OSError):
+        with suppress(OSError), ExitStack() as stack:
             if left.is_symlink() or left.stat().st_uid != os.geteuid():
                 continue
-            handle = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if left.is_dir():
-                    shutil.rmtree(left, ignore_errors=True)
-                else:
+            if not left.is_dir():
+                # A folder goes before its lock.
+                if not left.name.endswith(_LOCK) or not _folder_of(left).exists():
+                    _seize(left, os.O_RDWR, stack)
                     left.unlink()
-            finally:
-                os.close(handle)
+                continue
+            _seize(left, os.O_RDONLY, stack)
+            lock = left.with_name(left.name + _LOCK)
+            with suppress(FileNotFoundError):
+                _seize(lock, os.O_RDWR, stack)
+            shutil.rmtree(left, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+def _folder_of(lock: Path) -> Path:
+    return lock.with_name(lock.name.removesuffix(_LOCK))
+
+
+def _seize(path: Path, mode: int, stack: ExitStack) -> None:
+    """Lock what nobody has locked, until the stack is closed; raise OSError otherwise."""
+    handle = os.open(path, mode | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    stack.callback(os.close, handle)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
@@ -208,22 +235,33 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
     Raises
     ------
     IolabError
-        If the lock file cannot be opened.
+        If the lock file cannot be opened, or its file system has no locks.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # flock(2) on NFS takes an exclusive lock only on what is open for writing.
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise IolabError(f"cannot lock {path}: {error.strerror}") from error
+    try:
+        _take(handle, path, on_wait)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, path: Path, on_wait: Callable[[], None]) -> None:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             on_wait()
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    except OSError as error:
+        raise IolabError(
+            f"cannot lock {path}: {error.strerror}; use a folder on a file system with locks "
+            "(NFS: version 4, not nolock)"
+        ) from error
 
 
 def canonical_json(value: Any) -> str:

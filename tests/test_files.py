@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -125,9 +127,10 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
     killed(tmp_path, "os.fsync = end\natomic_write(folder / 'file', 'new')")
     (tmp_path / ".work.link").symlink_to(tmp_path)
     (tmp_path / ".work").mkdir()
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 5
     with scratch_dir(tmp_path) as work, scratch_dir(tmp_path) as other:
-        left = {".work", ".work.link", work.name, other.name}
+        left = {".work", ".work.link"}
+        left |= {name for made in (work, other) for name in (made.name, f"{made.name}.lock")}
         assert {path.name for path in tmp_path.iterdir()} == left
         atomic_write(tmp_path / "file", "new")
     assert {path.name for path in tmp_path.iterdir()} == {".work", ".work.link", "file"}
@@ -176,6 +179,17 @@ def test_a_lock_ends_with_an_error_and_with_its_holder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(IolabError, match="cannot lock"), locked(tmp_path / "file" / "lock"):
         pass
+
+
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(IolabError, match=r"lock: No locks available; use a folder on"):
+        locked(tmp_path / "lock").__enter__()
 
 
 @given(st.dictionaries(st.text("abc"), _JSON))

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
 import shutil
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,8 @@ from tests.support.guest import cell_of
 from tests.support.plans import job, null_blk_cell, plan
 from tests.support.server import SERIAL, SPARE_DISK, Server
 
-_SUPPORT = Path(__file__).parents[1] / "support"
+_ROOT = Path(__file__).parents[2]
+_SUPPORT = _ROOT / "tests" / "support"
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.skipif(os.geteuid() != 0, reason="Debian's packages are set up as root"),
@@ -334,6 +337,30 @@ def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
     runs = kill_runs(server, 6, 1)
     assert sum("killed" in run for run in runs) == 6
     assert [wrongs(run) for run in runs if wrongs(run)] == []
+
+
+def test_machines_that_share_a_folder_over_nfs_wait_for_each_other(server: Server) -> None:
+    package = io.BytesIO()
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.writestr("iolab/__init__.py", "")
+        for name in ("errors.py", "files.py", "writers.py"):
+            archive.write(_ROOT / "iolab" / name, f"iolab/{name}")
+    server.send("/root/files.zip", package.getvalue())
+    server.send("/root/locks_on_nfs.py", (_SUPPORT / "locks_on_nfs.py").read_bytes())
+    # Without nosharecache both mounts would be one client's.
+    mount = "mount -t nfs4 -o nosharecache,soft 127.0.0.1:/"
+    told = server.ssh(
+        "set -e; mkdir -p /srv/shared /mnt/one /mnt/two; modprobe nfsd; modprobe nfs\n"
+        "mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd\n"
+        "exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=0 127.0.0.1:/srv/shared\n"
+        "echo 10 > /proc/fs/nfsd/nfsv4gracetime; rpc.nfsd -N 3 1; rpc.mountd -N 3\n"
+        f"{mount} /mnt/one; {mount} /mnt/two\n"
+        "python3 /root/locks_on_nfs.py /root/files.zip /mnt/one /mnt/two"
+    )
+    server.ssh("umount /mnt/one /mnt/two; rpc.nfsd 0; pkill rpc.mountd; exportfs -ua")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert found == {"left": ["mine"], "waited": 1, "result": "whole", "ended": 0}
 
 
 # The last one: the devices that it makes stay until the server is booted again.
