@@ -66,7 +66,7 @@ def install(session: nox.Session, *groups: str, cluster: bool = False) -> None:
 
 @nox.session
 def sweep(session: nox.Session) -> None:
-    """Measure: nox -s sweep [-- --profile quick|study|full --pathology P --kernel K --jobs N]."""
+    """Measure: nox -s sweep [-- --profile quick|full|study --pathology P --kernel K --jobs N]."""
     install(session, cluster=any(word.startswith("--cluster") for word in session.posargs))
     session.run("iolab", "sweep", *session.posargs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -305,17 +305,21 @@ def test_claims_are_among_what_the_profiles_measure(pathology: Pathology) -> Non
 
     here = on_a_kernel(c for c in pathology.claims if not c.requires)
     for claim in (*here, *map(dict, pathology.preregistered)):
-        for name in ("study", "full"):
+        for name in ("study", "full", "survey"):
             assert measured(pathology.profiles[name], claim)
     for claim in on_a_kernel(pathology.decided):
         assert measured(pathology.profiles["quick"], claim)
 
 
-def test_quick_is_a_part_of_the_study() -> None:
+def test_quick_is_a_part_of_full_and_full_of_the_study() -> None:
     for pathology in PATHOLOGIES.values():
-        quick, study = (pathology.profiles[name] for name in ("quick", "study"))
-        assert _treated(pathology, quick.grids) < _treated(pathology, study.grids)
-        assert (quick.ramp_ms, quick.runtime_ms) == (study.ramp_ms, study.runtime_ms)
+        quick, full, study = (pathology.profiles[name] for name in ("quick", "full", "study"))
+        assert _treated(pathology, quick.grids) < _treated(pathology, full.grids)
+        assert full.grids == study.grids
+        assert (quick.ramp_ms, quick.runtime_ms) == (full.ramp_ms, full.runtime_ms)
+        own = {"kernels", "mapped", "mapped_boots", "repeats_control"}
+        names = {field.name for field in fields(full)} - own
+        assert all(getattr(full, name) == getattr(study, name) for name in names)
         assert quick.kernels == study.kernels
 
 

@@ -67,7 +67,7 @@ def sweep(
     Parameters
     ----------
     profile : str
-        "smoke", "quick", "study", "full", or one of a pathology's own.
+        "smoke", "quick", "full", "study", "survey", or one of a pathology's own.
     pathology, kernel : str or sequence of str, optional
         By default all pathologies, and the kernels of the profile.
     levels, record : mapping of str to level or sequence of levels, optional

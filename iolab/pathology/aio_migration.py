@@ -169,6 +169,13 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
     )
 
 
+# Where every claim is decided.
+_EVERY_CLAIM: tuple[Grid, ...] = (
+    {**_BASE, "tuning": ("default", "published", "slice")},
+    {**_BASE, "size": (512,)},
+    _READS,
+)
+
 AIO_MIGRATION = Pathology(
     name="aio_migration",
     title="A single AIO submission thread migrated madly",
@@ -212,19 +219,26 @@ AIO_MIGRATION = Pathology(
             recorded_boots=1,
             repeats_control=False,
         ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=3,
+            grids=_EVERY_CLAIM,
+            ramp_ms=400,
+            runtime_ms=1500,
+            recorded=_RECORDED,
+            repeats_control=False,
+        ),
+        # `full` with A/A pairs.
         "study": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=3,
-            grids=(
-                {**_BASE, "tuning": ("default", "published", "slice")},
-                {**_BASE, "size": (512,)},
-                _READS,
-            ),
+            grids=_EVERY_CLAIM,
             ramp_ms=400,
             runtime_ms=1500,
             recorded=_RECORDED,
         ),
-        "full": Profile(
+        # Levels between and beyond those of the claims.
+        "survey": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
             boots=5,
             grids=(

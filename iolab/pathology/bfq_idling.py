@@ -233,6 +233,14 @@ def _no_gaps(name: str, statement: str, scheduler: str) -> Claim:
     )
 
 
+# Where every claim is decided.
+_EVERY_CLAIM: tuple[Grid, ...] = (
+    {**_BASE, "io_scheduler": _QUICK},
+    {**_BOTH, "cgroup": ("root",)},
+    {**_BASE, "filesystem": ("xfs", "raw")},
+    _LONG,
+)
+
 BFQ_IDLING = Pathology(
     name="bfq_idling",
     title="Idling between the cgroups of dd and of ext4's journal",
@@ -267,19 +275,24 @@ BFQ_IDLING = Pathology(
             recorded_boots=6,
             repeats_control=False,
         ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=6,
+            grids=_EVERY_CLAIM,
+            recorded={**_BASE, "io_scheduler": _QUICK, "writes": (10, 300)},
+            recorded_boots=6,
+            repeats_control=False,
+        ),
+        # `full` with A/A pairs.
         "study": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=6,
-            grids=(
-                {**_BASE, "io_scheduler": _QUICK},
-                {**_BOTH, "cgroup": ("root",)},
-                {**_BASE, "filesystem": ("xfs", "raw")},
-                _LONG,
-            ),
+            grids=_EVERY_CLAIM,
             recorded={**_BASE, "io_scheduler": _QUICK, "writes": (10, 300)},
             recorded_boots=6,
         ),
-        "full": Profile(
+        # Levels between and beyond those of the claims.
+        "survey": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
             boots=6,
             grids=(

@@ -271,6 +271,14 @@ def _crossed(numjobs: int, in_flight: Sequence[int] = _REGIMES) -> Grid:
     return {**_BASE, **_NODES, "numjobs": (numjobs,), "iodepth": depths}
 
 
+# Where every claim is decided.
+_EVERY_CLAIM: tuple[Grid, ...] = (
+    {**_BASE, **_NODES},
+    {**_LARGE, "workers": ("reniced",)},
+    {**_LARGE, "engine": ("io_uring",)},
+    {**_LARGE, "batch_min": (_BATCH,)},
+)
+
 DIO_KWORKER = Pathology(
     name="dio_kworker",
     title="Direct-I/O completion kworker starved by a cgroup's cpu.weight",
@@ -317,15 +325,20 @@ DIO_KWORKER = Pathology(
             recorded_boots=1,
             repeats_control=False,
         ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=6,
+            grids=_EVERY_CLAIM,
+            ramp_ms=400,
+            runtime_ms=500,
+            recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
+            repeats_control=False,
+        ),
+        # `full` with A/A pairs and a map.
         "study": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=6,
-            grids=(
-                {**_BASE, **_NODES},
-                {**_LARGE, "workers": ("reniced",)},
-                {**_LARGE, "engine": ("io_uring",)},
-                {**_LARGE, "batch_min": (_BATCH,)},
-            ),
+            grids=_EVERY_CLAIM,
             ramp_ms=400,
             runtime_ms=500,
             recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
@@ -361,7 +374,8 @@ DIO_KWORKER = Pathology(
             recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
             recorded_boots=1,
         ),
-        "full": Profile(
+        # Levels between and beyond those of the claims.
+        "survey": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
             boots=6,
             grids=(

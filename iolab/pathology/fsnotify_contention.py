@@ -108,6 +108,9 @@ def _claim(engine: str) -> Claim:
 _ALL: Grid = {"watch": tuple(_WATCHES), "engine": ("libaio", "io_uring")}
 _NARROW: Grid = {**_ALL, "watch": ("directory", "node")}
 
+# Where every claim is decided.
+_EVERY_CLAIM: tuple[Grid, ...] = (_ALL,)
+
 FSNOTIFY_CONTENTION = Pathology(
     name="fsnotify_contention",
     title="fsnotify reference counts that stop read scaling",
@@ -135,14 +138,24 @@ FSNOTIFY_CONTENTION = Pathology(
             runtime_ms=400,
             repeats_control=False,
         ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=3,
+            grids=_EVERY_CLAIM,
+            ramp_ms=300,
+            runtime_ms=400,
+            repeats_control=False,
+        ),
+        # `full` with A/A pairs.
         "study": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=3,
-            grids=(_ALL,),
+            grids=_EVERY_CLAIM,
             ramp_ms=300,
             runtime_ms=400,
         ),
-        "full": Profile(
+        # Levels between and beyond those of the claims.
+        "survey": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
             boots=6,
             grids=(_ALL,),

@@ -211,6 +211,9 @@ def _busy(name: str, statement: str, grid: Grid, *, secondary: bool = False) -> 
 # Of the article's shares of a CPU and bandwidths: (100 % / 5383 MB/s) / (20 % / 14600 MB/s).
 _PUBLISHED_COST = (1.0 / 5383) / (0.2 / 14600)
 
+# Where every claim is decided.
+_EVERY_CLAIM: tuple[Grid, ...] = (_COST, _BESIDE, _GROWING)
+
 WRITEBACK_KWORKER = Pathology(
     name="writeback_kworker",
     title="Buffered writes bound by one flush kworker",
@@ -248,16 +251,28 @@ WRITEBACK_KWORKER = Pathology(
             recorded_boots=6,
             repeats_control=False,
         ),
+        "full": Profile(
+            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            boots=6,
+            grids=_EVERY_CLAIM,
+            ramp_ms=_RAMP_MS,
+            runtime_ms=_RUNTIME_MS,
+            recorded={"layout": ("growing",)},
+            recorded_boots=6,
+            repeats_control=False,
+        ),
+        # `full` with A/A pairs.
         "study": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=6,
-            grids=(_COST, _BESIDE, _GROWING),
+            grids=_EVERY_CLAIM,
             ramp_ms=_RAMP_MS,
             runtime_ms=_RUNTIME_MS,
             recorded={"layout": ("growing",)},
             recorded_boots=6,
         ),
-        "full": Profile(
+        # Levels between and beyond those of the claims.
+        "survey": Profile(
             kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
             boots=6,
             grids=(

@@ -40,7 +40,7 @@ class Request:
     Parameters
     ----------
     profile : str
-        Name of a profile: "smoke", "quick", "study", "full", or one of a pathology's own.
+        Name of a profile: "smoke", "quick", "full", "study", "survey", or one of a pathology's own.
     pathologies : sequence of str
         Names, or files that define some; empty: all known ones that have the profile and every
         factor that is set.

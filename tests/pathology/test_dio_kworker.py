@@ -36,7 +36,7 @@ def test_without_a_worker_nothing_is_said() -> None:
     assert _measures({}, {"1": _task("fio", 900), "2": _task("kworker/0:1-events", 0)}) == {}
 
 
-@pytest.mark.parametrize("name", ["study", "threshold", "full"])
+@pytest.mark.parametrize("name", ["study", "threshold", "full", "survey"])
 def test_the_effect_is_measured_on_both_sides_of_where_it_begins(name: str) -> None:
     grids = get_pathology("dio_kworker").profiles[name].grids
     weights = [weight for weight in grids[0]["weight"] if isinstance(weight, int)]
@@ -46,7 +46,7 @@ def test_the_effect_is_measured_on_both_sides_of_where_it_begins(name: str) -> N
 
 def test_the_map_has_the_same_numbers_in_flight_for_each_number_of_jobs() -> None:
     pathology = get_pathology("dio_kworker")
-    for name in ("study", "region", "full"):
+    for name in ("study", "region", "survey"):
         profile = pathology.profiles[name]
         grids = profile.mapped or profile.grids
         in_flight = {

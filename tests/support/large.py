@@ -23,13 +23,13 @@ __all__ = ["large_blocks", "large_store", "large_tables"]
 
 
 def large_blocks(cells: int) -> dict[str, Block]:
-    """Return blocks of the full profile of dio_kworker by their keys: at least so many cells."""
+    """Return blocks of the survey profile of dio_kworker by their keys: at least so many cells."""
     pathology = get_pathology("dio_kworker")
-    full = pathology.profiles["full"]
-    few = blocks_of(pathology, full, kernel="6.1", clock="virtual")
+    survey = pathology.profiles["survey"]
+    few = blocks_of(pathology, survey, kernel="6.1", clock="virtual")
     # The first boots record, and have more cells than the others.
-    last = sum(len(made.cells) for made in few if made.boot == full.boots - 1)
-    profile = replace(full, boots=max(full.boots, -(-cells // last)))
+    last = sum(len(made.cells) for made in few if made.boot == survey.boots - 1)
+    profile = replace(survey, boots=max(survey.boots, -(-cells // last)))
     found = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     return {block_key(made, TARGET): made for made in found}
 
