@@ -50,9 +50,9 @@ def main(words: list[str]) -> int:
         asked = Request(
             "smoke", ["dio_kworker"], ["6.1"], ["weight=1000"], boots=boots, root=folder
         )
-        first = replace(asked, boots=1)
+        single = replace(asked, boots=1)
         # The machine's snapshot is made before, and below the one that workers get.
-        _measured(replace(first, root=folder / "first"))
+        _measured(replace(single, root=folder / "first"))
         ways = {
             f"{jobs} at a time": _measured(replace(asked, jobs=jobs, root=folder / f"jobs{jobs}"))
             for jobs in (1, 2, _WORKERS)
@@ -62,7 +62,7 @@ def main(words: list[str]) -> int:
                 dask.worker(f"w{number}")
             logs = [dask.folder / f"w{number}.log" for number in range(_WORKERS)]
             wait_until(lambda: all("Registered to" in log.read_text() for log in logs))
-            _measured(replace(first, cluster=dask.address, root=folder / "first-there"))
+            _measured(replace(single, cluster=dask.address, root=folder / "first-there"))
             there = replace(asked, cluster=dask.address, root=folder / "there")
             ways[f"{_WORKERS} workers"] = _measured(there)
     seconds = {way: took for way, (took, _) in ways.items()}

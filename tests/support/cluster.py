@@ -25,11 +25,20 @@ class Cluster:
     _stack: ExitStack
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def worker(self, name: str, *, threads: int = 1, **environment: str) -> None:
+    def worker(
+        self, name: str, *, threads: int = 1, host: str = "127.0.0.1", **environment: str
+    ) -> None:
         """Start a worker; variables of its environment may differ."""
         argv = [sys.executable, "-m", "distributed.cli.dask_worker", self.address]
         argv += ["--nworkers", "1", "--nthreads", str(threads), "--no-nanny", "--no-dashboard"]
-        argv += ["--name", name, "--local-directory", str(self.folder / f"dask-{name}")]
+        argv += [
+            "--host",
+            host,
+            "--name",
+            name,
+            "--local-directory",
+            str(self.folder / f"dask-{name}"),
+        ]
         argv += ["--death-timeout", "60"]
         self.workers[name] = _started(self._stack, argv, self.folder / f"{name}.log", environment)
 

@@ -10,6 +10,7 @@ from concurrent.futures import Future as Pending
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iolab import foreign
@@ -30,6 +31,8 @@ _PATIENCE_S: Final = 30.0
 # A worker that fails block after block is not given more.
 _MOST_FAULTS: Final = 2
 _GATHER_S: Final = 600
+# Workers that are made ready at once: each may be sent a third of a gigabyte.
+_RECRUITS: Final = 8
 # A block that takes worker after worker with it.
 _MOST_LOSSES: Final = 3
 
@@ -106,7 +109,9 @@ class ClusterPlace:
         # Workers that were refused, with the reason.
         self._refused: dict[str, str] = {}
         self._coming: dict[str, Pending[Recruit]] = {}
-        self._recruiter = ThreadPoolExecutor(1, "iolab-recruiter")
+        # One at a time of each host: its workers may share a cache, which then is filled once.
+        self._recruiters: dict[str, ThreadPoolExecutor] = {}
+        self._recruiting = Semaphore(_RECRUITS)
         self._running: list[_Attempt] = []
         self._again: list[_Attempt] = []
         # Faults of a worker since its last result.
@@ -166,7 +171,8 @@ class ClusterPlace:
 
     def stop(self) -> None:
         """Cancel what runs: the workers end it within a second."""
-        self._recruiter.shutdown(wait=False, cancel_futures=True)
+        for recruiter in self._recruiters.values():
+            recruiter.shutdown(wait=False, cancel_futures=True)
         with suppress(Exception):  # the scheduler may be gone: then nobody is left to be told
             if futures := [attempt.future for attempt in self._running]:
                 self._client.cancel(futures, force=True)
@@ -304,11 +310,15 @@ class ClusterPlace:
             del self._refused[gone]
         for address, info in known.items():
             if address not in {*self._workers, *self._refused, *self._coming}:
-                self._coming[address] = self._recruiter.submit(
-                    self._work.recruit, self._client, address, info
-                )
+                host = str(info["host"])
+                recruiter = self._recruiters.setdefault(host, ThreadPoolExecutor(1, host))
+                self._coming[address] = recruiter.submit(self._recruit, address, info)
         self._welcome()
         self._check_hope(now, known=bool(known))
+
+    def _recruit(self, address: str, info: dict[str, Any]) -> Recruit:
+        with self._recruiting:
+            return self._work.recruit(self._client, address, info)
 
     def _welcome(self) -> None:
         for address, pending in list(self._coming.items()):

@@ -143,6 +143,30 @@ def test_one_job_at_a_time_on_a_machine_whatever_its_workers(dask: Cluster, tmp_
     assert all(later - sooner >= 1e9 for sooner, later in pairwise(begins))
 
 
+@dataclass
+class SlowRecruits(SmallWork):
+    times: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    def recruit(self, client: Any, address: str, info: dict[str, Any]) -> Recruit:
+        began = time.monotonic()
+        time.sleep(1.0)
+        found = super().recruit(client, address, info)
+        self.times.setdefault(str(info["host"]), []).append((began, time.monotonic()))
+        return found
+
+
+def test_hosts_are_made_ready_side_by_side_and_workers_of_one_in_turn(tmp_path: Path) -> None:
+    work = SlowRecruits(tmp_path)
+    with cluster(tmp_path / "dask") as dask:
+        for name, host in (("a", "127.0.0.1"), ("b", "127.0.0.1"), ("c", "127.0.0.2")):
+            dask.worker(name, host=host)
+        assert run(dask, work, "slow-1", "slow-2", "slow-3", "slow-4") == {}
+    first, second = sorted(work.times["127.0.0.1"])
+    (other,) = work.times["127.0.0.2"]
+    assert first[1] <= second[0]
+    assert max(first[0], other[0]) < min(first[1], other[1])
+
+
 @pytest.mark.parametrize(
     ("address", "kind", "sentence"),
     [
