@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The warm process of a sweep's pages: it has imported what they need, and each is forked from it.
 
-A page and the kernel of its notebook import for five seconds, and a sweep has a page for each
+A page and the kernel of its notebook import for six seconds, and a sweep has a page for each
 block. `iolab.sweeps.page_server` is the other side.
 """
 
