@@ -85,7 +85,9 @@ def tests(session: nox.Session) -> None:
     """
     install(session, "dev", "docs", "paper", cluster=True)
     # What takes longest is worth shortening.
-    session.run("pytest", *(session.posargs or ["-n", str(workers()), "--durations", "40"]))
+    # Neighbours stay together: a server or a machine that a module boots is then booted once.
+    usual = ["-n", str(workers()), "--dist", "worksteal", "--durations", "40"]
+    session.run("pytest", *(session.posargs or usual))
 
 
 @nox.session
