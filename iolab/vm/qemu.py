@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -306,6 +307,11 @@ class Running:
         how = f"QEMU ended with {code}: {' '.join(messages) or 'no message'}"
         if code == 0:
             how = "the guest ended too early"
+        if code == -signal.SIGKILL:
+            how = (
+                "QEMU was killed: a kernel does that where memory is short, and fewer machines "
+                "side by side (--jobs) take less"
+            )
         return GuestError(f"{how}; its last lines:\n{console_tail(self.console)}")
 
     def _look(self, *, ended: bool) -> None:

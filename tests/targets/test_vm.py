@@ -234,6 +234,18 @@ def test_a_guest_without_enough_memory_says_so(
         _run_program(target, program, tmp_path, monkeypatch)
 
 
+def test_a_machine_that_is_killed_says_what_may_have_done_it(
+    target: VmTarget, tmp_path: Path
+) -> None:
+    def kill(line: str) -> None:
+        for pid in _machines_of(os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(GuestError, match=r"QEMU was killed: .*where memory is short.*--jobs"):
+        target.run(plan(), tmp_path / "results", kill)
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_machine_too_small_for_its_image_says_so(target: VmTarget, tmp_path: Path) -> None:
     small = replace(target, machine=replace(target.machine, memory_mib=96))
     with pytest.raises(GuestError, match=r"QEMU ended with 1: .*initrd is too large"):
