@@ -15,6 +15,8 @@ from iolab.errors import UserError
 from iolab.paths import runs_dir
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from iolab.measure.profile import Profile
     from iolab.store.profiles import ProfileStore
 
@@ -36,6 +38,11 @@ _ROWS = 30
 @click.option("--collapsed", type=_FILE, help="Write collapsed stacks.")
 @click.option("--pprof", type=_FILE, help="Write a profile for pprof.")
 @click.option("--perfetto", type=_FILE, help="Write the recorded calls for Perfetto's UI.")
+@click.option(
+    "--switches",
+    is_flag=True,
+    help="Show who wakes and who preempts whom, from the recorded calls.",
+)
 @click.option("--root", type=_FILE, default=runs_dir, help="Folder of the results.")
 @json_option
 def profile(
@@ -46,6 +53,7 @@ def profile(
     collapsed: Path | None,
     pprof: Path | None,
     perfetto: Path | None,
+    switches: bool,
     root: Path,
     as_json: bool,
 ) -> None:
@@ -62,12 +70,14 @@ def profile(
     files = {"flame": flame, "collapsed": collapsed, "pprof": pprof, "perfetto": perfetto}
     wanted = {name: path for name, path in files.items() if path is not None}
     if not cells:
-        if against or wanted:
+        if against or wanted or switches:
             raise UserError("name the cell: `iolab profile` lists those that were observed")
         _list(store, as_json)
         return
     if against and len(against) != len(cells):
         raise UserError(f"{len(cells)} cells need as many --against, not {len(against)}")
+    if switches and (against or len(cells) > 1):
+        raise UserError("--switches is of one cell: name one, and no --against")
     if len(cells) > 1 and (not against or wanted):
         what = ", ".join(f"--{name}" for name in wanted) or "a table without --against"
         raise UserError(f"{what} is of one cell: name one, not {len(cells)}")
@@ -80,7 +90,10 @@ def profile(
         from iolab.trace.export.calls import write_calls
 
         write_calls(perfetto, store.events(cells[0]))
-    _show(profiles, others, as_json)
+    if switches:
+        _print(_chain(store, cells[0]), {"per_io": 3, "wait_ns": 0}, as_json)
+    else:
+        _print(_costs(profiles, others), 1, as_json)
 
 
 def _list(store: ProfileStore, as_json: bool) -> None:
@@ -92,20 +105,31 @@ def _list(store: ProfileStore, as_json: bool) -> None:
         print_table([{name: row.get(name, "") for name in names} for row in rows], [])
 
 
-def _show(profiles: Sequence[Profile], others: Sequence[Profile], as_json: bool) -> None:
-    """Print the functions of a profile, the difference of two, or that of several boots."""
+def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFrame:
+    """Return the functions of a profile, the difference of two, or that of several boots."""
     from iolab.stats.profiles import boot_differences, difference
 
     if not others:
-        table = profiles[0].functions()
-    elif len(others) == 1:
-        table = difference(profiles[0], others[0])
-    else:
-        table = boot_differences(list(zip(profiles, others, strict=True)))
+        return profiles[0].functions()
+    if len(others) == 1:
+        return difference(profiles[0], others[0])
+    return boot_differences(list(zip(profiles, others, strict=True)))
+
+
+def _chain(store: ProfileStore, cell: str) -> pd.DataFrame:
+    """Return who wakes and who preempts whom in a cell, per I/O if its device did any."""
+    from iolab.measure.switches import switch_chain, switches
+
+    ios = store.profile(cell).totals.get("ios")
+    return switch_chain(switches(store.events(cell)), ios or None)
+
+
+def _print(table: pd.DataFrame, digits: int | dict[str, int], as_json: bool) -> None:
     if as_json:
         print_json(records(table))
     else:
-        rows = table.head(_ROWS).round(1).astype(str).to_dict("records")
+        shown = table.head(_ROWS).round(digits)
+        rows = shown.astype(str).mask(shown.isna(), "").to_dict("records")
         print_table([{str(n): str(v) for n, v in row.items()} for row in rows], [])
 
 

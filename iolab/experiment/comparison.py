@@ -15,6 +15,7 @@ from iolab import report
 from iolab.errors import UserError
 from iolab.experiment.parameters import kernel_names
 from iolab.measure.profile import Profile
+from iolab.measure.switches import switches
 from iolab.names import one_of
 from iolab.pathology.base import Pathology
 from iolab.shown import text_table
@@ -94,7 +95,9 @@ class Comparison:
         -------
         DataFrame
             A row for each call: ``at_ns`` (virtual time), ``task``, ``pid``, ``cpu``, ``function``,
-            and its first three arguments, ``arg0`` to ``arg2``.
+            its first three arguments, ``arg0`` to ``arg2``, and ``other`` with ``other_pid``, the
+            first task among these that does not run ("" and -1 without one). With stacks also
+            ``interrupt``: whether it was called in an interrupt, hard or soft.
 
         Raises
         ------
@@ -104,6 +107,26 @@ class Comparison:
         if self.observed is None:
             raise UserError("no cell was observed: compare with observe=True")
         return self.observed.events(cell)
+
+    def switches(self, cell: str) -> pd.DataFrame:
+        """Return every switch of tasks of an observed cell, and who woke whom.
+
+        Parameters
+        ----------
+        cell : str
+            The cell (column ``cell``), with recorded calls of `iolab.measure.SWITCH_CALLS`.
+
+        Returns
+        -------
+        DataFrame
+            As `iolab.measure.switches`; `iolab.measure.switch_chain` counts it.
+
+        Raises
+        ------
+        IolabError
+            If these calls were not recorded.
+        """
+        return switches(self.calls(cell))
 
     def subsystems(self) -> pd.DataFrame:
         """Return what an I/O costs in each condition, in instructions by subsystem.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measure where the time of tasks and I/Os goes, from a trace.
+"""Measure where the time of tasks and I/Os goes, from a trace or from an observed cell's calls.
 
 Every function raises `iolab.trace.MissingEventError` for a trace without the events it needs.
 """
@@ -9,6 +9,7 @@ from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.intervals import intervals, slices
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
+from iolab.measure.switches import SWITCH_CALLS, switch_chain, switches
 from iolab.measure.tasks import (
     migrations,
     occupancy,
@@ -22,6 +23,7 @@ from iolab.measure.writeback import flushes, max_overlap
 
 __all__ = [
     "CAUSES",
+    "SWITCH_CALLS",
     "IoPath",
     "PingPong",
     "busy_time",
@@ -36,6 +38,8 @@ __all__ = [
     "ping_pong",
     "preemptions",
     "slices",
+    "switch_chain",
+    "switches",
     "time_in_state",
     "turns_by_clump",
     "waits",

@@ -14,11 +14,11 @@ import pandas as pd
 from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError
 from iolab.files import atomic_write, digest_file, digest_of
-from iolab.measure.profile import Profile
+from iolab.measure.profile import NO_PID, Profile
 from iolab.observer.building import build_plugin
 from iolab.observer.programs import ProgramSymbols, program_symbols
 from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
-from iolab.observer.windows import Window, function_names, read_windows
+from iolab.observer.windows import NO_TASK, Window, function_names, read_windows
 from iolab.vm.compiler import find_compiler
 from iolab.vm.cpio import Entry, read_cpio
 from iolab.vm.image import Image
@@ -131,7 +131,7 @@ class Observation:
         names |= function_names(folder / "modules.txt")
         windows = read_windows(folder / "windows")
         return {
-            cell: (_profile(w, names, flat=self.flat), _events(w, names))
+            cell: (_profile(w, names, flat=self.flat), _events(w, names, flat=self.flat))
             for cell, w in windows.items()
         }
 
@@ -160,17 +160,25 @@ def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -
     return Profile(frame, {**window.totals, "flat": int(flat)})
 
 
-def _events(window: Window, names: dict[int, tuple[str, str]]) -> pd.DataFrame:
+def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> pd.DataFrame:
     events = window.events
-    tasks = events["task"].to_numpy()
+    comm, pid = (window.tasks[name].to_numpy() for name in ("comm", "pid"))
+    task, other = (events[name].to_numpy() for name in ("task", "other"))
+    # What no call names is numbered as the task that runs, and shown as none.
+    named = other != NO_TASK
+    there = np.where(named, other, task)
     return pd.DataFrame(
         {
             "at_ns": events["at_ns"].astype("int64"),
-            "task": window.tasks["comm"].to_numpy()[tasks],
-            "pid": window.tasks["pid"].to_numpy()[tasks],
+            "task": comm[task],
+            "pid": pid[task],
             "cpu": events["cpu"],
             "function": [names.get(int(f), ("", "?"))[1] for f in events["func"]],
             **{name: events[name] for name in ("arg0", "arg1", "arg2")},
+            "other": np.where(named, comm[there], ""),
+            "other_pid": np.where(named, pid[there], NO_PID),
+            # Without stacks nobody knows.
+            **({} if flat else {"interrupt": events["interrupt"].astype(bool)}),
         }
     )
 

@@ -51,6 +51,7 @@ _ENTRY, _ERROR, _FAULT, _SWITCH, _OPEN, _MODULE, _EXIT, _DEVICE, EVENT, _STUBS, 
     1 << bit for bit in range(12)
 )
 USER_FLAG = 1 << 12
+_INTERRUPT = 1 << 13
 # Exceptions for which the processor pushes an error code, and those after which the instruction is
 # executed again (the processor's manual, volume 3, chapter 6).
 _WITH_ERROR = {
@@ -68,6 +69,11 @@ _NAMED = {
     "start_secondary": _START,
 }
 _STUB_NAMES = {"irq_entries_start", "spurious_entries_start"}
+# What these call is done in an interrupt. handle_softirqs was __do_softirq up to 6.9.
+_INTERRUPT_NAMES = re.compile(
+    r"asm_(sysvec_.*|common_interrupt|spurious_interrupt)|__do_softirq|handle_softirqs|"
+    + "|".join(sorted(_STUB_NAMES))
+)
 # Functions that access a device's registers in memory: the local interrupt controller, the timer.
 _DEVICE_NAMES = re.compile(
     r"_*(native_)?x?apic_|.*send_IPI|_*io_?apic_|(read|write)_hpet|hpet_|.*_hpet_"
@@ -81,7 +87,7 @@ exec /usr/bin/python3 -S /iolab/symbols_init.py
 """
 _MEMORY_MIB = 768
 _STALL_S = 240.0
-_FORMAT = 5
+_FORMAT = 6
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,10 @@ class Symbols:
 
 
 def _flags(name: str) -> int:
+    return _role(name) | (_INTERRUPT if _INTERRUPT_NAMES.fullmatch(name) else 0)
+
+
+def _role(name: str) -> int:
     if name in _STUB_NAMES:
         return _ENTRY | _STUBS
     if match := re.fullmatch(r"asm_(exc|sysvec)_(.+)", name):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import pandas as pd
 from iolab import foreign
 from iolab.errors import IolabError
 
-__all__ = ["Window", "function_names", "read_windows"]
+__all__ = ["NO_TASK", "Window", "function_names", "read_windows"]
 
 _RECORD = np.dtype([("kind", "<u8"), ("size", "<u8")])
 _WINDOW, _CELL = 1, 2
@@ -35,11 +36,12 @@ _NODE = np.dtype(
 _EVENT = np.dtype(
     [
         *(("at_ns", "<u8"), ("arg0", "<u8"), ("arg1", "<u8"), ("arg2", "<u8")),
-        *(("func", "<u4"), ("task", "<u4"), ("cpu", "<u4"), ("unused", "<u4")),
+        *(("func", "<u4"), ("task", "<u4"), ("cpu", "<u2"), ("interrupt", "<u2"), ("other", "<u4")),
     ]
 )
 _CELL_RECORD = np.dtype([("cell", "<u8"), ("samples", "<u8"), ("id", "S64")])
 _NO_NODE = 0xFFFFFFFF
+NO_TASK: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Window:
         The call trees: ``parent`` (a row's number, -1 of a root), ``task``, ``cpu``, ``func``
         (-1 of a root), ``instructions`` and ``calls``. A parent comes before its children.
     events : DataFrame
-        Recorded calls: ``at_ns``, ``task``, ``cpu``, ``func``, ``arg0`` to ``arg2``.
+        Recorded calls: ``at_ns``, ``task``, ``cpu``, ``func``, ``arg0`` to ``arg2``, ``interrupt``
+        (1: in an interrupt, hard or soft; 0 if stacks are not followed), and ``other``, the first
+        task among the arguments that does not run (`NO_TASK` without one).
     """
 
     totals: dict[str, int]
@@ -118,12 +122,14 @@ def _window(data: bytes) -> Window:
         arrays.append(np.frombuffer(data, dtype, totals.pop(name), at))
         at += arrays[-1].nbytes
     tasks, nodes, events = arrays
-    comm = [foreign.text(c.decode(errors="replace")) for c in tasks["comm"]]
+    # Old kernels leave the end of the last name behind a shorter one's NUL.
+    names = (name.partition(b"\0")[0] for name in tasks["comm"])
+    comm = [foreign.text(name.decode(errors="replace")) for name in names]
     return Window(
         totals,
         pd.DataFrame({"pid": tasks["pid"], "tgid": tasks["tgid"], "comm": comm}),
         _pruned(nodes),
-        pd.DataFrame({name: events[name] for name in events.dtype.names or () if name != "unused"}),
+        pd.DataFrame({name: events[name] for name in events.dtype.names or ()}),
     )
 
 

@@ -15,9 +15,11 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from iolab.cli import main
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import write_events, write_profile
+from iolab.measure.switches import SWITCH_CALLS
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from tests.measure.test_profile import profile
+from tests.measure.test_switches import story
 from tests.support.stores import stored
 
 __all__ = ["profile"]
@@ -126,9 +128,28 @@ def test_a_difference_is_json_too(
     assert rows[0] == {"function": "[user]", "treated": 10.0, "control": 5.0, "difference": 5.0}
 
 
+def test_who_wakes_and_preempts_whom_is_shown(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_events(ProfileStore(root).path(_KEY, "c000.events"), story(), SWITCH_CALLS)
+    words = (_CELL, "--switches", "--root", str(root))
+    rows = json.loads(_said(capsys, monkeypatch, *words, "--json"))
+    preempts = next(row for row in rows if row["does"] == "preempts")
+    assert preempts == {
+        **{"task": "fio", "does": "preempts", "other": "kworker/0:1"},
+        **{"count": 2, "per_io": 0.2, "wait_ns": None},
+    }
+    said = _said(capsys, monkeypatch, *words).splitlines()
+    assert said[0].split() == ["task", "does", "other", "count", "per_io", "wait_ns"]
+    assert "nan" not in "".join(said)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        (["--switches"], 2, "name the cell"),
+        ([_CELL, "--switches"], 1, "no calls of cell"),
+        ([_CELL, "--against", _OTHER, "--switches"], 2, "is of one cell"),
         (["0123456789abcdef-c009"], 1, "was not observed"),
         (["../../etc-passwd"], 1, "was not observed"),
         (["--flame", "x.html"], 2, "name the cell"),

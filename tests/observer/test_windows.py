@@ -20,7 +20,7 @@ def _record(kind: int, data: bytes) -> bytes:
 
 
 def _window(cell: int) -> bytes:
-    tasks = np.array([(0, 0, b"swapper/0"), (7, 7, b"fio")], dtype=windows._TASK)
+    tasks = np.array([(0, 0, b"swapper/0"), (7, 7, b"fio\0on3\0x")], dtype=windows._TASK)
     nodes = np.array(
         [
             # func, parent, child, sibling (a root's processor), instructions, calls
@@ -33,10 +33,16 @@ def _window(cell: int) -> bytes:
         ],
         dtype=windows._NODE,
     )
+    # at, arguments, func, task, cpu, interrupt, other
+    events = np.array(
+        [(7, 1, 2, 3, 21, 1, 0, 0, windows.NO_TASK), (9, 4, 5, 6, 22, 0, 1, 1, 1)],
+        dtype=windows._EVENT,
+    )
     head = np.zeros(1, dtype=windows._HEAD)
     head["cell"], head["instructions"], head["closed_ns"] = cell, 23, 30
-    head["n_tasks"], head["n_nodes"] = len(tasks), len(nodes)
-    return _record(1, head.tobytes() + tasks.tobytes() + nodes.tobytes())
+    head["n_tasks"], head["n_nodes"], head["n_events"] = len(tasks), len(nodes), len(events)
+    parts = (head, tasks, nodes, events)
+    return _record(1, b"".join(part.tobytes() for part in parts))
 
 
 def _cell(cell: int, name: str) -> bytes:
@@ -51,6 +57,7 @@ def test_windows_are_found_by_the_names_of_their_cells(tmp_path: Path) -> None:
     found = read_windows(path)
     assert list(found) == ["c000", "x"]
     assert found["x"].totals["instructions"] == 23
+    assert found["x"].tasks["comm"].tolist() == ["swapper/0", "fio"]
 
 
 def test_nodes_that_counted_nothing_are_left_out(tmp_path: Path) -> None:
@@ -62,6 +69,15 @@ def test_nodes_that_counted_nothing_are_left_out(tmp_path: Path) -> None:
     assert nodes["task"].tolist() == [1, 1, 1, 0, 0]
     assert nodes["cpu"].tolist() == [0, 0, 0, 1, 1]
     assert nodes["instructions"].sum() == 23
+
+
+def test_recorded_calls_name_the_other_task(tmp_path: Path) -> None:
+    path = tmp_path / "windows"
+    path.write_bytes(_window(0) + _cell(0, "c000"))
+    events = read_windows(path)["c000"].events
+    assert events["at_ns"].tolist() == [7, 9]
+    assert events["interrupt"].tolist() == [0, 1]
+    assert events["other"].tolist() == [windows.NO_TASK, 1]
 
 
 @pytest.mark.parametrize("damage", [slice(0, -8), slice(0, 40)])

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from iolab.agent.plan import Plan
-from iolab.measure.profile import NO_SYMBOL, USER, Profile
+from iolab.measure import SWITCH_CALLS, switch_chain, switches
+from iolab.measure.profile import NO_PID, NO_SYMBOL, USER, Profile
 from iolab.measure.profile_file import read_profile
 from iolab.observer.observation import ready_observer
 from iolab.process import run
@@ -97,7 +98,7 @@ def results(
         *(target.kernel, target.image, target.toolbox, target.machine),
         wanted,
         cells=range(len(wanted.cells)),
-        events=["blk_mq_submit_bio"],
+        events=["blk_mq_submit_bio", *SWITCH_CALLS],
     )
     target.run(wanted, folder / "observed", observation=observation)
     return folder / "plain", folder / "observed"
@@ -105,6 +106,10 @@ def results(
 
 def _profile(results: tuple[Path, Path], cell: str) -> Profile:
     return read_profile(results[1] / "profiles" / f"{cell}.parquet")
+
+
+def _recorded(results: tuple[Path, Path], cell: str) -> pd.DataFrame:
+    return pd.read_parquet(results[1] / "profiles" / f"{cell}.events.parquet")
 
 
 def _calls(profile: Profile, function: str, **where: Any) -> int:
@@ -159,13 +164,33 @@ def test_calls_are_those_that_a_kprobe_counts(results: tuple[Path, Path], cell: 
 
 def test_calls_are_recorded_one_by_one(results: tuple[Path, Path]) -> None:
     profile = _profile(results, "plain")
-    events = pd.read_parquet(results[1] / "profiles" / "plain.events.parquet")
+    recorded = _recorded(results, "plain")
+    events = recorded[recorded["function"] == "blk_mq_submit_bio"]
     assert len(events) == _calls(profile, "blk_mq_submit_bio") > 100
     assert events["at_ns"].is_monotonic_increasing
     assert events["at_ns"].between(profile.totals["opened_ns"], profile.totals["closed_ns"]).all()
     assert profile.totals["lost_events"] == 0
     # The first argument is the address of a struct bio, in the kernel's half.
     assert (events["arg0"] >= 1 << 63).all()
+    assert (events["other_pid"] == NO_PID).all()
+
+
+@pytest.mark.parametrize("cell", ["plain", "counted"])
+def test_every_switch_is_one_that_the_kernel_counts(results: tuple[Path, Path], cell: str) -> None:
+    measured, found = cell_of(results[1], cell), switches(_recorded(results, cell))
+    counted = measured["last"]["context_switches"] - measured["first"]["context_switches"]
+    assert len(found) == counted > 100
+    # On one processor each switch goes on where the last one went.
+    assert found["next_pid"].tolist()[:-1] == found["prev_pid"].tolist()[1:]
+
+
+def test_the_chain_of_an_io_is_seen(results: tuple[Path, Path]) -> None:
+    chain = switch_chain(switches(_recorded(results, "counted")), _profile(results, "counted").ios)
+    chain["other"] = chain["other"].str.replace(r"kworker/.*", "kworker", regex=True)
+    chain["task"] = chain["task"].str.replace(r"kworker/.*", "kworker", regex=True)
+    per_io = chain.groupby(["task", "does", "other"])["per_io"].sum()
+    assert per_io["kworker", "wakes", "fio"] > 0
+    assert per_io["[interrupt]", "wakes", "kworker"] > 0
 
 
 def test_the_functions_of_fio_have_their_names(results: tuple[Path, Path]) -> None:

@@ -229,8 +229,12 @@ static void switched(u32 index)
 static void watched(u32 index, const struct block *block)
 {
     struct cpu *cpu = &cpus[index];
-    if (block->flags & IS_EVENT && window)
+    if (block->flags & IS_EVENT && window) {
+        /* A task that has not run yet is known from now on. */
+        if (block->flags & IS_SWITCH)
+            task_at(register_of(RSI));
         record_event(index, block->func);
+    }
     if (block->flags & IS_SWITCH) {
         switched(index);
         if (!flat)

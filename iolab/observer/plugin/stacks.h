@@ -100,6 +100,18 @@ static struct task *task_at(u64 address)
     return task;
 }
 
+/* Return the task that an address is of, if it has run; NULL otherwise. */
+static struct task *known_task(u64 address)
+{
+    int pid;
+    struct task *task = buckets[(address >> 6) % BUCKETS];
+    while (task && task->address != address)
+        task = task->next;
+    if (!task || !read_memory(address + offsets.pid, &pid, 4) || pid != task->pid)
+        return NULL;
+    return task;
+}
+
 /* A task that executes another program is counted as another task from then on. */
 static struct task *named_anew(struct task *task, u64 name)
 {

@@ -6,19 +6,20 @@
 
 /* What a function is besides its name; iolab.observer.symbols has the same numbers. */
 enum {
-    IS_ENTRY = 1,      /* of an interrupt or exception */
-    HAS_ERROR = 2,     /* an exception that pushes an error code */
-    IS_FAULT = 4,      /* an exception after which the instruction is executed again */
-    IS_SWITCH = 8,     /* __switch_to(prev, next) */
-    IS_OPEN = 16,      /* __x64_sys_openat(regs) */
-    IS_MODULE = 32,    /* do_init_module(module) */
-    IS_EXIT = 64,      /* do_exit(code) */
-    IS_DEVICE = 128,   /* reads or writes a device's registers */
-    IS_EVENT = 256,    /* its calls are recorded one by one */
-    IS_STUBS = 512,    /* many entries side by side under one name */
-    IS_START = 1024,   /* where a processor's first stack begins */
-    IS_NAME = 2048,    /* __set_task_comm(task, name, exec) */
-    IS_USER = 4096,    /* of a program, not of the kernel */
+    IS_ENTRY = 1,        /* of an interrupt or exception */
+    HAS_ERROR = 2,       /* an exception that pushes an error code */
+    IS_FAULT = 4,        /* an exception after which the instruction is executed again */
+    IS_SWITCH = 8,       /* __switch_to(prev, next) */
+    IS_OPEN = 16,        /* __x64_sys_openat(regs) */
+    IS_MODULE = 32,      /* do_init_module(module) */
+    IS_EXIT = 64,        /* do_exit(code) */
+    IS_DEVICE = 128,     /* reads or writes a device's registers */
+    IS_EVENT = 256,      /* its calls are recorded one by one */
+    IS_STUBS = 512,      /* many entries side by side under one name */
+    IS_START = 1024,     /* where a processor's first stack begins */
+    IS_NAME = 2048,      /* __set_task_comm(task, name, exec) */
+    IS_USER = 4096,      /* of a program, not of the kernel */
+    IS_INTERRUPT = 8192, /* what it calls is done in an interrupt, hard or soft */
     IS_WATCHED = IS_SWITCH | IS_OPEN | IS_MODULE | IS_EXIT | IS_EVENT | IS_NAME,
 };
 
@@ -40,6 +41,8 @@ struct text {
 static struct text texts[512];
 static u32 n_texts;
 static u32 next_id;
+static u8 *interrupts; /* by number: whether a function of the kernel is IS_INTERRUPT */
+static u32 n_interrupts;
 static const struct symbol unnamed = {0, UNNAMED, 0}, user = {0, USER, IS_USER};
 
 /* A program whose functions are known, by its build id. */
@@ -137,6 +140,12 @@ static _Bool read_symbols(const char *path)
     good = symbols && fread(symbols, sizeof *symbols, head[0], file) == head[0];
     fclose(file);
     next_id = (u32)head[3];
+    n_interrupts = next_id;
+    interrupts = good ? calloc(n_interrupts, 1) : NULL;
+    good = interrupts != NULL;
+    for (u64 n = 0; good && n < head[0]; n++)
+        if (symbols[n].flags & IS_INTERRUPT && symbols[n].id < n_interrupts)
+            interrupts[symbols[n].id] = 1;
     return good && add_text(head[1], head[2], symbols, (u32)head[0]);
 }
 

@@ -10,9 +10,14 @@ enum { SYSCALL_SECOND = 104 }; /* offset of the second argument (si) in struct p
 static const char sampled[] = "/proc/stat", agent[] = "python3";
 static const char result[] = "/run/iolab/results/cells/.";
 
+enum { ARGUMENTS = 3 };
+#define NO_TASK 0xffffffffu
+
 struct event {
-    u64 at, arguments[3];
-    u32 func, task, cpu, unused;
+    u64 at, arguments[ARGUMENTS];
+    u32 func, task;
+    u16 cpu, interrupt; /* whether in an interrupt, if stacks are followed */
+    u32 other;          /* the first task among the arguments that does not run */
 };
 
 /* As they are written: a kind and a size in bytes, then one of these. */
@@ -201,6 +206,28 @@ static void opened(u32 index, u64 name)
     }
 }
 
+/* Return the number of the first task among the arguments of a call, but for the one that runs. */
+static u32 other_task(const struct task *running, const u64 *arguments)
+{
+    for (u32 n = 0; n < ARGUMENTS; n++) {
+        struct task *other = known_task(arguments[n]);
+        if (!other || other == running)
+            continue;
+        if (other->named != window)
+            read_name(other);
+        return other->number;
+    }
+    return NO_TASK;
+}
+
+static _Bool in_interrupt(const struct task *task)
+{
+    for (u32 n = 0; n < task->depth; n++)
+        if (task->frames[n].func < n_interrupts && interrupts[task->frames[n].func])
+            return 1;
+    return 0;
+}
+
 /* Record a call, with its first arguments. */
 static void record_event(u32 index, u32 func)
 {
@@ -208,12 +235,15 @@ static void record_event(u32 index, u32 func)
         lost_events++;
         return;
     }
+    const struct task *running = cpus[index].task;
     struct event *one = &events[n_events++];
     *one = (struct event){
         .at = now(),
         .arguments = {register_of(RDI), register_of(RSI), register_of(RDX)},
         .func = func,
-        .task = cpus[index].task->number,
-        .cpu = index,
+        .task = running->number,
+        .cpu = (u16)index,
+        .interrupt = in_interrupt(running),
     };
+    one->other = other_task(running, one->arguments);
 }

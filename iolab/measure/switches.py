@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""Who wakes and who preempts whom, from calls that the observer recorded.
+
+A tracepoint costs the guest hundreds of instructions a hit, and can tip the balance that it shows.
+Recorded calls cost it none, so this is the chain of the very cell that was measured.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from iolab.errors import UserError
+from iolab.measure.profile import NO_PID
+
+__all__ = ["INTERRUPT", "SWITCH_CALLS", "switch_chain", "switches"]
+
+_ENTER, _SWITCH, _WAKE = "__schedule", "__switch_to", "try_to_wake_up"
+SWITCH_CALLS: Final = (_ENTER, _SWITCH, _WAKE)
+INTERRUPT: Final = "[interrupt]"
+# SM_PREEMPT of kernel/sched/core.c; before b4bfa3fcfe3b the argument is a bool.
+_PREEMPT: Final = 1
+_LOW_BYTE: Final = 0xFF
+
+
+def switches(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return every switch of tasks of an observed cell.
+
+    Parameters
+    ----------
+    calls : DataFrame
+        Recorded calls of the functions in `SWITCH_CALLS`, as `Comparison.calls` returns them.
+
+    Returns
+    -------
+    DataFrame
+        One row for each switch, in order of time.
+
+        - ``at_ns`` (int64): virtual time
+        - ``cpu``: CPU
+        - ``prev``, ``prev_pid``, ``next``, ``next_pid``: the task that stops and the one that goes on
+        - ``preempted`` (bool): whether the one that stops was preempted, not asleep
+        - ``waker``, ``waker_pid``: the task that woke the next one, "[interrupt]" and 0 if an
+          interrupt did; "" and -1 if it was runnable all the time, or first seen here
+        - ``wait_ns`` (float64, ns): from that wake-up to the switch; NaN without one
+
+    Raises
+    ------
+    UserError
+        If calls of a function were not recorded, or without stacks (``flat``).
+    """
+    if missing := [name for name in SWITCH_CALLS if name not in set(calls["function"])]:
+        raise UserError(
+            f"no calls of {', '.join(missing)} were recorded: observe the cell with "
+            f"{' '.join(f'--calls {name}' for name in SWITCH_CALLS)}"
+        )
+    if "interrupt" not in calls:
+        raise UserError(
+            "these calls do not tell what an interrupt does: observe the cell without --flat"
+        )
+    frame = calls.sort_values("at_ns", kind="stable")
+    found = frame[frame["function"] == _SWITCH].rename(
+        columns={
+            "task": "prev",
+            "pid": "prev_pid",
+            "other": "next",
+            "other_pid": "next_pid",
+        }
+    )
+    found = found[["at_ns", "cpu", "prev", "prev_pid", "next", "next_pid"]]
+    entered = frame.loc[frame["function"] == _ENTER, ["at_ns", "cpu", "arg0"]]
+    found = pd.merge_asof(found, entered, on="at_ns", by="cpu")
+    mode = found.pop("arg0").fillna(0).astype("uint64")
+    found["preempted"] = (mode & _LOW_BYTE) == _PREEMPT
+    return _with_wakers(found, frame[frame["function"] == _WAKE])
+
+
+def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:
+    """Add who woke the next task: the first one that did since it went to sleep."""
+    slept = found.loc[found["prev_pid"] > 0, ["at_ns", "prev_pid", "preempted"]]
+    slept = slept.rename(columns={"prev_pid": "next_pid", "preempted": "was_preempted"})
+    slept["slept_ns"] = slept["at_ns"]
+    woken = wakes.rename(columns={"task": "waker", "pid": "waker_pid", "other_pid": "next_pid"})
+    woken = woken.assign(
+        waker=woken["waker"].mask(woken["interrupt"], INTERRUPT),
+        waker_pid=woken["waker_pid"].mask(woken["interrupt"], 0),
+        woken_ns=woken["at_ns"],
+    )[["at_ns", "waker", "waker_pid", "next_pid", "woken_ns"]]
+    slept = pd.merge_asof(slept, woken, on="at_ns", by="next_pid", direction="forward")
+    found = pd.merge_asof(found, slept, on="at_ns", by="next_pid", allow_exact_matches=False)
+    asleep = (found["was_preempted"] == False) & (found["woken_ns"] < found["at_ns"])  # noqa: E712 - missing is neither
+    found["waker"] = found["waker"].where(asleep, "")
+    found["waker_pid"] = found["waker_pid"].where(asleep, NO_PID).astype(np.int64)
+    found["wait_ns"] = (found["at_ns"] - found["woken_ns"]).where(asleep)
+    return found.drop(columns=["was_preempted", "slept_ns", "woken_ns"])
+
+
+def switch_chain(found: pd.DataFrame, ios: int | None = None) -> pd.DataFrame:
+    """Count who wakes and who preempts whom.
+
+    Parameters
+    ----------
+    found : DataFrame
+        As `switches` returns it.
+    ios : int, optional
+        I/Os that the device completed meanwhile (`Profile.ios`).
+
+    Returns
+    -------
+    DataFrame
+        ``task``, ``does`` ("wakes", "preempts", "follows", which is to run when the other one went
+        to sleep), ``other``, ``count``, ``per_io`` (only with `ios`), and ``wait_ns``, the mean
+        time from a wake-up until the woken task ran; by falling count.
+    """
+    woken = found[found["waker_pid"] != NO_PID]
+    preempts = found["preempted"]
+    parts = [
+        _counted(woken, "waker", "wakes", "next"),
+        _counted(found[preempts], "next", "preempts", "prev"),
+        _counted(found[~preempts], "next", "follows", "prev"),
+    ]
+    chain = pd.concat(parts).sort_values("count", ascending=False, kind="stable", ignore_index=True)
+    chain.loc[chain["does"] != "wakes", "wait_ns"] = np.nan
+    if ios is not None:
+        chain.insert(chain.columns.get_loc("wait_ns"), "per_io", chain["count"] / ios)
+    return chain
+
+
+def _counted(rows: pd.DataFrame, task: str, does: str, other: str) -> pd.DataFrame:
+    by = rows.groupby([task, other], sort=True, as_index=False)
+    counted = by.agg(count=("at_ns", "size"), wait_ns=("wait_ns", "mean"))
+    counted = counted.rename(columns={task: "task", other: "other"})
+    counted.insert(1, "does", does)
+    return counted
