@@ -123,9 +123,10 @@ def switch_chain(found: pd.DataFrame, ios: int | None = None) -> pd.DataFrame:
     ]
     chain = pd.concat(parts).sort_values("count", ascending=False, kind="stable", ignore_index=True)
     chain.loc[chain["does"] != "wakes", "wait_ns"] = np.nan
-    if ios is not None:
-        chain.insert(chain.columns.get_loc("wait_ns"), "per_io", chain["count"] / ios)
-    return chain
+    if ios is None:
+        return chain
+    chain["per_io"] = chain["count"] / ios
+    return chain[["task", "does", "other", "count", "per_io", "wait_ns"]]
 
 
 def _counted(rows: pd.DataFrame, task: str, does: str, other: str) -> pd.DataFrame:

@@ -136,8 +136,12 @@ def test_who_wakes_and_preempts_whom_is_shown(
     rows = json.loads(_said(capsys, monkeypatch, *words, "--json"))
     preempts = next(row for row in rows if row["does"] == "preempts")
     assert preempts == {
-        **{"task": "fio", "does": "preempts", "other": "kworker/0:1"},
-        **{"count": 2, "per_io": 0.2, "wait_ns": None},
+        "task": "fio",
+        "does": "preempts",
+        "other": "kworker/0:1",
+        "count": 2,
+        "per_io": 0.2,
+        "wait_ns": None,
     }
     said = _said(capsys, monkeypatch, *words).splitlines()
     assert said[0].split() == ["task", "does", "other", "count", "per_io", "wait_ns"]

@@ -18,8 +18,16 @@ def _call(
     at_ns: int, function: str, by: Task, of: Task = _NOBODY, arg0: int = 0
 ) -> dict[str, object]:
     return {
-        **{"at_ns": at_ns, "task": by[0], "pid": by[1], "cpu": 0, "function": function},
-        **{"arg0": arg0, "arg1": 0, "arg2": 0, "other": of[0], "other_pid": of[1]},
+        "at_ns": at_ns,
+        "task": by[0],
+        "pid": by[1],
+        "cpu": 0,
+        "function": function,
+        "arg0": arg0,
+        "arg1": 0,
+        "arg2": 0,
+        "other": of[0],
+        "other_pid": of[1],
         "interrupt": False,
     }
 
