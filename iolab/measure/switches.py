@@ -40,7 +40,8 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
 
         - ``at_ns`` (int64): virtual time
         - ``cpu``: CPU
-        - ``prev``, ``prev_pid``, ``next``, ``next_pid``: the task that stops and the one that goes on
+        - ``prev``, ``prev_pid``, ``next``, ``next_pid``: the task that stops, and the one that runs
+          from then on
         - ``preempted`` (bool): whether the one that stops was preempted, not asleep
         - ``waker``, ``waker_pid``: the task that woke the next one, "[interrupt]" and 0 if an
           interrupt did; "" and -1 if it was runnable all the time, or first seen here
@@ -71,9 +72,10 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
     )
     found = found[["at_ns", "cpu", "prev", "prev_pid", "next", "next_pid"]]
     entered = frame.loc[frame["function"] == _ENTER, ["at_ns", "cpu", "arg0"]]
+    entered["preempted"] = (entered.pop("arg0") & _LOW_BYTE) == _PREEMPT
     found = pd.merge_asof(found, entered, on="at_ns", by="cpu")
-    mode = found.pop("arg0").fillna(0).astype("uint64")
-    found["preempted"] = (mode & _LOW_BYTE) == _PREEMPT
+    # A cell may begin between the two calls.
+    found["preempted"] = found["preempted"].eq(True)
     return _with_wakers(found, frame[frame["function"] == _WAKE])
 
 
@@ -81,7 +83,6 @@ def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:
     """Add who woke the next task: the first one that did since it went to sleep."""
     slept = found.loc[found["prev_pid"] > 0, ["at_ns", "prev_pid", "preempted"]]
     slept = slept.rename(columns={"prev_pid": "next_pid", "preempted": "was_preempted"})
-    slept["slept_ns"] = slept["at_ns"]
     woken = wakes.rename(columns={"task": "waker", "pid": "waker_pid", "other_pid": "next_pid"})
     woken = woken.assign(
         waker=woken["waker"].mask(woken["interrupt"], INTERRUPT),
@@ -90,11 +91,11 @@ def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:
     )[["at_ns", "waker", "waker_pid", "next_pid", "woken_ns"]]
     slept = pd.merge_asof(slept, woken, on="at_ns", by="next_pid", direction="forward")
     found = pd.merge_asof(found, slept, on="at_ns", by="next_pid", allow_exact_matches=False)
-    asleep = (found["was_preempted"] == False) & (found["woken_ns"] < found["at_ns"])  # noqa: E712 - missing is neither
+    asleep = found["was_preempted"].eq(False) & (found["woken_ns"] < found["at_ns"])
     found["waker"] = found["waker"].where(asleep, "")
     found["waker_pid"] = found["waker_pid"].where(asleep, NO_PID).astype(np.int64)
     found["wait_ns"] = (found["at_ns"] - found["woken_ns"]).where(asleep)
-    return found.drop(columns=["was_preempted", "slept_ns", "woken_ns"])
+    return found.drop(columns=["was_preempted", "woken_ns"])
 
 
 def switch_chain(found: pd.DataFrame, ios: int | None = None) -> pd.DataFrame:
