@@ -103,7 +103,8 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
 
     The figure of all verdicts goes to ``figures/verdicts`` in the same folder, and that of each
     folder of ``iolab why`` (``why/*`` in `data`) to ``figures/why``. What another clock measured
-    (``other-clock/*`` in `data`) is compared with virtual time.
+    (``other-clock/*`` in `data`) is compared with virtual time, and what was measured again with
+    other seeds (``again/*``) with the first time.
 
     Parameters
     ----------
@@ -134,15 +135,20 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
     pairs = zip(measured, map(_command, sources), strict=True)
-    document = collect(pairs, causes=_causes(data, paper), clocks=_other_clocks(data))
+    document = collect(
+        pairs,
+        causes=_causes(data, paper),
+        clocks=_compared(data, "other-clock"),
+        again=_compared(data, "again"),
+    )
     write_results(path, document)
     return path
 
 
-def _other_clocks(data: Path) -> list[tuple[str, pd.DataFrame]]:
-    """Compare what another clock measured (``other-clock/*``) with virtual time."""
+def _compared(data: Path, folder: str) -> list[tuple[str, pd.DataFrame]]:
+    """Compare what lies in the folders of a folder with the data themselves."""
     found = []
-    for path in sorted(data.glob("other-clock/*/cells.parquet")):
+    for path in sorted(data.glob(f"{folder}/*/cells.parquet")):
         here = load(path.parent)
         virtual = load(data / pathology_of(here.cells).name)
         found.append((path.parent.name, compare_clocks(here, virtual)))

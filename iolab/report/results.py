@@ -35,7 +35,7 @@ from iolab.store.dataset import Dataset
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/5"
+FORMAT: Final = "iolab-results/6"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -46,6 +46,7 @@ def collect(
     *,
     causes: Sequence[tuple[str, Attribution]] = (),
     clocks: Sequence[tuple[str, pd.DataFrame]] = (),
+    again: Sequence[tuple[str, pd.DataFrame]] = (),
     confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
@@ -65,6 +66,8 @@ def collect(
     clocks : sequence of (str, DataFrame), optional
         Comparisons of another clock with virtual time (`iolab.report.comparison.compare_clocks`),
         each with the name of its folder.
+    again : sequence of (str, DataFrame), optional
+        Comparisons of what was measured again with other seeds, each with the name of its folder.
     confidence : float
         Level of the intervals, 0 to 1.
 
@@ -91,11 +94,12 @@ def collect(
         "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
         "causes": [row for folder, found in causes for row in _causes(folder, found)],
         "clocks": [row for folder, table in clocks for row in _compared(folder, table)],
+        "again": [row for folder, table in again for row in _compared(folder, table)],
     }
 
 
 def _compared(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the claims that were measured on another clock, beside virtual time."""
+    """Return the claims that were measured a second time, beside the first time."""
     sides = {"here": "", "virtual": "virtual_"}
     return [
         {

@@ -269,6 +269,22 @@ def test_another_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
     assert words.count("agrees") == sum(not row["secondary"] for row in judged)
 
 
+def test_what_was_measured_again_is_counted(tmp_path: Path) -> None:
+    data = every_report()["dio_kworker"]
+    measured = [(one, COMMAND) for one in every_report().values()]
+    results = collect(measured, again=[("dio_kworker", compare_clocks(data, data))])
+    # One verdict is turned by hand.
+    turned = next(row for row in results["again"] if row["agreement"] == "agrees")
+    turned["agreement"], turned["here"]["verdict"] = "does not agree", "inconclusive"
+    check(results)
+    page = built(folder(tmp_path / "paper", results))["iolab.html"].decode()
+    words = BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
+    judged = [row for row in results["again"] if row["agreement"] != "cannot be compared"]
+    assert f"Of {len(judged)} that have" in words
+    assert f"{len(judged) - 1} have the same one" in words
+    assert f"Not so {turned['claim']} of dio_kworker on {turned['kernel']}" in words
+
+
 def test_causes_stand_in_a_table(tmp_path: Path) -> None:
     cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
     measured = ((data, COMMAND) for data in every_report().values())
