@@ -87,9 +87,7 @@ def profile(
         title = " against ".join(_words(store, name) for name in (*cells, *against))
         _write(wanted, profiles[0], others[0] if others else None, title)
     if perfetto is not None:
-        from iolab.trace.export.calls import write_calls
-
-        write_calls(perfetto, store.events(cells[0]))
+        _write_calls(perfetto, store.events(cells[0]))
     if switches:
         _print(_chain(store, cells[0]), {"per_io": 3, "wait_ns": 0}, as_json)
     else:
@@ -103,6 +101,14 @@ def _list(store: ProfileStore, as_json: bool) -> None:
     elif rows:
         names = ("cell", "pathology", "kernel", "boot", "role", "condition")
         print_table([{name: row.get(name, "") for name in names} for row in rows], [])
+
+
+def _write_calls(path: Path, calls: pd.DataFrame) -> None:
+    """Write recorded calls for Perfetto, with the schedule if they tell it."""
+    from iolab.measure.switches import switches, tell_switches
+    from iolab.trace.export.calls import write_calls
+
+    write_calls(path, calls, switches(calls) if tell_switches(calls) else None)
 
 
 def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 from iolab.errors import UserError
 from iolab.measure.profile import NO_PID
 
-__all__ = ["INTERRUPT", "SWITCH_CALLS", "switch_chain", "switches"]
+__all__ = ["INTERRUPT", "SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]
 
 _ENTER, _SWITCH, _WAKE = "__schedule", "__switch_to", "try_to_wake_up"
 SWITCH_CALLS: Final = (_ENTER, _SWITCH, _WAKE)
@@ -52,7 +52,7 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
     UserError
         If calls of a function were not recorded, or without stacks (``flat``).
     """
-    if missing := [name for name in SWITCH_CALLS if name not in set(calls["function"])]:
+    if missing := _missing(calls):
         raise UserError(
             f"no calls of {', '.join(missing)} were recorded: observe the cell with "
             f"{' '.join(f'--calls {name}' for name in SWITCH_CALLS)}"
@@ -77,6 +77,16 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
     # A cell may begin between the two calls.
     found["preempted"] = found["preempted"].eq(True)
     return _with_wakers(found, frame[frame["function"] == _WAKE])
+
+
+def tell_switches(calls: pd.DataFrame) -> bool:
+    """Tell whether these are calls from which `switches` can be made."""
+    return not _missing(calls) and "interrupt" in calls
+
+
+def _missing(calls: pd.DataFrame) -> list[str]:
+    recorded = set(calls["function"])
+    return [name for name in SWITCH_CALLS if name not in recorded]
 
 
 def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:

@@ -128,6 +128,32 @@ def test_a_difference_is_json_too(
     assert rows[0] == {"function": "[user]", "treated": 10.0, "control": 5.0, "difference": 5.0}
 
 
+def test_the_schedule_is_written_for_perfetto(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_events(ProfileStore(root).path(_KEY, "c000.events"), story(), SWITCH_CALLS)
+    _said(capsys, monkeypatch, _CELL, "--perfetto", str(root / "calls.pb"), "--root", str(root))
+    trace = protos.Trace.FromString((root / "calls.pb").read_bytes())
+    (bundle,) = [p.ftrace_events for p in trace.packet if p.HasField("ftrace_events")]
+    assert [event.timestamp for event in bundle.event] == [
+        100,
+        250,
+        300,
+        340,
+        400,
+        500,
+        520,
+        600,
+        700,
+    ]
+    switches = [e.sched_switch for e in bundle.event if e.HasField("sched_switch")]
+    assert [s.next_comm for s in switches[:3]] == ["swapper/0", "kworker/0:1", "fio"]
+    # The worker was preempted twice, all others slept.
+    assert [s.prev_state for s in switches] == [1, 1, 0, 1, 0, 1, 1]
+    wakes = [(e.pid, e.sched_waking.pid) for e in bundle.event if e.HasField("sched_waking")]
+    assert wakes == [(20, 10), (20, 10)]
+
+
 def test_who_wakes_and_preempts_whom_is_shown(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Export recorded calls to Perfetto: each call on its task's track, and a counter per function."""
+"""Export recorded calls to Perfetto: by task, as counters, and as a schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
@@ -19,13 +19,20 @@ __all__ = ["COUNTER_NS", "write_calls"]
 COUNTER_NS: Final = 1_000_000
 _SEQUENCE: Final = 1
 _ARGUMENTS: Final = ("arg0", "arg1", "arg2")
+# TASK_RUNNING and TASK_INTERRUPTIBLE of include/linux/sched.h: the calls tell no more.
+_RUNNABLE, _ASLEEP = 0, 1
+# Events of one packet.
+_BUNDLE: Final = 4096
 
 
-def write_calls(path: Path | str, events: pd.DataFrame) -> int:
+def write_calls(
+    path: Path | str, events: pd.DataFrame, switches: pd.DataFrame | None = None
+) -> int:
     """Write recorded calls as a protobuf file for ui.perfetto.dev.
 
     Each call is an instant on the track of its task, with its CPU and arguments. Of each function
-    a counter has the number of calls in each millisecond. Times are the guest's.
+    a counter has the number of calls in each millisecond. Switches become kernel events, from
+    which Perfetto draws CPUs, the states of tasks, and who woke whom. Times are the guest's.
 
     Parameters
     ----------
@@ -33,6 +40,8 @@ def write_calls(path: Path | str, events: pd.DataFrame) -> int:
         The file.
     events : DataFrame
         The calls, as `iolab.store.profiles.ProfileStore.events` returns them.
+    switches : DataFrame, optional
+        The switches of tasks, as `iolab.measure.switches` returns them.
 
     Returns
     -------
@@ -47,6 +56,8 @@ def write_calls(path: Path | str, events: pd.DataFrame) -> int:
     if events.empty:
         raise UserError("no call was recorded in this cell: there is nothing that Perfetto shows")
     packets = [*_tasks(events), *_counters(events)]
+    if switches is not None:
+        packets += _schedule(switches)
     atomic_write(Path(path), protos.Trace(packet=packets).SerializeToString())
     return len(events)
 
@@ -72,6 +83,34 @@ def _tasks(events: pd.DataFrame) -> Iterator[protos.TracePacket]:
                 name=name,
                 debug_annotations=notes,
             )
+
+
+def _schedule(switches: pd.DataFrame) -> Iterator[protos.TracePacket]:
+    for cpu, rows in switches.groupby("cpu", sort=True):
+        kernel = [event for row in rows.to_dict("records") for event in _kernel_events(row)]
+        kernel.sort(key=lambda event: event.timestamp)
+        for at in range(0, len(kernel), _BUNDLE):
+            packet = protos.TracePacket()
+            packet.ftrace_events.cpu = int(str(cpu))
+            packet.ftrace_events.event.extend(kernel[at : at + _BUNDLE])
+            yield packet
+
+
+def _kernel_events(row: Mapping[Hashable, Any]) -> Iterator[protos.FtraceEvent]:
+    """Yield a switch, and the wake-up before it, on the CPU of the switch."""
+    at_ns, following = int(row["at_ns"]), int(row["next_pid"])
+    if row["waker_pid"] >= 0:
+        woken_ns = at_ns - int(row["wait_ns"])
+        waking = {"comm": row["next"], "pid": following, "target_cpu": int(row["cpu"])}
+        yield protos.FtraceEvent(timestamp=woken_ns, pid=int(row["waker_pid"]), sched_waking=waking)
+    switch = {
+        "prev_comm": row["prev"],
+        "prev_pid": int(row["prev_pid"]),
+        "prev_state": _RUNNABLE if row["preempted"] else _ASLEEP,
+        "next_comm": row["next"],
+        "next_pid": following,
+    }
+    yield protos.FtraceEvent(timestamp=at_ns, pid=int(row["prev_pid"]), sched_switch=switch)
 
 
 def _counters(events: pd.DataFrame) -> Iterator[protos.TracePacket]:
