@@ -89,7 +89,7 @@ def profile(
     if perfetto is not None:
         _write_calls(perfetto, store.events(cells[0]))
     if switches:
-        _print(_chain(store, cells[0]), {"per_io": 3, "wait_ns": 0}, as_json)
+        _print(_chain(profiles[0], store.events(cells[0])), {"per_io": 3, "wait_ns": 0}, as_json)
     else:
         _print(_costs(profiles, others), 1, as_json)
 
@@ -122,12 +122,11 @@ def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFra
     return boot_differences(list(zip(profiles, others, strict=True)))
 
 
-def _chain(store: ProfileStore, cell: str) -> pd.DataFrame:
+def _chain(profile: Profile, calls: pd.DataFrame) -> pd.DataFrame:
     """Return who wakes and who preempts whom in a cell, per I/O if its device did any."""
     from iolab.measure.switches import switch_chain, switches
 
-    ios = store.profile(cell).totals.get("ios")
-    return switch_chain(switches(store.events(cell)), ios or None)
+    return switch_chain(switches(calls), profile.totals.get("ios") or None)
 
 
 def _print(table: pd.DataFrame, digits: int | dict[str, int], as_json: bool) -> None:

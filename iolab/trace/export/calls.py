@@ -12,6 +12,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
 from iolab.files import atomic_write
+from iolab.trace.export.perfetto import kernel_packets
 
 __all__ = ["COUNTER_NS", "write_calls"]
 
@@ -21,8 +22,6 @@ _SEQUENCE: Final = 1
 _ARGUMENTS: Final = ("arg0", "arg1", "arg2")
 # TASK_RUNNING and TASK_INTERRUPTIBLE of include/linux/sched.h: the calls tell no more.
 _RUNNABLE, _ASLEEP = 0, 1
-# Events of one packet.
-_BUNDLE: Final = 4096
 
 
 def write_calls(
@@ -89,11 +88,7 @@ def _schedule(switches: pd.DataFrame) -> Iterator[protos.TracePacket]:
     for cpu, rows in switches.groupby("cpu", sort=True):
         kernel = [event for row in rows.to_dict("records") for event in _kernel_events(row)]
         kernel.sort(key=lambda event: event.timestamp)
-        for at in range(0, len(kernel), _BUNDLE):
-            packet = protos.TracePacket()
-            packet.ftrace_events.cpu = int(str(cpu))
-            packet.ftrace_events.event.extend(kernel[at : at + _BUNDLE])
-            yield packet
+        yield from kernel_packets(int(str(cpu)), kernel)
 
 
 def _kernel_events(row: Mapping[Hashable, Any]) -> Iterator[protos.FtraceEvent]:

@@ -7,7 +7,7 @@ The messages are those of protos/perfetto/trace/ in github.com/google/perfetto.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from iolab.errors import UserError
 from iolab.files import atomic_write
 from iolab.trace.trace import Trace
 
-__all__ = ["perfetto_file", "write_perfetto"]
+__all__ = ["kernel_packets", "perfetto_file", "write_perfetto"]
 
 # Events of one packet.
 _BUNDLE = 4096
@@ -127,11 +127,16 @@ def _kernel(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
                 by_cpu.setdefault(cpu, []).append((time, event))
     for cpu, events in sorted(by_cpu.items()):
         events.sort(key=lambda pair: pair[0])
-        for at in range(0, len(events), _BUNDLE):
-            packet = protos.TracePacket()
-            packet.ftrace_events.cpu = cpu
-            packet.ftrace_events.event.extend(event for _, event in events[at : at + _BUNDLE])
-            yield packet
+        yield from kernel_packets(cpu, [event for _, event in events])
+
+
+def kernel_packets(cpu: int, events: Sequence[protos.FtraceEvent]) -> Iterator[protos.TracePacket]:
+    """Yield the packets of a CPU's kernel events, which are in order of time."""
+    for at in range(0, len(events), _BUNDLE):
+        packet = protos.TracePacket()
+        packet.ftrace_events.cpu = cpu
+        packet.ftrace_events.event.extend(events[at : at + _BUNDLE])
+        yield packet
 
 
 def _events(frame: pd.DataFrame, name: str) -> Iterator[tuple[int, int, protos.FtraceEvent]]:
