@@ -22,6 +22,7 @@ class Cluster:
 
     address: str
     folder: Path
+    scheduler: subprocess.Popen[bytes]
     _stack: ExitStack
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -65,6 +66,6 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
         argv += ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-        _started(stack, argv, folder / "scheduler.log", {})
+        scheduler = _started(stack, argv, folder / "scheduler.log", {})
         wait_until(lambda: file.exists() and file.read_text().endswith("}"))
-        yield Cluster(json.loads(file.read_text())["address"], folder, stack)
+        yield Cluster(json.loads(file.read_text())["address"], folder, scheduler, stack)

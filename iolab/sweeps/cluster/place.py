@@ -22,11 +22,12 @@ from iolab.sweeps.pool import Job
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClusterPlace", "Work", "connected"]
+__all__ = ["ClusterPlace", "Work", "connected", "known_workers"]
 
 _CONNECT_S: Final = 20
 _LOOK_S: Final = 1.0
-# How long a sweep waits for another worker after all of them were lost or refused.
+# How long a sweep waits for another worker after all of them were lost or refused, and for a
+# scheduler that does not answer.
 _PATIENCE_S: Final = 30.0
 # A worker that fails block after block is not given more.
 _MOST_FAULTS: Final = 2
@@ -94,6 +95,22 @@ def connected(address: str) -> Iterator[Client]:
             client.close(timeout=5)
 
 
+def known_workers(client: Client) -> dict[str, dict[str, Any]]:
+    """Ask the scheduler for its workers: what it knows of each, by address.
+
+    Raises
+    ------
+    OSError
+        If the scheduler does not answer.
+    """
+    # Not Client.scheduler_info: between its question and its answer, the client's own timer may
+    # put an answer without any worker in its place.
+    if client.scheduler is None:
+        raise ConnectionError("the client is closed")
+    answer = client.sync(client.scheduler.identity, n_workers=-1)
+    return dict(answer["workers"])
+
+
 class ClusterPlace:
     """Workers of a cluster, each with as many jobs as it has threads and memory for.
 
@@ -119,6 +136,7 @@ class ClusterPlace:
         self._looked = float("-inf")
         self._seen = self._said_waiting = False
         self._hopeless_since: float | None = None
+        self._silent_since: float | None = None
         client.subscribe_topic(self._topic, self._heard)
 
     def _heard(self, event: tuple[float, Any]) -> None:
@@ -298,12 +316,11 @@ class ClusterPlace:
             return
         self._looked = now
         try:
-            known = self._client.scheduler_info(n_workers=-1)["workers"]
+            known = known_workers(self._client)
         except (OSError, TimeoutError, RuntimeError) as error:
-            raise IolabError(
-                "the scheduler does not answer any more: what was measured is kept, and the next "
-                "sweep goes on"
-            ) from error
+            self._check_silence(now, error)
+            return
+        self._silent_since = None
         for gone in [address for address in self._workers if address not in known]:
             del self._workers[gone]
         for gone in [address for address in self._refused if address not in known]:
@@ -330,6 +347,15 @@ class ClusterPlace:
             except IolabError as error:
                 self._refused[address] = str(error)
                 self._log(f"not used: {error}")
+
+    def _check_silence(self, now: float, error: Exception) -> None:
+        if self._silent_since is None:
+            self._silent_since = now
+        elif now - self._silent_since >= _PATIENCE_S:
+            raise IolabError(
+                "the scheduler does not answer any more: what was measured is kept, and the next "
+                "sweep goes on"
+            ) from error
 
     def _check_hope(self, now: float, *, known: bool) -> None:
         if self._workers or self._coming:

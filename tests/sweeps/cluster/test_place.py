@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.sweeps.cluster.place import ClusterPlace, connected
+from iolab.sweeps.cluster.place import ClusterPlace, connected, known_workers
 from iolab.sweeps.cluster.recruiting import Recruit, recruit
 from iolab.sweeps.cluster.worker import Answer, watched
 from iolab.sweeps.pool import Progress, run_jobs_in
@@ -24,6 +24,7 @@ from tests.support.cluster import Cluster, cluster
 from tests.support.processes import wait_until
 
 pytest.importorskip("distributed")
+config = pytest.importorskip("dask.config")
 # Dask's own threads and sockets warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -97,7 +98,7 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def run(dask: Cluster, work: SmallWork, *names: str) -> dict[str, str]:
     with connected(dask.address) as client:
-        wait_until(lambda: len(client.scheduler_info()["workers"]) == len(dask.workers))
+        wait_until(lambda: len(known_workers(client)) == len(dask.workers))
         return run_jobs_in(
             ClusterPlace(client, work, work.said.append),
             [SmallJob(name) for name in names],
@@ -144,27 +145,78 @@ def test_one_job_at_a_time_on_a_machine_whatever_its_workers(dask: Cluster, tmp_
 
 
 @dataclass
-class SlowRecruits(SmallWork):
-    times: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+class MetRecruits(SmallWork):
+    """Each host's first worker becomes ready when those of all hosts are at it."""
+
+    hosts: Barrier = field(default_factory=lambda: Barrier(2))
+    at_it: dict[str, int] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
+    ready: list[str] = field(default_factory=list)
 
     def recruit(self, client: Any, address: str, info: dict[str, Any]) -> Recruit:
-        began = time.monotonic()
-        time.sleep(1.0)
+        host = str(info["host"])
+        is_first = host not in self.most
+        self.at_it[host] = self.at_it.get(host, 0) + 1
+        self.most[host] = max(self.most.get(host, 0), self.at_it[host])
+        if is_first:
+            self.hosts.wait(timeout=60)
+        # Time for the next one of this host to begin, if it did not wait for its turn.
+        time.sleep(0.3)
         found = super().recruit(client, address, info)
-        self.times.setdefault(str(info["host"]), []).append((began, time.monotonic()))
+        self.at_it[host] -= 1
+        self.ready.append(found.name)
         return found
 
 
 def test_hosts_are_made_ready_side_by_side_and_workers_of_one_in_turn(tmp_path: Path) -> None:
-    work = SlowRecruits(tmp_path)
+    work = MetRecruits(tmp_path)
+    (tmp_path / "hold").write_text("")
+
+    def release() -> None:
+        wait_until(lambda: len(work.ready) == 3)
+        (tmp_path / "hold").unlink()
+
     with cluster(tmp_path / "dask") as dask:
         for name, host in (("a", "127.0.0.1"), ("b", "127.0.0.1"), ("c", "127.0.0.2")):
             dask.worker(name, host=host)
-        assert run(dask, work, "slow-1", "slow-2", "slow-3", "slow-4") == {}
-    first, second = sorted(work.times["127.0.0.1"])
-    (other,) = work.times["127.0.0.2"]
-    assert first[1] <= second[0]
-    assert max(first[0], other[0]) < min(first[1], other[1])
+        releasing = Thread(target=release)
+        releasing.start()
+        # The sweep lasts until all workers are ready, however long that takes here.
+        assert run(dask, work, "stuck-1", "stuck-2", "stuck-3", "stuck-4") == {}
+        releasing.join()
+    assert work.most == {"127.0.0.1": 1, "127.0.0.2": 1}
+
+
+def test_no_worker_is_lost_to_the_timer_of_dask_s_client(dask: Cluster) -> None:
+    with (
+        config.set({"distributed.client.scheduler-info-interval": "1ms"}),
+        connected(dask.address) as client,
+    ):
+        wait_until(lambda: len(known_workers(client)) == len(dask.workers))
+        for _ in range(300):
+            assert len(known_workers(client)) == len(dask.workers)
+
+
+def test_a_scheduler_that_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("iolab.sweeps.cluster.place._PATIENCE_S", 1)
+    work = SmallWork(tmp_path)
+    (tmp_path / "hold").write_text("")
+    with cluster(tmp_path / "dask") as dask:
+        dask.worker("only")
+
+        def kill() -> None:
+            wait_until(lambda: list(tmp_path.glob("stuck-*")))
+            dask.scheduler.kill()
+
+        killing = Thread(target=kill)
+        killing.start()
+        with (
+            config.set({"distributed.comm.timeouts.connect": "1s"}),
+            pytest.raises(IolabError, match=r"^the scheduler does not answer any more: "),
+        ):
+            run(dask, work, "stuck-1")
+        killing.join()
+        (tmp_path / "hold").unlink()
 
 
 @pytest.mark.parametrize(
