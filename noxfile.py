@@ -59,7 +59,8 @@ def install(session: nox.Session, *groups: str, cluster: bool = False) -> None:
             external=True,
             silent=True,
         )
-        uv = ("uv", "pip", "install", "--quiet")
+        # A sweep and the tests start many Pythons: compiled once, not by each of them.
+        uv = ("uv", "pip", "install", "--quiet", "--compile-bytecode")
         session.run(*uv, "--require-hashes", "-r", pins, env=env, external=True)
         session.run(*uv, "--no-deps", "--editable", ".", env=env, external=True)
 

@@ -26,6 +26,7 @@ from typing import Final
 from iolab.sweeps import page
 from iolab.sweeps.ending import die_with
 from iolab.sweeps.spare import SpareKernel
+from iolab.trace.pages import load_compiled
 
 __all__ = ["main"]
 
@@ -39,6 +40,7 @@ _NEEDED: Final = (
     "iolab.stats.threshold",
     "iolab.stats.verdicts",
     "iolab.sweeps.block",
+    "ipykernel.debugger",
     "matplotlib.backends.backend_agg",
     "nbconvert",
     "tqdm",
@@ -57,6 +59,7 @@ def main() -> int:
     except ImportError as error:
         print(json.dumps({"error": f"cannot import {name}: {error}"}))
         return 1
+    load_compiled()
     # A collection in a fork would write to all that the forks share.
     gc.collect()
     gc.freeze()

@@ -39,7 +39,9 @@ __all__ = [
     "run_jobs_in",
 ]
 
-_POLL_S = 0.5
+# The next job waits for this look on average half as long.
+_POLL_S = 0.1
+_TELL_S = 0.5
 # To put an end to its kernel and remove its folders, on a host with other work.
 _GRACE_S = 10.0
 _VM_BYTES = 2 << 30
@@ -342,14 +344,15 @@ def run_jobs_in(
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
     errors: dict[str, str] = {}
-    began = time.monotonic()
+    began = told = time.monotonic()
     cells_of_ended = 0
     try:
         while waiting or place.running():
             while waiting and place.fits(waiting[0]):
                 place.start(waiting.pop(0))
             time.sleep(_POLL_S)
-            for job, error in place.ended():
+            ended = place.ended()
+            for job, error in ended:
                 if error:
                     errors[job.name] = error
                 state.jobs_done += 1
@@ -359,19 +362,21 @@ def run_jobs_in(
             if state.cells_done:
                 elapsed = time.monotonic() - began
                 state.seconds_left = elapsed / state.cells_done * (state.cells - state.cells_done)
-            on_progress(state)
+            if ended or time.monotonic() - told >= _TELL_S:
+                told = time.monotonic()
+                on_progress(state)
     finally:
         place.stop()
     return errors
 
 
-def run_job(job: Job) -> None:
-    """Run one job to its end.
+def run_job(job: Job, pages: WarmPages | None = None) -> None:
+    """Run one job to its end, a page forked from `pages` if they are given.
 
     Raises
     ------
     IolabError
         If it failed; the message names the job.
     """
-    if errors := run_jobs([job], jobs=1):
+    if errors := run_jobs([job], jobs=1, pages=pages):
         raise IolabError(f"{job.name}: {errors[job.name]}")

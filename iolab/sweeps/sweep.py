@@ -69,6 +69,7 @@ class Outcome:
 
 def run_sweep(
     request: Request,
+    pages: WarmPages,
     log: Callable[[str], None] = lambda line: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> list[Outcome]:
@@ -80,6 +81,8 @@ def run_sweep(
     ----------
     request : Request
         What to measure.
+    pages : WarmPages
+        What the pages are forked from.
     log : callable
         Called with a line for each step.
     on_progress : callable
@@ -103,7 +106,7 @@ def run_sweep(
     for outcome in outcomes:
         prepare_observer(outcome.plan.blocks.values(), request.observed, log, calls=request.calls)
     store = RawStore(request.root)
-    with store_locked(request.root, log), WarmPages(request.root) as pages:
+    with store_locked(request.root, log):
         _measure(request, store, outcomes, pages, log=log, on_progress=on_progress)
         log("making the pages and figures")
         _write_up(request, store, outcomes, pages)
@@ -319,8 +322,10 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
         atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
 
 
-def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
+def start_page(request: Request, outcomes: Sequence[Outcome], pages: WarmPages) -> Path | None:
     """Make the page that shows every verdict and leads to the other pages.
+
+    It is forked from `pages`, as those of `run_sweep`.
 
     Returns
     -------
@@ -348,5 +353,6 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
         },
     }
     output = _index(request).with_suffix(".ipynb")
-    run_job(NotebookJob("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters))
+    page = NotebookJob("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters)
+    run_job(page, pages)
     return output.with_suffix(".html")

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PROBLEMS", "SPARE", "UNKNOWN", "UNWANTED", "read_record", "scan"]
+__all__ = ["PROBLEMS", "SPARE", "UNKNOWN", "UNWANTED", "load_compiled", "read_record", "scan"]
 
 # Words behind the last page that the record walk and its callers may read.
 SPARE = 8
@@ -106,6 +106,16 @@ def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
     if stamp > _MAX_TIME:
         return -6, 0, end, time
     return 0, 0, at + 8, stamp
+
+
+def load_compiled() -> None:
+    """Do what the first call of a compiled loop does: load numba's tables, for half a second."""
+    none = np.zeros(0, np.int64)
+    short, words = none.astype(np.int32), none.astype(np.uint32)
+    scan(
+        *(words, none, 0, 0, 0, 0, short, short, 0, 0),
+        *(none, none, none, short, short, none),
+    )
 
 
 @numba.njit(cache=True, nogil=True)

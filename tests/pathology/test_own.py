@@ -138,10 +138,12 @@ import iolab
 iolab.register(CGROUP_COST)
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import run_sweep, start_page
+from iolab.sweeps.warm import WarmPages
 request = Request("smoke", ["{name}"], kernels=["6.1"], root=Path("runs").resolve())
-(outcome,) = run_sweep(request)
-assert not outcome.failed, outcome.failed
-print(outcome.measured, outcome.kept, outcome.page, start_page(request, [outcome]))
+with WarmPages(request.root) as pages:
+    (outcome,) = run_sweep(request, pages)
+    assert not outcome.failed, outcome.failed
+    print(outcome.measured, outcome.kept, outcome.page, start_page(request, [outcome], pages))
 """
 
 
