@@ -106,7 +106,7 @@ def measure_here(
     return pool.run_jobs(
         jobs,
         jobs=request.jobs,
-        memory_bytes=usable_memory(),
+        memory=usable_memory,
         pages=pages,
         on_progress=on_progress,
         on_end=on_end,

@@ -203,9 +203,10 @@ def _start_block(words: Sequence[str | Path], log: IO[bytes]) -> Program:
 class LocalPlace:
     """The machine that this runs on, with `jobs` programs side by side.
 
-    No job begins that would take more than `memory_bytes` together with the others; alone it is
-    always tried. What the programs are given and what they say is in the folder ``work``; pages are
-    forked from ``pages``.
+    `memory` tells the bytes that programs can still use. No job begins that would take more than
+    they were at first, together with the others, or more than they are now, where others took some
+    or the machine lost some; alone it is always tried. What the programs are given and what they
+    say is in the folder ``work``; pages are forked from ``pages``.
     """
 
     def __init__(
@@ -213,14 +214,15 @@ class LocalPlace:
         work: Path,
         pages: WarmPages,
         jobs: int,
-        memory_bytes: int | None = None,
+        memory: Callable[[], int] | None = None,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
         self._work = work
         self._pages = pages
         self._started = 0
         self._jobs = jobs
-        self._memory_bytes = memory_bytes
+        self._memory = memory
+        self._memory_bytes = memory() if memory else 0
         self._on_time = on_time
         self._running: list[_Running] = []
 
@@ -228,10 +230,10 @@ class LocalPlace:
         """Tell whether a job has room beside the others."""
         if len(self._running) >= self._jobs:
             return False
-        if not self._running or self._memory_bytes is None:
+        if not self._running or self._memory is None:
             return True
         taken = sum(entry.job.memory_bytes for entry in self._running)
-        return job.memory_bytes + taken <= self._memory_bytes
+        return job.memory_bytes <= min(self._memory_bytes - taken, self._memory())
 
     def start(self, job: Job) -> None:
         """Start a job's program."""
@@ -293,7 +295,7 @@ def run_jobs(
     wanted: Iterable[Job],
     *,
     jobs: int,
-    memory_bytes: int | None = None,
+    memory: Callable[[], int] | None = None,
     pages: WarmPages | None = None,
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
@@ -310,7 +312,7 @@ def run_jobs(
     with ExitStack() as stack:
         work = stack.enter_context(scratch_dir(waiting[0].folder))
         pages = pages or stack.enter_context(WarmPages(work))
-        place = LocalPlace(work, pages, jobs, memory_bytes, on_time)
+        place = LocalPlace(work, pages, jobs, memory, on_time)
         return run_jobs_in(place, waiting, on_progress=on_progress, on_end=on_end)
 
 

@@ -142,7 +142,7 @@ def verify_blocks(
         run_jobs(
             [job for *_, job in wanted.values()],
             jobs=jobs,
-            memory_bytes=usable_memory(),
+            memory=usable_memory,
             on_progress=on_progress,
             on_end=on_end,
         )

@@ -86,6 +86,7 @@ class WarmPages:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -101,15 +102,20 @@ class WarmPages:
     def warm_up(self) -> None:
         """Start the process, unless it runs, and wait until it has imported.
 
+        One that was killed, as a kernel does where memory is short, is started anew.
+
         Raises
         ------
         IolabError
             If it ends before, with the reason.
         """
-        if self._process is not None:
+        if self._process is None:
+            self._stack.enter_context(handed_over(self._folder))
+            self._log = self._stack.enter_context(scratch_dir(self._folder)) / "pages.log"
+        elif self._process.poll() is None:
             return
-        self._stack.enter_context(handed_over(self._folder))
-        self._log = self._stack.enter_context(scratch_dir(self._folder)) / "pages.log"
+        else:
+            self._control.close()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._log.open("wb") as stream, signals_held():
             self._process = start(

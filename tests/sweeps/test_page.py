@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -168,14 +170,16 @@ def test_nothing_outlives_whoever_wanted_the_pages(tmp_path: Path, number: int) 
     assert not page.output.exists()
 
 
-def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
-    sizes = {"p0": 3, "p1": 3, "p2": 9}
+def _sizes_at_work(
+    folder: Path, sizes: dict[str, int], memory: Callable[[], int]
+) -> list[set[str]]:
+    """Make pages that take so much memory each; return which of them ran, at each look."""
     pages = [
         replace(
             _page(
-                tmp_path,
+                folder,
                 name,
-                f"import time; from pathlib import Path; at_work = Path({str(tmp_path / name)!r})",
+                f"import time; from pathlib import Path; at_work = Path({str(folder / name)!r})",
                 "at_work.touch(); time.sleep(1.5); at_work.unlink()",
             ),
             memory_bytes=size,
@@ -185,9 +189,23 @@ def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
     at_work: list[set[str]] = []
 
     def look(progress: Progress) -> None:
-        at_work.append({name for name in sizes if (tmp_path / name).exists()})
+        at_work.append({name for name in sizes if (folder / name).exists()})
 
-    assert run_jobs(pages, jobs=3, memory_bytes=6, on_progress=look) == {}
+    assert run_jobs(pages, jobs=3, memory=memory, on_progress=look) == {}
+    return at_work
+
+
+def test_pages_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
+    sizes = {"p0": 3, "p1": 3, "p2": 9}
+    at_work = _sizes_at_work(tmp_path, sizes, lambda: 6)
     assert {"p0", "p1"} in at_work
     assert max(sum(sizes[name] for name in names) for names in at_work) == 9
     assert all(names == {"p2"} for names in at_work if "p2" in names)
+
+
+def test_on_a_machine_that_loses_memory_fewer_run_side_by_side(tmp_path: Path) -> None:
+    left = chain([6], repeat(2))
+    at_work = _sizes_at_work(tmp_path, {"p0": 3, "p1": 3}, lambda: next(left))
+    assert {"p0"} in at_work
+    assert {"p1"} in at_work
+    assert {"p0", "p1"} not in at_work
