@@ -87,7 +87,7 @@ class Judging:
     log : callable
         Called with a line for each step.
     on_progress : callable
-        Called with the `Progress` of the measuring, twice a second.
+        Called with the `Progress` of the measuring, some ten times a second.
     """
 
     question: Question

@@ -148,7 +148,7 @@ def measure_blocks(
     request : Request
         Its store, target and number of machines.
     on_progress : callable
-        Called with the `Progress` of the measuring, twice a second.
+        Called with the `Progress` of the measuring, some ten times a second.
     log : callable
         Called with a line for each stored block that is no result, and measured again.
 

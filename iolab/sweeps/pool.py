@@ -39,9 +39,8 @@ __all__ = [
     "run_jobs_in",
 ]
 
-# The next job waits for this look on average half as long.
+# Between two looks at what runs: a core is idle for half of it, on average, after each job.
 _POLL_S = 0.1
-_TELL_S = 0.5
 # To put an end to its kernel and remove its folders, on a host with other work.
 _GRACE_S = 10.0
 _VM_BYTES = 2 << 30
@@ -200,6 +199,10 @@ def _start_block(words: Sequence[str | Path], log: IO[bytes]) -> Program:
     return start(argv, stdout=log, stderr=subprocess.STDOUT, env=program_environment())
 
 
+def _unlimited() -> int:
+    return sys.maxsize
+
+
 class LocalPlace:
     """The machine that this runs on, with `jobs` programs side by side.
 
@@ -214,7 +217,7 @@ class LocalPlace:
         work: Path,
         pages: WarmPages,
         jobs: int,
-        memory: Callable[[], int] | None = None,
+        memory: Callable[[], int] = _unlimited,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
         self._work = work
@@ -222,7 +225,7 @@ class LocalPlace:
         self._started = 0
         self._jobs = jobs
         self._memory = memory
-        self._memory_bytes = memory() if memory else 0
+        self._memory_bytes = memory()
         self._on_time = on_time
         self._running: list[_Running] = []
 
@@ -230,7 +233,7 @@ class LocalPlace:
         """Tell whether a job has room beside the others."""
         if len(self._running) >= self._jobs:
             return False
-        if not self._running or self._memory is None:
+        if not self._running:
             return True
         taken = sum(entry.job.memory_bytes for entry in self._running)
         return job.memory_bytes <= min(self._memory_bytes - taken, self._memory())
@@ -295,7 +298,7 @@ def run_jobs(
     wanted: Iterable[Job],
     *,
     jobs: int,
-    memory: Callable[[], int] | None = None,
+    memory: Callable[[], int] = _unlimited,
     pages: WarmPages | None = None,
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
@@ -334,7 +337,7 @@ def run_jobs_in(
     wanted : iterable of Job
         The jobs; those of one place are of one kind.
     on_progress : callable
-        Called with the `Progress`, twice a second.
+        Called with the `Progress`, some ten times a second.
     on_end : callable
         Called with each job as it ends, and its error or "".
 
@@ -346,15 +349,14 @@ def run_jobs_in(
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
     errors: dict[str, str] = {}
-    began = told = time.monotonic()
+    began = time.monotonic()
     cells_of_ended = 0
     try:
         while waiting or place.running():
             while waiting and place.fits(waiting[0]):
                 place.start(waiting.pop(0))
             time.sleep(_POLL_S)
-            ended = place.ended()
-            for job, error in ended:
+            for job, error in place.ended():
                 if error:
                     errors[job.name] = error
                 state.jobs_done += 1
@@ -364,9 +366,7 @@ def run_jobs_in(
             if state.cells_done:
                 elapsed = time.monotonic() - began
                 state.seconds_left = elapsed / state.cells_done * (state.cells - state.cells_done)
-            if ended or time.monotonic() - told >= _TELL_S:
-                told = time.monotonic()
-                on_progress(state)
+            on_progress(state)
     finally:
         place.stop()
     return errors

@@ -86,7 +86,7 @@ def run_sweep(
     log : callable
         Called with a line for each step.
     on_progress : callable
-        Called with the `Progress` of the measuring, twice a second.
+        Called with the `Progress` of the measuring, some ten times a second.
 
     Returns
     -------

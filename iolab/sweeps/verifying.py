@@ -115,7 +115,7 @@ def verify_blocks(
     jobs : int
         Virtual machines side by side.
     on_progress : callable
-        Called with the `iolab.sweeps.pool.Progress`, twice a second.
+        Called with the `iolab.sweeps.pool.Progress`, some ten times a second.
     on_block : callable
         Called with each block as it is done.
 

@@ -261,7 +261,7 @@ def find_causes(
     log : callable
         Called with a line for each step.
     on_progress : callable
-        Called with the `Progress` of the measuring, twice a second.
+        Called with the `Progress` of the measuring, some ten times a second.
 
     Returns
     -------

@@ -173,8 +173,10 @@ def test_hosts_are_made_ready_side_by_side_and_workers_of_one_in_turn(tmp_path: 
     (tmp_path / "hold").write_text("")
 
     def release() -> None:
-        wait_until(lambda: len(work.ready) == 3)
-        (tmp_path / "hold").unlink()
+        try:
+            wait_until(lambda: len(work.ready) == 3)
+        finally:
+            (tmp_path / "hold").unlink()
 
     with cluster(tmp_path / "dask") as dask:
         for name, host in (("a", "127.0.0.1"), ("b", "127.0.0.1"), ("c", "127.0.0.2")):
