@@ -30,6 +30,7 @@ from iolab.trace.pages import scan
 from iolab.trace.parallel import map_threads, thread_count
 from iolab.trace.sources import Source
 from iolab.trace.strings import FULL, StringTable, new_table, values
+from iolab.trace.texts import replace_codes
 
 __all__ = ["Assembled", "Job", "assemble", "columns_of"]
 
@@ -137,13 +138,9 @@ def assemble(job: Job) -> Assembled:
         parts,
         job.loaded.words.nbytes,
     )
-    categories = _merge(job, parts, strings, tables, arrays)
+    categories, codes = _merge(strings, tables)
     categories[_BUFFERS] = list(job.buffers)
-    for columns, data in zip(job.wanted, arrays, strict=True):
-        for column in columns:
-            if column.table:
-                count = len(categories[column.table])
-                data[column.name] = _narrow(data[column.name], count)
+    _recode(job, parts, categories, codes, arrays)
     return Assembled(arrays, categories)
 
 
@@ -229,10 +226,8 @@ def _allocate(
                 size += -(-count * column.size // _ALIGN) * _ALIGN
         start[slot + 1] = len(rows)
     try:
-        # Not np.empty: it asks for huge pages, and one written row would make a whole one resident.
-        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        base = np.frombuffer(mmap.mmap(-1, size + 8, flags=private), np.uint64)
-        code_base = np.frombuffer(mmap.mmap(-1, 4 * codes + 4, flags=private), np.int32)
+        base = np.frombuffer(_reserve(size + 8), np.uint64)
+        code_base = np.frombuffer(_reserve(4 * codes + 4), np.int32)
     except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(job.path, "the columns do not fit into memory; read windows") from error
     memory = Memory(
@@ -261,6 +256,14 @@ def _allocate(
         table_of.astype(i32),
     )
     return fields, memory, arrays
+
+
+def _reserve(size: int) -> mmap.mmap:
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Faults of small pages cost as much as the copying. Every row of the columns gets written, so
+    # at most one huge page is resident in vain.
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) -> StringTable:
@@ -306,15 +309,11 @@ def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) 
 
 
 def _merge(
-    job: Job,
-    parts: Sequence[_Part],
-    strings: Sequence[StringTable],
-    tables: dict[str, int],
-    arrays: Sequence[dict[str, NDArray[Any]]],
-) -> dict[str, Categories]:
-    """Replace each part's codes by common ones; return the categories by table."""
+    strings: Sequence[StringTable], tables: dict[str, int]
+) -> tuple[dict[str, Categories], list[dict[str, NDArray[np.int32]]]]:
+    """Return the categories by table, and for each part the common code of each of its codes."""
     merged: dict[str, Categories] = {}
-    codes: list[dict[str, NDArray[np.int32]]] = [{} for _ in parts]
+    codes: list[dict[str, NDArray[np.int32]]] = [{} for _ in strings]
     for name, number in tables.items():
         common: dict[Any, int] = {}
         for table, codes_of_part in zip(strings, codes, strict=True):
@@ -323,18 +322,36 @@ def _merge(
                 [common.setdefault(text, len(common)) for text in texts], np.int32
             )
         merged[name] = list(common)
+    return merged, codes
+
+
+def _recode(
+    job: Job,
+    parts: Sequence[_Part],
+    categories: dict[str, Categories],
+    codes: Sequence[dict[str, NDArray[np.int32]]],
+    arrays: Sequence[dict[str, NDArray[Any]]],
+) -> None:
+    """Replace columns of each part's codes by columns of common codes, in pandas' type."""
+    todo: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
     for slot, columns in enumerate(job.wanted):
         for column in columns:
-            if column.table not in tables:
+            if column.table is None:
                 continue
+            kind = _code_type(len(categories[column.table]))
             array = arrays[slot][column.name]
-            # The first part's codes are the common ones.
-            for part, codes_of_part in zip(parts[1:], codes[1:], strict=True):
+            if column.kind == BUFFER:
+                arrays[slot][column.name] = array.astype(kind)
+                continue
+            narrow = arrays[slot][column.name] = np.empty(array.size, kind)
+            for part, codes_of_part in zip(parts, codes, strict=True):
                 low = int(part.before[slot])
-                rows = array[low : low + int(part.counts[slot])]
-                if rows.size:
-                    rows[:] = codes_of_part[column.table][rows]
-    return merged
+                rows = slice(low, low + int(part.counts[slot]))
+                if rows.stop > low:
+                    todo.append(
+                        (array[rows], codes_of_part[column.table].astype(kind), narrow[rows])
+                    )
+    map_threads(lambda one: replace_codes(*one), todo, sum(one[0].nbytes for one in todo))
 
 
 def _outside(job: Job, place: int) -> TraceError:
@@ -346,8 +363,7 @@ def _outside(job: Job, place: int) -> TraceError:
     return TraceError(job.path, problem, job.sources[number].data.offset)
 
 
-def _narrow(codes: NDArray[Any], categories: int) -> NDArray[Any]:
-    """Copy codes to the type that pandas uses for so many categories."""
+def _code_type(categories: int) -> type[np.signedinteger[Any]]:
+    """Return the type that pandas uses for codes of so many categories."""
     kinds = (np.int8, np.int16, np.int32)
-    kind = next(k for k in kinds if categories <= np.iinfo(k).max)
-    return codes.astype(kind)
+    return next(kind for kind in kinds if categories <= np.iinfo(kind).max)

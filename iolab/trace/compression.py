@@ -16,12 +16,14 @@ from iolab.trace.cursor import TraceError
 
 __all__ = ["decompress"]
 
+Buffer = bytes | memoryview
+
 # A zstd context is expensive to create and must not be shared between threads.
 _local = threading.local()
 
 
 def decompress(
-    path: Path, algorithm: str, data: bytes, size: int, *, offset: int, subject: str
+    path: Path, algorithm: str, data: Buffer, size: int, *, offset: int, subject: str
 ) -> bytes:
     """Decompress `data` and check its size.
 
@@ -31,7 +33,7 @@ def decompress(
         The file, for messages.
     algorithm : str
         ``"zstd"`` or ``"zlib"``.
-    data : bytes
+    data : bytes or memoryview
         The compressed bytes.
     size : int
         The number of bytes that `data` must decompress to.
@@ -59,7 +61,7 @@ def decompress(
     return plain
 
 
-def _zstd(data: bytes, size: int) -> bytes | None:
+def _zstd(data: Buffer, size: int) -> bytes | None:
     # zstandard allocates the size that the frame declares: check it first. -1 means undeclared.
     if zstandard.frame_content_size(data) not in {-1, size}:
         return None
@@ -69,7 +71,7 @@ def _zstd(data: bytes, size: int) -> bytes | None:
     return context.decompress(data, max_output_size=size, allow_extra_data=False)
 
 
-def _zlib(data: bytes, size: int) -> bytes | None:
+def _zlib(data: Buffer, size: int) -> bytes | None:
     unpacker = zlib.decompressobj()
     plain = unpacker.decompress(data, size + 1)
     return plain if unpacker.eof else None

@@ -9,6 +9,7 @@ trace-cmd's lib/trace-cmd/include/private/trace-cmd-private.h. The pages themsel
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,8 +88,9 @@ class Container:
         The text of ``events/header_page`` in tracefs.
     formats : list of (str, str)
         System and format text of each event type.
-    kallsyms : bytes
-        The kernel's /proc/kallsyms; empty if it was not recorded.
+    kallsyms : callable
+        Returns the kernel's /proc/kallsyms; empty if it was not recorded. Raises `TraceError` if
+        the section is damaged.
     cmdlines : str
         Lines of pid and task name.
     buffers : list of Buffer
@@ -110,7 +112,7 @@ class Container:
     compression: str
     header_page: str = ""
     formats: list[tuple[str, str]] = field(default_factory=list)
-    kallsyms: bytes = b""
+    kallsyms: Callable[[], bytes] = bytes
     cmdlines: str = ""
     buffers: list[Buffer] = field(default_factory=list)
     cpustats: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
@@ -165,7 +167,8 @@ def _read_v6(container: Container, file: TraceFile, cursor: Cursor) -> None:
     _headers(container, cursor)
     _ftrace_formats(container, cursor)
     _event_formats(container, cursor)
-    _kallsyms(container, cursor)
+    kallsyms = _kallsyms(cursor)
+    container.kallsyms = lambda: kallsyms
     cursor.skip(cursor.u32())  # printk formats
     _command_lines(container, cursor)
     container.cpu_count = _cpu_count(cursor)
@@ -224,7 +227,7 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
         if following in seen:
             raise TraceError(file.path, "the option sections form a cycle", following)
         seen.add(following)
-        options = _section(container, file, following, _DONE, "options")
+        options = _section(container, file, following, _DONE, "options")()
         following = 0
         while options.left:
             option = options.u16()
@@ -253,18 +256,21 @@ def _read_sections(container: Container, file: TraceFile, sections: dict[int, in
         (_HEADERS, "headers", _headers),
         (_FTRACE_FORMATS, "ftrace events", _ftrace_formats),
         (_EVENT_FORMATS, "event formats", _event_formats),
-        (_KALLSYMS, "kallsyms", _kallsyms),
         (_CMDLINES, "command lines", _command_lines),
     )
     for section, title, reader in readers:
         if section in sections:
-            reader(container, _section(container, file, sections[section], section, title))
+            reader(container, _section(container, file, sections[section], section, title)())
+    if _KALLSYMS in sections:
+        # Most traces are read without a look at it, and it takes as long as all else here.
+        unpack = _section(container, file, sections[_KALLSYMS], _KALLSYMS, "kallsyms")
+        container.kallsyms = lambda: _kallsyms(unpack())
 
 
 def _section(
     container: Container, file: TraceFile, offset: int, expected: int, title: str
-) -> Cursor:
-    """Return a cursor over a section's decompressed contents."""
+) -> Callable[[], Cursor]:
+    """Read a section; return a function that decompresses it and returns a cursor over it."""
     cursor = Cursor.of_file(file, 0)
     cursor.skip(offset)
     number, flags = cursor.u16(), cursor.u16()
@@ -277,7 +283,8 @@ def _section(
         problem = f"section {title!r} is compressed, but the file names no compression"
         raise TraceError(file.path, problem, offset)
     if not flags & _COMPRESSED:
-        return Cursor.of_bytes(file.path, cursor.take(size), f"{title} at {offset:#x}")
+        contents = cursor.take(size)
+        return lambda: Cursor.of_bytes(file.path, contents, f"{title} at {offset:#x}")
     packed, plain = cursor.u32(), cursor.u32()
     if packed + 8 != size:
         problem = f"section {title!r}: its sizes {size} and {packed} contradict each other"
@@ -285,10 +292,14 @@ def _section(
     at = cursor.position
     subject = f"section {title!r}"
     compressed = cursor.take(packed)
-    data = decompress(
-        file.path, container.compression, compressed, plain, offset=at, subject=subject
-    )
-    return Cursor.of_bytes(file.path, data, f"{title} at {offset:#x}")
+
+    def unpack() -> Cursor:
+        data = decompress(
+            file.path, container.compression, compressed, plain, offset=at, subject=subject
+        )
+        return Cursor.of_bytes(file.path, data, f"{title} at {offset:#x}")
+
+    return unpack
 
 
 def _v7_buffer(container: Container, file: TraceFile, inner: Cursor, page_size: int) -> Buffer:
@@ -336,8 +347,8 @@ def _event_formats(container: Container, cursor: Cursor) -> None:
             container.formats.append((system, text))
 
 
-def _kallsyms(container: Container, cursor: Cursor) -> None:
-    container.kallsyms = cursor.take(cursor.u32())
+def _kallsyms(cursor: Cursor) -> bytes:
+    return cursor.take(cursor.u32())
 
 
 def _command_lines(container: Container, cursor: Cursor) -> None:

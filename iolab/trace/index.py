@@ -12,7 +12,7 @@ import numpy as np
 from iolab.trace.container import Container
 from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.parallel import map_threads
-from iolab.trace.sources import Chunk, Source, chunks_of, read_chunk
+from iolab.trace.sources import Chunk, Source, chunks_of, read_chunks
 
 __all__ = ["Index", "Part"]
 
@@ -108,7 +108,8 @@ class Index:
     def _time(self, source: Source, chunk: Chunk) -> int | None:
         """Return the raw time of a chunk's first page with records, if any."""
         if source.buffer.compressed:
-            data = read_chunk(self._file, self._container.compression, source, chunk)
+            compression = self._container.compression
+            data = next(read_chunks(self._file, compression, source, [chunk]))
         else:
             data = self._file.read(chunk.offset, source.page_size)
         heads = np.frombuffer(data, np.uint64).reshape(-1, source.page_size // 8)[:, :2]

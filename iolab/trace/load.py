@@ -16,7 +16,7 @@ from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.pages import PROBLEMS, SPARE, scan
 from iolab.trace.parallel import SPAN, map_threads
-from iolab.trace.sources import Chunk, Source, read_chunk
+from iolab.trace.sources import Chunk, Source, read_chunks
 
 __all__ = ["Loaded", "Selection", "load"]
 
@@ -221,14 +221,15 @@ class _Span:
         """Fill this span's part of the arrays; return its selected events by slot."""
         view = loaded.words.data.cast("B")
         at = self.place
-        for chunk in self.chunks:
-            target = view[at : at + chunk.plain]
-            if self.source.buffer.compressed:
-                compression = self.container.compression
-                target[:] = read_chunk(self.file, compression, self.source, chunk)
-            else:
-                self.file.read_into(chunk.offset, target)
-            at += chunk.plain
+        if self.source.buffer.compressed:
+            compression = self.container.compression
+            for pages in read_chunks(self.file, compression, self.source, self.chunks):
+                view[at : at + len(pages)] = pages
+                at += len(pages)
+        else:
+            for chunk in self.chunks:
+                self.file.read_into(chunk.offset, view[at : at + chunk.plain])
+                at += chunk.plain
         size = self.source.page_size
         low, high = self.pages
         counts = np.zeros(selection.size, np.int64)

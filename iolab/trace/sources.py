@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
 
 from iolab.trace.compression import decompress
 from iolab.trace.container import Buffer, Container, CpuData
@@ -12,9 +14,11 @@ from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.parallel import SPAN
 
-__all__ = ["Chunk", "Source", "chunks_of", "read_chunk", "sources_of"]
+__all__ = ["Chunk", "Source", "chunks_of", "read_chunks", "sources_of"]
 
 _MIN_PAGE, _MAX_PAGE = 64, 1 << 24
+# Bytes of a chunk in the file, and after decompression.
+_CHUNK_HEAD = Struct("<II")
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,7 @@ class Source:
         return f"CPU {self.data.cpu}{name}"
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A run of whole pages in the file.
 
     Parameters
@@ -110,9 +113,7 @@ def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
     count = int.from_bytes(file.read(data.offset, 4), "little")
     at = data.offset + 4
     for _ in range(count):
-        head = file.read(at, 8)
-        packed = int.from_bytes(head[:4], "little")
-        plain = int.from_bytes(head[4:], "little")
+        packed, plain = _CHUNK_HEAD.unpack(file.read(at, 8))
         at += 8
         if at + packed > file.size or at - data.offset - 4 > data.size:
             raise TraceError(file.path, f"a chunk of {source} ends beyond its data", at - 8)
@@ -127,16 +128,22 @@ def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
         raise TraceError(file.path, problem, data.offset)
 
 
-def read_chunk(file: TraceFile, compression: str, source: Source, chunk: Chunk) -> bytes:
-    """Return the pages of a compressed chunk.
+def read_chunks(
+    file: TraceFile, compression: str, source: Source, chunks: Sequence[Chunk]
+) -> Iterator[bytes]:
+    """Yield the pages of each of some compressed chunks that follow each other in the file.
 
     Raises
     ------
     TraceError
-        If the chunk is damaged; it names the offset.
+        If a chunk is damaged; it names the offset.
     """
-    packed = file.read(chunk.offset, chunk.packed)
+    first, last = chunks[0], chunks[-1]
+    packed = memoryview(file.read(first.offset, last.offset + last.packed - first.offset))
     subject = f"a chunk of {source}"
-    return decompress(
-        file.path, compression, packed, chunk.plain, offset=chunk.offset, subject=subject
-    )
+    for chunk in chunks:
+        at = chunk.offset - first.offset
+        data = packed[at : at + chunk.packed]
+        yield decompress(
+            file.path, compression, data, chunk.plain, offset=chunk.offset, subject=subject
+        )

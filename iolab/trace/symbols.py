@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Callable
 from functools import cached_property
 
 __all__ = ["Symbols"]
@@ -18,11 +19,11 @@ class Symbols:
 
     Parameters
     ----------
-    kallsyms : bytes
-        The text of /proc/kallsyms; parsed at the first lookup.
+    kallsyms : callable
+        Returns the text of /proc/kallsyms; called at the first lookup.
     """
 
-    def __init__(self, kallsyms: bytes) -> None:
+    def __init__(self, kallsyms: Callable[[], bytes]) -> None:
         self._kallsyms = kallsyms
 
     def name(self, address: int) -> str | None:
@@ -41,6 +42,11 @@ class Symbols:
         str or None
             The function without its module; None for an address below the first symbol or above
             the last one, whose size is unknown.
+
+        Raises
+        ------
+        TraceError
+            If the file's copy of /proc/kallsyms is damaged.
         """
         addresses, names = self._symbols
         row = bisect.bisect_right(addresses, address) - 1
@@ -52,7 +58,7 @@ class Symbols:
     def _symbols(self) -> tuple[list[int], dict[int, bytes]]:
         """All addresses in order, and the name of each."""
         names: dict[int, bytes] = {}
-        for address, name in _SYMBOL.findall(self._kallsyms):
+        for address, name in _SYMBOL.findall(self._kallsyms()):
             names.setdefault(int(address, 16), name)
         # A kernel that hides its addresses prints zeros (kptr_restrict in
         # Documentation/admin-guide/sysctl/kernel.rst).

@@ -11,7 +11,7 @@ import numpy as np
 from iolab.trace.formats import BYTES_DYNAMIC, BYTES_RELATIVE, BYTES_TAIL
 from iolab.trace.strings import FULL, SHORT, gather, hash_of, intern
 
-__all__ = ["DONE", "LOCATION", "copy_texts"]
+__all__ = ["DONE", "LOCATION", "copy_texts", "replace_codes"]
 
 # Statuses beside `iolab.trace.strings.FULL`: everything is copied, or a string lies outside its
 # record; then the status is -LOCATION - offset.
@@ -234,3 +234,20 @@ def _copy_strings(
             return FULL
         target[i] = code
         i += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def replace_codes(codes: Any, common: Any, target: Any) -> None:
+    """Write the common code of each code.
+
+    Parameters
+    ----------
+    codes : int32[n]
+        A part's codes.
+    common : array[categories]
+        The common code of each of the part's codes.
+    target : array[n]
+        Written; of the type of `common`.
+    """
+    for i in range(codes.size):
+        target[i] = common[codes[i]]

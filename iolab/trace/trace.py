@@ -307,6 +307,11 @@ class Trace:
         str
             The function's name, as ``trace-cmd report`` prints it; the address in hexadecimal if
             the trace has no name for it.
+
+        Raises
+        ------
+        TraceError
+            If the file's copy of /proc/kallsyms is damaged: `iolab.trace.read` does not look at it.
         """
         return self._symbols.name(address) or f"{address:#x}"
 
