@@ -51,27 +51,28 @@ def slices(trace: Trace) -> pd.DataFrame:
     trace.require("slices", "sched_switch")
     switch = trace.frame("sched_switch")
     order = np.argsort(switch["common_cpu"].to_numpy(), kind="stable")
-    rows = switch.iloc[order]
-    cpu = rows["common_cpu"].to_numpy()
+    before, after = order[:-1], order[1:]
+    cpu, time = switch["common_cpu"].to_numpy(), switch["timestamp_ns"].to_numpy()
     # Both ends of a stay are known if the CPU's previous switch was to the same task.
-    whole = (cpu[1:] == cpu[:-1]) & (
-        rows["next_pid"].to_numpy()[:-1] == rows["prev_pid"].to_numpy()[1:]
+    whole = (cpu[before] == cpu[after]) & (
+        switch["next_pid"].to_numpy()[before] == switch["prev_pid"].to_numpy()[after]
     )
-    ends = rows.iloc[1:][whole]
-    frame = pd.DataFrame(
+    before, after = before[whole], after[whole]
+    by_end = np.argsort(time[after], kind="stable")
+    before, after = before[by_end], after[by_end]
+    return pd.DataFrame(
         {
-            "cpu": ends["common_cpu"].to_numpy(),
-            "pid": ends["prev_pid"].to_numpy(),
-            "comm": ends["prev_comm"].array,
-            "start_ns": rows["timestamp_ns"].to_numpy()[:-1][whole],
-            "end_ns": ends["timestamp_ns"].to_numpy(),
+            "cpu": cpu[after],
+            "pid": switch["prev_pid"].to_numpy()[after],
+            "comm": switch["prev_comm"].array[after],
+            "start_ns": time[before],
+            "end_ns": time[after],
             "state": pd.Categorical.from_codes(
-                _left_in(trace, ends["prev_state"].to_numpy()),
+                _left_in(trace, switch["prev_state"].to_numpy()[after]),
                 dtype=_STATE,
             ),
         }
     )
-    return frame.sort_values("end_ns", kind="stable", ignore_index=True)
 
 
 def intervals(trace: Trace) -> pd.DataFrame:

@@ -220,20 +220,22 @@ class _Path:
 
     def frame(self, issue: pd.DataFrame) -> pd.DataFrame:
         """Return the frame of `IoPath`."""
-        frame = issue[["dev", "sector", "nr_sector", "rwbs"]].reset_index(drop=True)
-        frame["submitter"], frame["worker"] = self.submitter, self.worker
-        frame["woke"] = self.woke
+        # One frame of all columns: pandas takes half a millisecond to insert one into a frame.
+        columns: dict[str, Any] = {
+            name: issue[name].array.copy() for name in ("dev", "sector", "nr_sector", "rwbs")
+        }
+        columns |= {"submitter": self.submitter, "worker": self.worker, "woke": self.woke}
         last = self.points["start_ns"]
         for number, name in enumerate(_POINTS):
             known = self.reached > number
             last = np.where(known, self.points[name], last)
-            frame[name] = pd.arrays.IntegerArray(self.points[name].copy(), ~known)
+            columns[name] = pd.arrays.IntegerArray(self.points[name], ~known)
         for segment, one, other in zip(SEGMENTS, _POINTS, _POINTS[1:], strict=False):
-            frame[segment] = frame[other] - frame[one]
-        frame["block_ns"] = frame["complete_ns"] - frame["start_ns"]
-        frame["total_ns"] = last - self.points["start_ns"]
-        frame["reason"] = pd.Categorical.from_codes(self.reason.astype(np.int8), dtype=_REASON)
-        return frame
+            columns[segment] = columns[other] - columns[one]
+        columns["block_ns"] = columns["complete_ns"] - columns["start_ns"]
+        columns["total_ns"] = last - self.points["start_ns"]
+        columns["reason"] = pd.Categorical.from_codes(self.reason.astype(np.int8), dtype=_REASON)
+        return pd.DataFrame(columns, copy=False)
 
 
 def _starts(trace: Trace, issue: pd.DataFrame) -> tuple[Rows, Rows]:
@@ -285,7 +287,7 @@ def _follow_work(
     e_time = _column(end, "timestamp_ns")
     e_keys = (_column(end, "work"), _column(end, "common_pid"))
     e = _then(first_after(e_time, s_time, e_keys, (s_work, s_pid)), s)
-    wakes = waking[np.isin(_column(waking, "pid"), np.unique(path.submitter))]
+    wakes = waking[np.isin(_column(waking, "pid"), path.submitter)]
     k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
     k = _then(first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,)), s)
     ended = np.where(e >= 0, _at(e_time, e), np.iinfo(np.int64).max)
@@ -361,7 +363,7 @@ def _then(second: Rows, first: Rows) -> Rows:
     """Chain two joins: return ``second[first]``, -1 where `first` is -1."""
     if not second.size:
         return np.full(first.size, -1, np.int64)
-    return np.where(first >= 0, second[np.maximum(first, 0)], -1)
+    return np.where(first >= 0, _at(second, first), -1)
 
 
 def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.DataFrame:
@@ -376,11 +378,11 @@ def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.Data
 
 
 def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:
-    return frame[name].to_numpy().astype(np.int64)
+    return frame[name].to_numpy().astype(np.int64, copy=False)
 
 
 def _at(values: Rows, rows: Rows) -> Rows:
     """Return ``values[rows]``; the value for row -1 is arbitrary, to be masked."""
     if not values.size:
         return np.zeros(rows.size, np.int64)
-    return values[np.maximum(rows, 0)]
+    return values.take(rows, mode="clip")

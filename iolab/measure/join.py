@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_after", "last_before", "unique_matches"]
+__all__ = ["first_after", "first_equal", "last_before", "unique_matches"]
 
 Integers = NDArray[Any]
 
@@ -38,12 +38,7 @@ def last_before(
     >>> last_before(times, np.array([25, 35]), (pids,), (np.array([1, 3]),))
     array([ 0, -1])
     """
-    one, two = _pair(keys, times.size)
-    at_one, at_two = _pair(at_keys, at.size)
-    rows: NDArray[np.int64] = _last_before(
-        times.astype(np.int64), at.astype(np.int64), one, two, at_one, at_two
-    )
-    return rows
+    return _join(times, at, keys, at_keys, forward=True)
 
 
 def first_after(
@@ -53,10 +48,24 @@ def first_after(
 
     Parameters and result are those of `last_before`.
     """
-    flipped = last_before(
-        -times[::-1], -at[::-1], tuple(k[::-1] for k in keys), tuple(k[::-1] for k in at_keys)
-    )[::-1]
-    return np.where(flipped >= 0, times.size - 1 - flipped, -1)
+    return _join(times, at, keys, at_keys, forward=False)
+
+
+def first_equal(keys: tuple[Integers, ...], at_keys: tuple[Integers, ...]) -> NDArray[np.int64]:
+    """Find the first row of `keys` that equals each row of `at_keys`; -1 for no match.
+
+    Parameters
+    ----------
+    keys, at_keys : tuple of arrays
+        One or two columns of integers for each side.
+
+    Examples
+    --------
+    >>> first_equal((np.array([1, 2, 2]),), (np.array([2, 3]),))
+    array([ 1, -1])
+    """
+    times, at = (np.zeros(side[0].size, np.int64) for side in (keys, at_keys))
+    return first_after(times, at, keys, at_keys)
 
 
 def unique_matches(rows: NDArray[np.int64], *, keep_last: bool = False) -> NDArray[np.int64]:
@@ -74,38 +83,84 @@ def unique_matches(rows: NDArray[np.int64], *, keep_last: bool = False) -> NDArr
     >>> unique_matches(np.array([0, 0, 2]))
     array([ 0, -1,  2])
     """
-    order = rows[::-1] if keep_last else rows
-    _, first = np.unique(order, return_index=True)
-    unique = np.full(rows.size, -1, np.int64)
-    unique[first] = order[first]
-    return unique[::-1] if keep_last else unique
+    matches: NDArray[np.int64] = _unique(_frozen(rows), keep_last)
+    return matches
+
+
+def _join(
+    times: Integers,
+    at: Integers,
+    keys: tuple[Integers, ...],
+    at_keys: tuple[Integers, ...],
+    *,
+    forward: bool,
+) -> NDArray[np.int64]:
+    pairs = (*_pair(keys, times.size), *_pair(at_keys, at.size))
+    rows: NDArray[np.int64] = _nearest(_frozen(times), _frozen(at), *pairs, forward)
+    return rows
 
 
 def _pair(keys: tuple[Integers, ...], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    one = np.ascontiguousarray(keys[0]).astype(np.int64)
-    two = keys[1] if len(keys) > 1 else np.zeros(size, np.int64)
-    return one, np.ascontiguousarray(two).astype(np.int64)
+    two = keys[1] if len(keys) > 1 else np.broadcast_to(np.int64(0), size)
+    return _frozen(keys[0]), _frozen(two)
+
+
+def _frozen(array: Integers) -> NDArray[np.int64]:
+    """Return an array as read-only int64: numba compiles once for all, and copies are rare."""
+    frozen = np.ascontiguousarray(array).astype(np.int64, copy=False).view()
+    frozen.flags.writeable = False
+    return frozen
 
 
 @numba.njit(cache=True, nogil=True)
-def _last_before(times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: Any) -> Any:
-    size = 16
-    while size < 2 * times.size:
-        size *= 2
-    slots = np.full(size, -1, np.int64)
-    rows = np.full(at.size, -1, np.int64)
-    mask = size - 1
-    i = 0
-    for j in range(at.size):
-        while i < times.size and times[i] <= at[j]:
+def _nearest(
+    times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: Any, forward: Any
+) -> Any:
+    """Join `at` with the nearest row before it, or after it if not `forward`."""
+    # Most keys repeat, and a small table stays in the cache: a full one is made again, larger.
+    rows = np.empty(at.size, np.int64)
+    size = 1 << 12
+    while not _join_in(
+        np.full(size, -1, np.int64), rows, times, at, one, two, at_one, at_two, forward
+    ):
+        size <<= 4
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _join_in(
+    slots: Any,
+    rows: Any,
+    times: Any,
+    at: Any,
+    one: Any,
+    two: Any,
+    at_one: Any,
+    at_two: Any,
+    forward: Any,
+) -> Any:
+    """Write the joined rows; return False if more than half of `slots` would be taken."""
+    mask = slots.size - 1
+    step = 1 if forward else -1
+    i = 0 if forward else times.size - 1
+    free = slots.size >> 1
+    for k in range(at.size):
+        j = k if forward else at.size - 1 - k
+        now = at[j]
+        while 0 <= i < times.size and (times[i] <= now if forward else times[i] >= now):
             slot = _hash(one[i], two[i]) & mask
             while slots[slot] >= 0:
                 other = slots[slot]
                 if one[other] == one[i] and two[other] == two[i]:
                     break
                 slot = (slot + 1) & mask
+            if slots[slot] < 0:
+                if free == 0:
+                    return False
+                free -= 1
             slots[slot] = i
-            i += 1
+            i += step
+        rows[j] = -1
         slot = _hash(at_one[j], at_two[j]) & mask
         while slots[slot] >= 0:
             other = slots[slot]
@@ -113,7 +168,23 @@ def _last_before(times: Any, at: Any, one: Any, two: Any, at_one: Any, at_two: A
                 rows[j] = other
                 break
             slot = (slot + 1) & mask
-    return rows
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _unique(rows: Any, keep_last: Any) -> Any:
+    unique = np.full(rows.size, -1, np.int64)
+    most = -1
+    for row in rows:
+        most = max(most, row)
+    taken = np.zeros(most + 1, np.bool_)
+    for k in range(rows.size):
+        i = rows.size - 1 - k if keep_last else k
+        row = rows[i]
+        if row >= 0 and not taken[row]:
+            taken[row] = True
+            unique[i] = row
+    return unique
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.measure.intervals import intervals, slices
+from iolab.measure.join import first_equal
 from iolab.trace.trace import Trace
 
 __all__ = [
@@ -213,20 +214,17 @@ def preemptions(trace: Trace) -> pd.DataFrame:
     states = intervals(trace)
     switch = trace.frame("sched_switch")
     preempted = states[states["state"] == "preempted"]
-    begins = pd.MultiIndex.from_frame(preempted[["pid", "start_ns"]])
+    begins = (preempted["pid"].to_numpy(), preempted["start_ns"].to_numpy())
     # Each begins with the task's switch out at that time.
-    keys = pd.MultiIndex.from_arrays([switch["prev_pid"], switch["timestamp_ns"]])
-    keys = keys[~keys.duplicated()]
-    first = np.flatnonzero(~switch.duplicated(["prev_pid", "timestamp_ns"]).to_numpy())
-    at = first[keys.get_indexer(begins)]
-    running = states[states["state"] == "running"].set_index(["pid", "end_ns"])["start_ns"]
-    running = running[~running.index.duplicated()]
-    began = running.reindex(begins).to_numpy()
+    at = first_equal((switch["prev_pid"].to_numpy(), switch["timestamp_ns"].to_numpy()), begins)
+    running = states[states["state"] == "running"]
+    ran = first_equal((running["pid"].to_numpy(), running["end_ns"].to_numpy()), begins)
+    began = np.where(ran >= 0, running["start_ns"].to_numpy()[ran] if len(running) else 0, 0)
     frame = preempted[["pid", "comm", "start_ns", "end_ns", "cpu"]].reset_index(drop=True)
     frame.insert(4, "wait_ns", frame["end_ns"] - frame["start_ns"])
     frame["by_pid"] = switch["next_pid"].to_numpy()[at]
     frame["by_comm"] = switch["next_comm"].array[at]
-    frame["ran_ns"] = (frame["start_ns"] - pd.Series(began).astype("Int64")).astype("Int64")
+    frame["ran_ns"] = pd.arrays.IntegerArray(begins[1] - began, ran < 0)
     return frame
 
 
