@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import zstandard
 
 from iolab.trace.cursor import TraceError
 
-__all__ = ["decompress"]
+__all__ = ["Plain", "decompress", "decompress_frames"]
 
-Buffer = bytes | memoryview
+# Decompressed bytes.
+Plain = bytes | memoryview
 
 # A zstd context is expensive to create and must not be shared between threads.
 _local = threading.local()
 
 
 def decompress(
-    path: Path, algorithm: str, data: Buffer, size: int, *, offset: int, subject: str
+    path: Path, algorithm: str, data: bytes, size: int, *, offset: int, subject: str
 ) -> bytes:
     """Decompress `data` and check its size.
 
@@ -33,7 +37,7 @@ def decompress(
         The file, for messages.
     algorithm : str
         ``"zstd"`` or ``"zlib"``.
-    data : bytes or memoryview
+    data : bytes
         The compressed bytes.
     size : int
         The number of bytes that `data` must decompress to.
@@ -61,7 +65,37 @@ def decompress(
     return plain
 
 
-def _zstd(data: Buffer, size: int) -> bytes | None:
+def decompress_frames(
+    data: bytes, places: Sequence[tuple[int, int]], sizes: Sequence[int]
+) -> Sequence[Plain] | None:
+    """Decompress zstd frames in one call, so that threads do not wait for the GIL at each frame.
+
+    Parameters
+    ----------
+    data : bytes
+        Holds the frames.
+    places : sequence of (int, int)
+        Offset in `data` and bytes of each frame.
+    sizes : sequence of int
+        Bytes of each frame's contents.
+
+    Returns
+    -------
+    sequence of memoryview or None
+        The contents; None if a frame is damaged: `decompress` says how. Bytes between a frame's
+        end and that of its place are ignored.
+    """
+    try:
+        frames = zstandard.BufferWithSegments(data, np.array(places, np.uint64).tobytes())
+        found: Any = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
+            frames, decompressed_sizes=np.array(sizes, np.uint64).tobytes(), threads=1
+        )
+    except (zstandard.ZstdError, ValueError, MemoryError):
+        return None
+    return [memoryview(contents) for contents in found]
+
+
+def _zstd(data: bytes, size: int) -> bytes | None:
     # zstandard allocates the size that the frame declares: check it first. -1 means undeclared.
     if zstandard.frame_content_size(data) not in {-1, size}:
         return None
@@ -71,7 +105,7 @@ def _zstd(data: Buffer, size: int) -> bytes | None:
     return context.decompress(data, max_output_size=size, allow_extra_data=False)
 
 
-def _zlib(data: Buffer, size: int) -> bytes | None:
+def _zlib(data: bytes, size: int) -> bytes | None:
     unpacker = zlib.decompressobj()
     plain = unpacker.decompress(data, size + 1)
     return plain if unpacker.eof else None

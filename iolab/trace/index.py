@@ -109,7 +109,7 @@ class Index:
         """Return the raw time of a chunk's first page with records, if any."""
         if source.buffer.compressed:
             compression = self._container.compression
-            data = next(read_chunks(self._file, compression, source, [chunk]))
+            (data,) = read_chunks(self._file, compression, source, [chunk])
         else:
             data = self._file.read(chunk.offset, source.page_size)
         heads = np.frombuffer(data, np.uint64).reshape(-1, source.page_size // 8)[:, :2]

@@ -219,16 +219,17 @@ class _Span:
 
     def run(self, loaded: Loaded, selection: Selection) -> NDArray[np.int64]:
         """Fill this span's part of the arrays; return its selected events by slot."""
-        view = loaded.words.data.cast("B")
+        octets = loaded.words.view(np.uint8)
         at = self.place
         if self.source.buffer.compressed:
             compression = self.container.compression
             for pages in read_chunks(self.file, compression, self.source, self.chunks):
-                view[at : at + len(pages)] = pages
+                # An array and not a memoryview, because copying arrays releases the GIL.
+                octets[at : at + len(pages)] = np.frombuffer(pages, np.uint8)
                 at += len(pages)
         else:
             for chunk in self.chunks:
-                self.file.read_into(chunk.offset, view[at : at + chunk.plain])
+                self.file.read_into(chunk.offset, octets[at : at + chunk.plain].data)
                 at += chunk.plain
         size = self.source.page_size
         low, high = self.pages

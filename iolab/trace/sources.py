@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from iolab.trace.compression import decompress
+from iolab.trace.compression import Plain, decompress, decompress_frames
 from iolab.trace.container import Buffer, Container, CpuData
 from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
@@ -130,20 +130,30 @@ def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
 
 def read_chunks(
     file: TraceFile, compression: str, source: Source, chunks: Sequence[Chunk]
-) -> Iterator[bytes]:
-    """Yield the pages of each of some compressed chunks that follow each other in the file.
+) -> Sequence[Plain]:
+    """Return the pages of each of some compressed chunks that follow each other in the file.
 
     Raises
     ------
     TraceError
         If a chunk is damaged; it names the offset.
     """
-    first, last = chunks[0], chunks[-1]
-    packed = memoryview(file.read(first.offset, last.offset + last.packed - first.offset))
+    start, last = chunks[0].offset, chunks[-1]
+    packed = file.read(start, last.offset + last.packed - start)
+    if compression == "zstd":
+        places = [(chunk.offset - start, chunk.packed) for chunk in chunks]
+        pages = decompress_frames(packed, places, [chunk.plain for chunk in chunks])
+        if pages is not None:
+            return pages
     subject = f"a chunk of {source}"
-    for chunk in chunks:
-        at = chunk.offset - first.offset
-        data = packed[at : at + chunk.packed]
-        yield decompress(
-            file.path, compression, data, chunk.plain, offset=chunk.offset, subject=subject
+    return [
+        decompress(
+            file.path,
+            compression,
+            packed[chunk.offset - start : chunk.offset - start + chunk.packed],
+            chunk.plain,
+            offset=chunk.offset,
+            subject=subject,
         )
+        for chunk in chunks
+    ]
