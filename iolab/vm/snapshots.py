@@ -12,8 +12,9 @@ comes second, it finds the processor idle and moves the clock on to the next tim
 The guest tells how far the clock moved, and a snapshot in which it did not stand still is made
 again.
 
-Only machines with one counted processor are kept: QEMU records no others (`iolab.vm.qemu`). On the
-host's clock there is nothing to keep the same.
+Only machines with one counted processor are kept. With several, QEMU runs them in turns, and a
+restored machine begins a turn anew: some gave other bytes than a booted one. On the host's clock
+there is nothing to keep the same.
 """
 
 from __future__ import annotations
