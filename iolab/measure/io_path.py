@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.errors import CannotRunError
-from iolab.measure.join import first_after, last_before, unique_matches
+from iolab.measure.join import first_after, last_before, unique_matches, values_at
 from iolab.trace.trace import Trace
 
 __all__ = ["REASONS", "SEGMENTS", "IoPath", "io_path"]
@@ -264,7 +264,7 @@ def _follow_work(
     q_time = _column(queue, "timestamp_ns")
     of_complete = _queued_by(trace.frame("block_rq_complete"), queue)
     q = path.reach(
-        "queued_ns", q_time, _then(of_complete, _then(complete.index.to_numpy(), done)), 2
+        "queued_ns", q_time, values_at(of_complete, values_at(complete.index.to_numpy(), done)), 2
     )
 
     start, end = trace.frame("workqueue_execute_start"), trace.frame("workqueue_execute_end")
@@ -272,10 +272,10 @@ def _follow_work(
     s_time, s_pid = _column(start, "timestamp_ns"), _column(start, "common_pid")
     s_work = _column(start, "work")
     s_of_q = first_after(s_time, q_time, (s_work,), (_column(queue, "work"),))
-    s = np.where(path.alive, _then(unique_matches(s_of_q, keep_last=True), q), -1)
+    s = np.where(path.alive, values_at(unique_matches(s_of_q, keep_last=True), q), -1)
     path.worker[:] = np.where(s >= 0, _at(s_pid, s), -1)
     w_time, w_next = _column(switch, "timestamp_ns"), _column(switch, "next_pid")
-    w = _then(last_before(w_time, s_time, (w_next,), (s_pid,)), s)
+    w = values_at(last_before(w_time, s_time, (w_next,), (s_pid,)), s)
     # The worker's switch in is found through the execution, which comes later in the path.
     path.reason[path.alive & (s < 0)] = 3
     path.alive &= s >= 0
@@ -286,10 +286,10 @@ def _follow_work(
 
     e_time = _column(end, "timestamp_ns")
     e_keys = (_column(end, "work"), _column(end, "common_pid"))
-    e = _then(first_after(e_time, s_time, e_keys, (s_work, s_pid)), s)
+    e = values_at(first_after(e_time, s_time, e_keys, (s_work, s_pid)), s)
     wakes = waking[np.isin(_column(waking, "pid"), path.submitter)]
     k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
-    k = _then(first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,)), s)
+    k = values_at(first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,)), s)
     ended = np.where(e >= 0, _at(e_time, e), np.iinfo(np.int64).max)
     path.woke = path.alive & (k >= 0) & (_at(k_time, k) <= ended)
     path.submitter = np.where(path.woke, _at(k_pid, k), path.submitter)
@@ -357,13 +357,6 @@ def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
     rows = np.full(len(complete), -1, np.int64)
     rows[before[before >= 0]] = np.flatnonzero(before >= 0)
     return rows
-
-
-def _then(second: Rows, first: Rows) -> Rows:
-    """Chain two joins: return ``second[first]``, -1 where `first` is -1."""
-    if not second.size:
-        return np.full(first.size, -1, np.int64)
-    return np.where(first >= 0, _at(second, first), -1)
 
 
 def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_after", "first_equal", "last_before", "unique_matches"]
+__all__ = ["first_after", "first_equal", "last_before", "unique_matches", "values_at"]
 
 Integers = NDArray[Any]
 
@@ -85,6 +85,19 @@ def unique_matches(rows: NDArray[np.int64], *, keep_last: bool = False) -> NDArr
     """
     matches: NDArray[np.int64] = _unique(_frozen(rows), keep_last)
     return matches
+
+
+def values_at(values: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the values at the rows that a join found; -1 for row -1.
+
+    Examples
+    --------
+    >>> values_at(np.array([10, 20]), np.array([1, -1]))
+    array([20, -1])
+    """
+    if not values.size:
+        return np.full(rows.size, -1, np.int64)
+    return np.where(rows >= 0, values.take(rows, mode="clip"), -1)
 
 
 def _join(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab.measure.join import first_after, last_before, unique_matches
+from iolab.measure.join import first_after, last_before, unique_matches, values_at
 from iolab.trace.trace import Trace
 
 __all__ = ["work_items"]
@@ -106,7 +106,4 @@ def _at(column: pd.Series, rows: Rows) -> pd.arrays.IntegerArray:
 
 def _known(column: pd.Series, rows: Rows) -> Rows:
     """Return a column's values at some rows, -1 for row -1."""
-    values = column.to_numpy().astype(np.int64, copy=False)
-    if not values.size:
-        return np.full(rows.size, -1, np.int64)
-    return np.where(rows >= 0, values.take(rows, mode="clip"), -1)
+    return values_at(column.to_numpy().astype(np.int64, copy=False), rows)

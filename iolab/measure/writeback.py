@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.measure.intervals import slices
-from iolab.measure.join import first_after, unique_matches
+from iolab.measure.join import first_after, unique_matches, values_at
 from iolab.trace.trace import Trace
 
 __all__ = ["flushes", "max_overlap"]
@@ -47,10 +47,7 @@ def flushes(trace: Trace) -> pd.DataFrame:
     # A task's first end without a begin before it: the period began before the trace.
     begun = np.setdiff1d(np.unique(writers, return_index=True)[1], ended)
     first, last = trace.span
-    if ends.size:
-        until = np.where(ended >= 0, ends[np.maximum(ended, 0)], last)
-    else:
-        until = np.full(begins.size, last)
+    until = np.where(ended >= 0, values_at(ends, ended), last)
     frame = pd.DataFrame(
         {
             "pid": np.concatenate([writers[begun], starters]),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from iolab.trace.load import Loaded, Selection
 from iolab.trace.merge import Pages, new_progress
 from iolab.trace.pages import scan
 from iolab.trace.parallel import map_threads, thread_count
+from iolab.trace.reserve import reserve
 from iolab.trace.sources import Source
 from iolab.trace.strings import FULL, StringTable, new_table, values
 from iolab.trace.texts import replace_codes
@@ -226,8 +226,8 @@ def _allocate(
                 size += -(-count * column.size // _ALIGN) * _ALIGN
         start[slot + 1] = len(rows)
     try:
-        base = np.frombuffer(_reserve(size + 8), np.uint64)
-        code_base = np.frombuffer(_reserve(4 * codes + 4), np.int32)
+        base = np.frombuffer(reserve(size + 8), np.uint64)
+        code_base = np.frombuffer(reserve(4 * codes + 4), np.int32)
     except (MemoryError, OSError, OverflowError) as error:
         raise TraceError(job.path, "the columns do not fit into memory; read windows") from error
     memory = Memory(
@@ -256,14 +256,6 @@ def _allocate(
         table_of.astype(i32),
     )
     return fields, memory, arrays
-
-
-def _reserve(size: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # Faults of small pages cost as much as the copying. Every row of the columns gets written, so
-    # at most one huge page is resident in vain.
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
 
 
 def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) -> StringTable:

@@ -87,7 +87,7 @@ def decompress_frames(
     """
     try:
         frames = zstandard.BufferWithSegments(data, np.array(places, np.uint64).tobytes())
-        found: Any = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
+        found: Any = _context().multi_decompress_to_buffer(
             frames, decompressed_sizes=np.array(sizes, np.uint64).tobytes(), threads=1
         )
     except (zstandard.ZstdError, ValueError, MemoryError):
@@ -99,10 +99,15 @@ def _zstd(data: bytes, size: int) -> bytes | None:
     # zstandard allocates the size that the frame declares: check it first. -1 means undeclared.
     if zstandard.frame_content_size(data) not in {-1, size}:
         return None
+    return _context().decompress(data, max_output_size=size, allow_extra_data=False)
+
+
+def _context() -> zstandard.ZstdDecompressor:
+    """Return this thread's context."""
     context: zstandard.ZstdDecompressor | None = getattr(_local, "context", None)
     if context is None:
         context = _local.context = zstandard.ZstdDecompressor()
-    return context.decompress(data, max_output_size=size, allow_extra_data=False)
+    return context
 
 
 def _zlib(data: bytes, size: int) -> bytes | None:

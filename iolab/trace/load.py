@@ -16,6 +16,7 @@ from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.pages import PROBLEMS, SPARE, scan
 from iolab.trace.parallel import SPAN, map_threads
+from iolab.trace.reserve import reserve
 from iolab.trace.sources import Chunk, Source, read_chunks
 
 __all__ = ["Loaded", "Selection", "load"]
@@ -166,8 +167,7 @@ def _allocate(sources: Sequence[Source], sizes: Sequence[int], slots: int) -> Lo
         page_at.append(np.arange(place, place + size, source.page_size, dtype=np.int64))
         starts.append(starts[-1] + page_at[-1].size)
         place += size
-    memory = mmap.mmap(-1, total + 4 * SPARE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    memory = reserve(total + 4 * SPARE)
     pages, i32, i64 = starts[-1], np.int32, np.int64
     return Loaded(
         memory=memory,
