@@ -17,6 +17,7 @@ from iolab.pathology.settings import parse_levels
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.sweeps.kept import missing_blocks
+from iolab.sweeps.ordering import in_turns
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare
 
@@ -74,7 +75,8 @@ def blocks_to_measure(
 ) -> list[str]:
     """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
 
-    What is no result is set aside first (`iolab.sweeps.kept.missing_blocks`).
+    They are in the order in which they are measured (`iolab.sweeps.ordering`). What is no result is
+    set aside first (`iolab.sweeps.kept.missing_blocks`).
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def blocks_to_measure(
     """
     profiles = ProfileStore(store.root)
     missing = set(missing_blocks(store, blocks, log))
-    return [
+    wanting = [
         key
         for key, block in blocks.items()
         if key in missing
@@ -101,6 +103,7 @@ def blocks_to_measure(
             profiles.has(key, cell, calls, flat=flat) for cell in observed_cells(block, wanted)
         )
     ]
+    return in_turns(wanting, blocks)
 
 
 def _no_guest(target: str) -> str:
