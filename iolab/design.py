@@ -53,16 +53,15 @@ class _Pair:
     condition: Condition
     aa: bool = False
     twin: int | None = None
+    # Else it is a treated cell alone.
+    controlled: bool = True
 
 
 def _pairs(
     pathology: Pathology, profile: Profile, conditions: Iterable[Condition], boot: int
 ) -> list[_Pair]:
-    """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded.
-
-    Without controls, a pair is a treated cell alone.
-    """
-    treated = [_Pair(c) for c in conditions]
+    """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded."""
+    treated = [_Pair(c, controlled=profile.controls) for c in conditions]
     controls = {
         tuple(sorted((k, str(v)) for k, v in p.condition.items() if k != pathology.treatment)): {
             **p.condition,
@@ -71,7 +70,7 @@ def _pairs(
         for p in treated
     }
     recorded = [
-        _Pair(p.condition, twin=number)
+        _Pair(p.condition, twin=number, controlled=profile.records_controls(boot))
         for number, p in enumerate(treated)
         if profile.records(p.condition, boot)
     ]
@@ -101,7 +100,7 @@ def _cells(
     twins: dict[str, tuple[int, str]] = {}
     for position, (number, pair) in enumerate(order):
         for role, condition in _sides(pair, pathology.treatment, control_first(pair)):
-            if role == "control" and not profile.controls:
+            if role == "control" and not pair.controlled:
                 continue
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)

@@ -51,7 +51,12 @@ def test_every_treatment_has_its_own_control_beside_it(pathology: Pathology, pro
         assert [c.position for c in cells] == list(range(len(cells)))
         assert [c.id for c in cells] == [c.id for c in block.plan.cells]
         for number, pair in itertools.groupby(cells, key=lambda c: c.pair):
-            first, second = pair
+            first, *others = pair
+            if not others:
+                assert (first.role, first.recorded) == ("treatment", True)
+                assert block.boot >= (pathology.profiles[profile].recorded_control_boots or 0)
+                continue
+            (second,) = others
             assert abs(first.position - second.position) == 1
             assert {first.role, second.role} == {"control", "treatment"}
             control = first if first.role == "control" else second
@@ -61,7 +66,8 @@ def test_every_treatment_has_its_own_control_beside_it(pathology: Pathology, pro
             assert first.aa is second.aa
             for name in set(pathology.factors) - {pathology.treatment}:
                 assert control.condition[name] == treated.condition[name], number
-        assert sorted({c.pair for c in cells}) == list(range(len(cells) // 2))
+        alone = sum(len([*pair]) == 1 for _, pair in itertools.groupby(cells, key=lambda c: c.pair))
+        assert sorted({c.pair for c in cells}) == list(range((len(cells) + alone) // 2))
 
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
@@ -73,7 +79,9 @@ def test_every_condition_of_the_grids_is_there_once_in_each_boot(
     blocks = _blocks(pathology, profile)
     for boot in range(chosen.boots):
         mapped = chosen.mapped if boot < chosen.mapped_boots else ()
-        wanted = _treated(pathology, (*chosen.grids, *mapped))
+        most = chosen.grid_boots or [chosen.boots] * len(chosen.grids)
+        grids = [grid for grid, n in zip(chosen.grids, most, strict=True) if boot < n]
+        wanted = _treated(pathology, (*grids, *mapped))
         controls = {(*levels[:at], None, *levels[at + 1 :]) for levels in wanted}
         cells = [c for b in blocks if b.boot == boot for c in b.cells]
         cells = [c for c in cells if not c.recorded]
@@ -181,7 +189,14 @@ def _control_first(block: Block, *, recorded: bool = False) -> dict[str, bool]:
 
 @pytest.mark.parametrize(("pathology", "profile"), _ALL, ids=_IDS)
 def test_each_pair_has_both_orders_in_two_boots(pathology: Pathology, profile: str) -> None:
-    chosen = replace(pathology.profiles[profile], boots=6, mapped_boots=6, recorded_boots=6)
+    chosen = replace(
+        pathology.profiles[profile],
+        boots=6,
+        grid_boots=(),
+        mapped_boots=6,
+        recorded_boots=6,
+        recorded_control_boots=None,
+    )
     blocks = blocks_of(pathology, chosen, kernel="6.1", clock="virtual")
     boots: dict[str, list[bool]] = {}
     for block in blocks:
@@ -345,12 +360,26 @@ def test_recorded_cells_have_an_untraced_twin_in_their_boot(
             assert plan[cell.id].recording == pathology.recording
             assert replace(plan[cell.id], id=twin.id, recording=None) == plan[twin.id]
     wanted = sum(
-        chosen.records(dict(zip(pathology.factors, levels, strict=True)), boot)
+        1 + chosen.records_controls(boot)
         for boot in range(chosen.boots)
         for levels in _treated(pathology, chosen.grids_of(boot))
+        if chosen.records(dict(zip(pathology.factors, levels, strict=True)), boot)
     )
-    assert found == 2 * wanted
+    assert found == wanted
     assert bool(found) is bool(chosen.recorded)
+
+
+def test_controls_are_recorded_in_as_many_boots_as_the_profile_says() -> None:
+    pathology = PATHOLOGIES["bfq_idling"]
+    profile = replace(pathology.profiles["full"], boots=3, recorded_control_boots=2)
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    recorded = [[c.role for c in b.cells if c.recorded] for b in blocks]
+    assert [roles.count("treatment") for roles in recorded] == [6, 6, 6]
+    assert [roles.count("control") for roles in recorded] == [6, 6, 0]
+    # What is recorded at the user's wish is recorded with its control.
+    chosen = override(pathology, pathology.profiles["quick"], recorded=["io_scheduler=bfq"])
+    for block in blocks_of(pathology, chosen, kernel="6.1", clock="virtual"):
+        assert sorted(c.role for c in block.cells if c.recorded) == ["control", "treatment"]
 
 
 def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
@@ -370,6 +399,10 @@ def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
     assert measured[:2] == [usual | {(400, 64), (1000, 64), (400, 272), (None, 64)}] * 2
     assert measured[2] == usual
     assert [len(b.cells) for b in blocks] == [14, 14, 6]
+    # A grid that three boots decide is left away in the others.
+    both = replace(profile, grids=(grid, wide), grid_boots=(3, 1), mapped=())
+    blocks = blocks_of(pathology, both, kernel="6.1", clock="virtual")
+    assert [len(b.cells) for b in blocks] == [14, 6, 6]
     single = replace(profile, boots=1, mapped_boots=2)
     assert len(blocks_of(pathology, single, kernel="6.1", clock="virtual")) == 1
     # Levels that the user sets are all that is measured.

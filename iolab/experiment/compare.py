@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +179,9 @@ def _profile(
         raise UserError(f"{pathology.name} has no recording: leave record away")
     grid = factor_levels(pathology, levels)
     recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
-    return replace(
-        pathology.profiles["quick"],
+    return pathology.profiles["quick"].with_grids(
+        grid,
         boots=boots,
-        grids=(grid,),
-        mapped=(),
         recorded=recorded,
         recorded_boots=1,
         repeats_control=True,

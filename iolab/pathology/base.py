@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
@@ -56,6 +56,8 @@ class Profile:
     grids : tuple of mapping of str to tuple
         Levels of every factor; each grid is crossed in full. The control is added beside each
         treatment.
+    grid_boots : tuple of int
+        Number of boots, from the first, in which each of `grids` is measured; empty: in all.
     ramp_ms, runtime_ms : int
         Ramp and measured time of a job that runs for a time; 0 where a cell is a number of writes.
         ``runtime_ms`` counts from the job's start, so that it includes the ramp.
@@ -63,9 +65,12 @@ class Profile:
         Levels of conditions that are measured once more with tracing, control and treatment.
     recorded_boots : int
         Number of boots, from the first, in which they are.
+    recorded_control_boots : int, optional
+        Number of boots, from the first, in which their controls are, too; by default in all of
+        these. A claim of the treated value alone needs no trace of the control.
     mapped : tuple of mapping of str to tuple
         Grids measured in the first boots only, to map where an effect begins and ends. A claim's
-        condition belongs to `grids`, which every boot measures.
+        condition belongs to `grids`.
     mapped_boots : int
         Number of boots, from the first, in which they are.
     controls : bool
@@ -83,10 +88,12 @@ class Profile:
     kernels: tuple[tuple[str, ...], ...]
     boots: int
     grids: tuple[Grid, ...]
+    grid_boots: tuple[int, ...] = ()
     ramp_ms: int = 0
     runtime_ms: int = 0
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
+    recorded_control_boots: int | None = None
     mapped: tuple[Grid, ...] = ()
     mapped_boots: int = 2
     controls: bool = True
@@ -97,20 +104,40 @@ class Profile:
         refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
         refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
         refuse(not self.grids, what, "it has no grid")
+        boots = self.grid_boots
+        refuse(
+            len(boots) not in {0, len(self.grids)}, what, "grid_boots has a number for each grid"
+        )
+        few = f"grid_boots must be at least 1, not {min(boots, default=1)}"
+        refuse(min(boots, default=1) < 1, what, few)
         few = f"mapped_boots must be at least 1, not {self.mapped_boots}"
         refuse(self.mapped_boots < 1, what, few)
+        most = self.recorded_control_boots
+        few = f"recorded_control_boots must be at least 0, not {most}"
+        refuse(most is not None and most < 0, what, few)
         refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
         late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
         refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
 
     def grids_of(self, boot: int) -> tuple[Grid, ...]:
         """Return the grids that a boot measures, counted from 0."""
-        return self.grids + (self.mapped if boot < self.mapped_boots else ())
+        most = self.grid_boots or (self.boots,) * len(self.grids)
+        own = tuple(grid for grid, n in zip(self.grids, most, strict=True) if boot < n)
+        return own + (self.mapped if boot < self.mapped_boots else ())
+
+    def with_grids(self, *grids: Grid, **different: Any) -> Profile:
+        """Return a profile of other grids, in every boot, that differs in these fields, too."""
+        return replace(self, grids=grids, grid_boots=(), mapped=(), **different)
 
     def records(self, condition: Condition, boot: int) -> bool:
         """Tell whether a treated condition is recorded in a boot."""
         chosen = all(condition[name] in levels for name, levels in self.recorded.items())
         return bool(self.recorded) and chosen and boot < self.recorded_boots
+
+    def records_controls(self, boot: int) -> bool:
+        """Tell whether the controls of recorded conditions are recorded in a boot, too."""
+        most = self.recorded_control_boots
+        return self.controls and (most is None or boot < most)
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,7 @@ BFQ_IDLING = Pathology(
             grids=(_LONG,),
             recorded=_LONG,
             recorded_boots=6,
+            recorded_control_boots=1,
             repeats_control=False,
         ),
         "full": Profile(

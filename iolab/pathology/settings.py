@@ -69,8 +69,10 @@ def override(
     changed = profile
     if settings:
         grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
-        changed = replace(changed, grids=(grid,), mapped=())
+        changed = changed.with_grids(grid)
     if recorded:
         levels = parse_levels(pathology, "--record", recorded)
-        changed = replace(changed, recorded=levels, recorded_boots=profile.boots)
+        changed = replace(
+            changed, recorded=levels, recorded_boots=profile.boots, recorded_control_boots=None
+        )
     return changed

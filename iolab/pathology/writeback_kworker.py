@@ -245,6 +245,8 @@ WRITEBACK_KWORKER = Pathology(
             # Workers at once are a whole number: boots agree to the digit, and six such decide.
             boots=6,
             grids=({**_COST, "io": ("buffered",)}, _GROWING),
+            # A worker's time varies: three boots decide.
+            grid_boots=(3, 6),
             ramp_ms=_RAMP_MS,
             runtime_ms=_RUNTIME_MS,
             recorded={"layout": ("growing",)},

@@ -217,10 +217,8 @@ def _profile(pathology: Pathology, name: str, claims: Sequence[Claim], boots: in
         condition = {**usual, **claim.condition}
         if condition not in conditions:
             conditions.append(condition)
-    grids = tuple({n: (v,) for n, v in c.items() if v is not None} for c in conditions)
-    return replace(
-        base, boots=boots, grids=grids, mapped=(), recorded_boots=boots, repeats_control=False
-    )
+    grids = [{n: (v,) for n, v in c.items() if v is not None} for c in conditions]
+    return base.with_grids(*grids, boots=boots, recorded_boots=boots, repeats_control=False)
 
 
 def _words(studies: Sequence[_Study], look: Look) -> str:

@@ -187,13 +187,12 @@ def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
     levels = {name: levels[0] for name, levels in base.grids[0].items()}
     chosen = {**levels, **question.claim.condition}
     grid = {name: (level,) for name, level in chosen.items() if level is not None}
-    return replace(
-        base,
+    return base.with_grids(
+        grid,
         boots=boots,
-        grids=(grid,),
-        mapped=(),
         recorded=grid if recorded else {},
         recorded_boots=boots,
+        recorded_control_boots=None,
         repeats_control=False,
     )
 

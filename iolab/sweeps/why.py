@@ -185,11 +185,9 @@ class _Run:
         grid = {name: levels_[0] for name, levels_ in profiles["quick"].grids[0].items()}
         chosen = {**grid, **claims[0].condition}
         one = {n: (level,) for n, level in chosen.items() if level is not None}
-        return replace(
-            profiles[base],
+        return profiles[base].with_grids(
+            {**one, INTERVENTION: (NO_INTERVENTION, *levels)},
             boots=boots,
-            grids=({**one, INTERVENTION: (NO_INTERVENTION, *levels)},),
-            mapped=(),
             recorded={},
             controls=any(claim.contrast != "treated" for claim in claims),
             # An A/A pair says nothing of a switch.

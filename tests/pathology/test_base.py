@@ -80,7 +80,13 @@ def test_a_limit_of_zero_is_a_limit() -> None:
         ({"kernels": (("6.1",), ())}, "it names no kernel"),
         ({"boots": 0}, "boots must be at least 1, not 0"),
         ({"mapped_boots": 0}, "mapped_boots must be at least 1, not 0"),
+        (
+            {"recorded_control_boots": -1},
+            "recorded_control_boots must be at least 0, not -1",
+        ),
         ({"grids": ()}, "it has no grid"),
+        ({"grid_boots": (1, 2)}, "grid_boots has a number for each grid"),
+        ({"grid_boots": (0,)}, "grid_boots must be at least 1, not 0"),
         ({"ramp_ms": -1}, "ramp_ms must be at least 0, not -1"),
         ({"ramp_ms": 400, "runtime_ms": 400}, "runtime_ms (400) must exceed ramp_ms"),
         ({"ramp_ms": 0, "runtime_ms": -1}, "runtime_ms (-1) must exceed ramp_ms"),
