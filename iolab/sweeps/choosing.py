@@ -38,6 +38,7 @@ _PARTS: Final = {
     "image": "guest image",
     "qemu": "QEMU",
     "kernel": "kernel",
+    "start": "start of the machine",
 }
 _NOT_COMPARED: Final = "kernel_source"
 _SHOWN: Final = 100

@@ -5,7 +5,7 @@
 
 Of each pathology and kernel the last block of the smoke profile is measured three times, and the
 bytes are compared: booted and never stopped, restored from a snapshot that is made for it, and
-restored from the one that is there.
+restored from the one that is there. With several processors only the restored ones must be alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from iolab.files import digest_file
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget, prepare
 from iolab.vm import snapshots
-from iolab.vm.snapshots import can_be_kept
 from tests.support.observed import smoke_block
 
 
@@ -54,9 +53,6 @@ def main(words: list[str]) -> int:
         block = smoke_block(pathology, kernel, boot=1)
         shape = block.machine
         target = prepare(kernel, "virtual", cpus=shape.cpus, memory_mib=shape.memory_mib)
-        if not can_be_kept(target.machine):
-            print(f"{word}: machines with {shape.cpus} processors are booted for each block")
-            continue
         with tempfile.TemporaryDirectory() as folder:
             own = Path(folder)
             with mock.patch.object(vm, "can_be_kept", return_value=False):
@@ -64,9 +60,15 @@ def main(words: list[str]) -> int:
             with mock.patch.object(snapshots, "cache_dir", (own / "cache").joinpath):
                 first = _run(target, block.plan, own / "first")
                 restored = _run(target, block.plan, own / "restored")
-        same = booted[3] == first[3] == restored[3]
-        code = code or int(not same)
-        print(f"{word}, {len(block.cells)} cells: {'the same bytes' if same else 'DIFFERENT'}")
+        kept, begun = first[3] == restored[3], booted[3] == restored[3]
+        # Machines with several processors may differ from a booted one (iolab.vm.snapshots).
+        code = code or int(not (kept and (begun or shape.cpus > 1)))
+        compared = {"restored twice": kept, "restored and booted": begun}
+        told = ", ".join(
+            f"{name}: {'the same bytes' if same else 'DIFFERENT'}"
+            for name, same in compared.items()
+        )
+        print(f"{word}, {len(block.cells)} cells, {shape.cpus} CPUs; {told}")
         runs = {"booted": booted, "first restored": first, "restored": restored}
         for name, (took, until, share, _) in runs.items():
             print(

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Keep what is known of a guest that was stopped to be restored later (iolab.vm.snapshots): its tasks
- * with their stacks, and its modules' functions. Such a guest has one processor.
+ * with their stacks, and its modules' functions.
  */
 struct kept_head {
     u64 n_tasks, n_texts, next_id;
-    u64 running; /* address of the task that runs */
+    u64 running[MOST_CPUS]; /* addresses of the tasks that run; 0 where none is known */
 };
 struct kept_task {
     u64 address, depth;
@@ -18,14 +18,16 @@ struct kept_text {
 
 static u64 keeps; /* whether to write the file at the end */
 static char kept_path[4096];
-static struct task *kept_running; /* NULL: the guest boots */
+static struct task *kept_running[MOST_CPUS]; /* all NULL: the guest boots */
 
 static void write_kept(void)
 {
     void *file = fopen(kept_path, "wb");
     if (!file)
         return;
-    struct kept_head head = {0, n_texts, next_id, cpus[0].task->address};
+    struct kept_head head = {0, n_texts, next_id, {0}};
+    for (u32 c = 0; c < n_cpus; c++)
+        head.running[c] = cpus[c].task->address;
     for (u32 n = 0; n < n_tasks; n++)
         head.n_tasks += tasks[n]->address != 0;
     fwrite(&head, sizeof head, 1, file);
@@ -47,7 +49,7 @@ static void write_kept(void)
     fclose(file);
 }
 
-static _Bool read_task(void *file, u64 running)
+static _Bool read_task(void *file, const u64 *running)
 {
     struct kept_task one;
     if (fread(&one, sizeof one, 1, file) != 1 || one.depth > MOST_FRAMES)
@@ -65,8 +67,9 @@ static _Bool read_task(void *file, u64 running)
     task->depth = (u32)one.depth;
     if (!task->frames || fread(task->frames, sizeof *task->frames, one.depth, file) != one.depth)
         return 0;
-    if (one.address == running)
-        kept_running = task;
+    for (u32 c = 0; c < MOST_CPUS; c++)
+        if (one.address == running[c])
+            kept_running[c] = task;
     return 1;
 }
 
@@ -93,7 +96,7 @@ static _Bool read_kept(void)
     for (u64 t = 1; good && t < head.n_texts; t++)
         good = read_text(file);
     fclose(file);
-    if (!good || !kept_running)
+    if (!good || !kept_running[0])
         return 0;
     next_id = (u32)head.next_id;
     has_switched = 1;

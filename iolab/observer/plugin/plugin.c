@@ -281,7 +281,8 @@ static void started(u64 id, u32 index)
     if (index >= n_cpus)
         n_cpus = index + 1;
     cpus[index].counts = &counts[index];
-    cpus[index].task = kept_running ? kept_running : new_task(0, -1 - (int)index);
+    struct task *kept = kept_running[index];
+    cpus[index].task = kept ? kept : new_task(0, -1 - (int)index);
     if (!index && !find_registers())
         qemu_plugin_outs("iolab: the processor lacks a register\n");
 }
