@@ -99,7 +99,8 @@ class VmTarget:
 
     def identity(self) -> dict[str, Any]:
         """Return everything of this target that a result depends on."""
-        many = self.machine.cpus > 1
+        # With one processor, a restored machine gives the bytes of a booted one.
+        restored = self.machine.cpus > 1 and can_be_kept(self.machine)
         return {
             "target": "vm",
             "accelerator": self.machine.accelerator,
@@ -110,8 +111,7 @@ class VmTarget:
             "image": self.image.digest,
             "qemu": self.toolbox.identity(),
             **own_identity(),
-            # With one processor, a restored machine gives the bytes of a booted one.
-            **({"start": "restored"} if many and can_be_kept(self.machine) else {}),
+            **({"start": "restored"} if restored else {}),
         }
 
     def run(

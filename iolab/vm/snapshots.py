@@ -13,8 +13,8 @@ The guest tells how far the clock moved, and a snapshot in which it did not stan
 again. Other processors may have their turn before the guest reads the clock: that takes as long in
 each stop.
 
-A machine with several processors begins with the first one's turn when it is restored, in whose
-turn it was stopped: it may give other bytes than one that is booted, always the same ones. On the
+QEMU runs several processors in turns. A restored machine begins with the first one's turn, whoever
+had it at the stop, so it may give other bytes than a booted machine, but the same each time. On the
 host's clock there is nothing to keep the same.
 """
 
@@ -355,7 +355,7 @@ def _write_disk(path: Path, size: int) -> None:
     )
     counts = struct.pack(">4H", 1, 1, 1, 1)
     parts = (header, struct.pack(">Q", block), counts, b"")
-    path.write_bytes(b"".join(part.ljust(cluster, b"\0") for part in parts))
+    atomic_write(path, b"".join(part.ljust(cluster, b"\0") for part in parts))
 
 
 def _forget_old(folder: Path) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
@@ -37,8 +39,6 @@ def test_what_is_measured_already_takes_no_turn() -> None:
 
 
 def test_a_boot_option_makes_another_machine() -> None:
-    from dataclasses import replace
-
     blocks = _planned("dio_kworker", "6.1")
     first = next(iter(blocks))
     plan = replace(blocks[first].plan, boot_options=["nohz=off"])
