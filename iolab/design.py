@@ -61,7 +61,8 @@ def _pairs(
     pathology: Pathology, profile: Profile, conditions: Iterable[Condition], boot: int
 ) -> list[_Pair]:
     """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded."""
-    treated = [_Pair(c, controlled=profile.controls) for c in conditions]
+    controlled = profile.controls(boot)
+    treated = [_Pair(c, controlled=controlled) for c in conditions]
     controls = {
         tuple(sorted((k, str(v)) for k, v in p.condition.items() if k != pathology.treatment)): {
             **p.condition,
@@ -76,7 +77,7 @@ def _pairs(
     ]
     # What is changed for a cell needs no A/A pair where the block has one without it.
     plain = [c for c in controls.values() if c[INTERVENTION] == NO_INTERVENTION]
-    repeated = (plain or controls.values()) if profile.controls and profile.repeats_control else ()
+    repeated = (plain or controls.values()) if controlled and profile.repeats_control else ()
     again = [_Pair(c, aa=True) for c in repeated]
     return [*treated, *again, *recorded]
 

@@ -53,8 +53,10 @@ def test_every_treatment_has_its_own_control_beside_it(pathology: Pathology, pro
         for number, pair in itertools.groupby(cells, key=lambda c: c.pair):
             first, *others = pair
             if not others:
-                assert (first.role, first.recorded) == ("treatment", True)
-                assert block.boot >= (pathology.profiles[profile].recorded_control_boots or 0)
+                assert first.role == "treatment"
+                chosen = pathology.profiles[profile]
+                most = chosen.control_boots, first.recorded and chosen.recorded_control_boots
+                assert any(boots and block.boot >= boots for boots in most)
                 continue
             (second,) = others
             assert abs(first.position - second.position) == 1
@@ -78,10 +80,9 @@ def test_every_condition_of_the_grids_is_there_once_in_each_boot(
     at = list(pathology.factors).index(pathology.treatment)
     blocks = _blocks(pathology, profile)
     for boot in range(chosen.boots):
-        mapped = chosen.mapped if boot < chosen.mapped_boots else ()
         most = chosen.grid_boots or [chosen.boots] * len(chosen.grids)
         grids = [grid for grid, n in zip(chosen.grids, most, strict=True) if boot < n]
-        wanted = _treated(pathology, (*grids, *mapped))
+        wanted = _treated(pathology, grids)
         controls = {(*levels[:at], None, *levels[at + 1 :]) for levels in wanted}
         cells = [c for b in blocks if b.boot == boot for c in b.cells]
         cells = [c for c in cells if not c.recorded]
@@ -193,7 +194,7 @@ def test_each_pair_has_both_orders_in_two_boots(pathology: Pathology, profile: s
         pathology.profiles[profile],
         boots=6,
         grid_boots=(),
-        mapped_boots=6,
+        control_boots=None,
         recorded_boots=6,
         recorded_control_boots=None,
     )
@@ -330,9 +331,10 @@ def test_quick_is_a_part_of_full_and_full_of_the_study() -> None:
     for pathology in PATHOLOGIES.values():
         quick, full, study = (pathology.profiles[name] for name in ("quick", "full", "study"))
         assert _treated(pathology, quick.grids) < _treated(pathology, full.grids)
-        assert full.grids == study.grids
+        mapped = study.grids[len(full.grids) :]
+        assert full.grids + mapped == study.grids
         assert (quick.ramp_ms, quick.runtime_ms) == (full.ramp_ms, full.runtime_ms)
-        own = {"kernels", "mapped", "mapped_boots", "repeats_control"}
+        own = {"kernels", "grids", "grid_boots", "repeats_control"}
         names = {field.name for field in fields(full)} - own
         assert all(getattr(full, name) == getattr(study, name) for name in names)
         assert quick.kernels == study.kernels
@@ -387,7 +389,7 @@ def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
     (grid,) = pathology.profiles["smoke"].grids
     wide: Grid = {**grid, "weight": (400, 1000), "iodepth": (64, 272)}
     profile = replace(
-        pathology.profiles["smoke"], boots=3, recorded={}, mapped=(wide,), mapped_boots=2
+        pathology.profiles["smoke"], boots=3, recorded={}, grids=(grid, wide), grid_boots=(3, 2)
     )
     blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     measured = [
@@ -399,11 +401,7 @@ def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
     assert measured[:2] == [usual | {(400, 64), (1000, 64), (400, 272), (None, 64)}] * 2
     assert measured[2] == usual
     assert [len(b.cells) for b in blocks] == [14, 14, 6]
-    # A grid that three boots decide is left away in the others.
-    both = replace(profile, grids=(grid, wide), grid_boots=(3, 1), mapped=())
-    blocks = blocks_of(pathology, both, kernel="6.1", clock="virtual")
-    assert [len(b.cells) for b in blocks] == [14, 6, 6]
-    single = replace(profile, boots=1, mapped_boots=2)
+    single = replace(profile, boots=1)
     assert len(blocks_of(pathology, single, kernel="6.1", clock="virtual")) == 1
     # Levels that the user sets are all that is measured.
     chosen = override(pathology, profile, ["weight=500"])
@@ -414,6 +412,18 @@ def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
         if c.role == "treatment" and not c.aa
     }
     assert treated == (500, 272)
+
+
+def test_boots_that_the_user_asks_for_have_every_grid_and_control() -> None:
+    base = PATHOLOGIES["bfq_idling"].profiles["quick"]
+    assert base.control_boots == 3
+    few = replace(base, grids=base.grids * 2, grid_boots=(3, 6))
+    every = few.in_every_boot()
+    assert (every.grids, every.grid_boots, every.control_boots) == (few.grids, (), None)
+    (grid, _) = few.grids
+    assert few.in_every_boot(grid).grids == (grid,)
+    # A profile that measures no control measures none then.
+    assert replace(base, control_boots=0).in_every_boot().control_boots == 0
 
 
 def test_the_user_says_what_is_recorded() -> None:
@@ -434,7 +444,7 @@ def test_cells_that_differ_in_an_intervention_alone_share_their_job() -> None:
     base = pathology.profiles["study"]
     levels = ("none", "NO_GENTLE_FAIR_SLEEPERS", "NO_WAKEUP_PREEMPTION")
     grid = {**{n: v[:1] for n, v in base.grids[0].items()}, "intervention": levels}
-    profile = replace(base, boots=1, grids=(grid,), mapped=(), recorded={})
+    profile = replace(base, boots=1, grids=(grid,), grid_boots=(), recorded={})
     (block,) = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     jobs: dict[tuple[str, bool], set[int | None]] = {}
     for planned, cell in zip(block.cells, block.plan.cells, strict=True):
@@ -445,11 +455,18 @@ def test_cells_that_differ_in_an_intervention_alone_share_their_job() -> None:
     assert len(set.union(*jobs.values())) == 4
 
 
-def test_without_controls_each_treatment_is_alone() -> None:
+@pytest.mark.parametrize("control_boots", [0, 2])
+def test_without_controls_each_treatment_is_alone(control_boots: int) -> None:
     pathology = get_pathology("aio_migration")
-    profile = replace(pathology.profiles["quick"], controls=False, recorded={})
-    for block in blocks_of(pathology, profile, kernel="6.1", clock="virtual"):
-        assert {cell.role for cell in block.cells} == {"treatment"}
+    profile = replace(pathology.profiles["full"], control_boots=control_boots, recorded={})
+    blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+    assert len(blocks) == 3
+    for block in blocks:
+        roles = [cell.role for cell in block.cells]
+        if block.boot < control_boots:
+            assert roles.count("control") == roles.count("treatment")
+            continue
+        assert set(roles) == {"treatment"}
         assert not any(cell.aa for cell in block.cells)
         conditions = [_factors(pathology, cell) for cell in block.cells]
         assert len(conditions) == len(set(conditions))

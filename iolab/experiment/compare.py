@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,8 @@ def _profile(
         raise UserError(f"{pathology.name} has no recording: leave record away")
     grid = factor_levels(pathology, levels)
     recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
-    return pathology.profiles["quick"].with_grids(
-        grid,
+    return replace(
+        pathology.profiles["quick"].in_every_boot(grid),
         boots=boots,
         recorded=recorded,
         recorded_boots=1,

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from iolab import foreign
 from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError
 from iolab.files import atomic_write, digest_file, digest_of
 from iolab.measure.profile import NO_PID, Profile
+from iolab.measure.profile_file import write_events, write_profile
 from iolab.observer.building import build_plugin
 from iolab.observer.programs import ProgramSymbols, program_symbols
 from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
@@ -134,6 +136,42 @@ class Observation:
             cell: (_profile(w, names, flat=self.flat), _events(w, names, flat=self.flat))
             for cell, w in windows.items()
         }
+
+    def write_profiles(self, folder: Path, results: Path, cells: Iterable[str]) -> None:
+        """Write the profiles of cells, and their recorded events, beside the agent's results.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder that `options` filled.
+        results : Path
+            The agent's results folder.
+        cells : iterable of str
+            The ids of the plan's cells; those that were not observed are passed over.
+
+        Raises
+        ------
+        IolabError
+            If what the plugin wrote is damaged.
+        """
+        profiles, into = self.profiles(folder), results / "profiles"
+        for cell in (cell for cell in cells if cell in profiles):
+            profile, events = profiles[cell]
+            totals = {**profile.totals, **_done_io(results / "cells" / f"{cell}.json")}
+            write_profile(into / f"{cell}.parquet", replace(profile, totals=totals))
+            if self.events:
+                write_events(into / f"{cell}.events.parquet", events, self.events)
+
+
+def _done_io(result: Path) -> dict[str, int]:
+    """Return what the device did between the two samples of a cell."""
+    try:
+        cell = foreign.document(result.read_bytes())
+        names = ("ios", "written_bytes")
+        return {name: int(cell["last"][name]) - int(cell["first"][name]) for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        # The cell failed; its result says why.
+        return {}
 
 
 def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> Profile:

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from iolab.agent.plan import Cell, Recording
 from iolab.errors import UserError
@@ -57,7 +57,11 @@ class Profile:
         Levels of every factor; each grid is crossed in full. The control is added beside each
         treatment.
     grid_boots : tuple of int
-        Number of boots, from the first, in which each of `grids` is measured; empty: in all.
+        Number of boots, from the first, in which each of `grids` is measured; empty: in all. A map
+        of where an effect begins and ends needs fewer than the conditions of the claims.
+    control_boots : int, optional
+        Number of boots, from the first, in which controls are measured; by default in all, and 0
+        for none. A claim of the treated value alone does without.
     ramp_ms, runtime_ms : int
         Ramp and measured time of a job that runs for a time; 0 where a cell is a number of writes.
         ``runtime_ms`` counts from the job's start, so that it includes the ramp.
@@ -68,14 +72,6 @@ class Profile:
     recorded_control_boots : int, optional
         Number of boots, from the first, in which their controls are, too; by default in all of
         these. A claim of the treated value alone needs no trace of the control.
-    mapped : tuple of mapping of str to tuple
-        Grids measured in the first boots only, to map where an effect begins and ends. A claim's
-        condition belongs to `grids`.
-    mapped_boots : int
-        Number of boots, from the first, in which they are.
-    controls : bool
-        Whether a control is measured beside each treatment. A claim of the treated value alone does
-        without.
     repeats_control : bool
         Whether each control has an A/A pair: two controls, one after the other.
 
@@ -89,14 +85,12 @@ class Profile:
     boots: int
     grids: tuple[Grid, ...]
     grid_boots: tuple[int, ...] = ()
+    control_boots: int | None = None
     ramp_ms: int = 0
     runtime_ms: int = 0
     recorded: Grid = field(default_factory=dict)
     recorded_boots: int = 2
     recorded_control_boots: int | None = None
-    mapped: tuple[Grid, ...] = ()
-    mapped_boots: int = 2
-    controls: bool = True
     repeats_control: bool = True
 
     def __post_init__(self) -> None:
@@ -110,11 +104,10 @@ class Profile:
         )
         few = f"grid_boots must be at least 1, not {min(boots, default=1)}"
         refuse(min(boots, default=1) < 1, what, few)
-        few = f"mapped_boots must be at least 1, not {self.mapped_boots}"
-        refuse(self.mapped_boots < 1, what, few)
-        most = self.recorded_control_boots
-        few = f"recorded_control_boots must be at least 0, not {most}"
-        refuse(most is not None and most < 0, what, few)
+        for name in ("control_boots", "recorded_control_boots"):
+            most = getattr(self, name)
+            few = f"{name} must be at least 0, not {most}"
+            refuse(most is not None and most < 0, what, few)
         refuse(self.ramp_ms < 0, what, f"ramp_ms must be at least 0, not {self.ramp_ms}")
         late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
         refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
@@ -122,12 +115,19 @@ class Profile:
     def grids_of(self, boot: int) -> tuple[Grid, ...]:
         """Return the grids that a boot measures, counted from 0."""
         most = self.grid_boots or (self.boots,) * len(self.grids)
-        own = tuple(grid for grid, n in zip(self.grids, most, strict=True) if boot < n)
-        return own + (self.mapped if boot < self.mapped_boots else ())
+        return tuple(grid for grid, n in zip(self.grids, most, strict=True) if boot < n)
 
-    def with_grids(self, *grids: Grid, **different: Any) -> Profile:
-        """Return a profile of other grids, in every boot, that differs in these fields, too."""
-        return replace(self, grids=grids, grid_boots=(), mapped=(), **different)
+    def in_every_boot(self, *grids: Grid) -> Profile:
+        """Return a profile that measures its grids, or these, in every boot, with controls."""
+        return replace(self.with_every_control(), grids=grids or self.grids, grid_boots=())
+
+    def with_every_control(self) -> Profile:
+        """Return a profile that measures controls in every boot, if it measures any."""
+        return replace(self, control_boots=0 if self.control_boots == 0 else None)
+
+    def controls(self, boot: int) -> bool:
+        """Tell whether a boot measures a control beside each treatment."""
+        return self.control_boots is None or boot < self.control_boots
 
     def records(self, condition: Condition, boot: int) -> bool:
         """Tell whether a treated condition is recorded in a boot."""
@@ -137,7 +137,7 @@ class Profile:
     def records_controls(self, boot: int) -> bool:
         """Tell whether the controls of recorded conditions are recorded in a boot, too."""
         most = self.recorded_control_boots
-        return self.controls and (most is None or boot < most)
+        return self.controls(boot) and (most is None or boot < most)
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,6 @@ class Pathology:
             name: replace(
                 profile,
                 grids=tuple({**none, **grid} for grid in profile.grids),
-                mapped=tuple({**none, **grid} for grid in profile.mapped),
                 recorded={**none, **profile.recorded} if profile.recorded else {},
             )
             for name, profile in self.profiles.items()
@@ -305,7 +304,7 @@ class Pathology:
             object.__setattr__(self, name, value)
 
     def _check_profile(self, profile: Profile, where: str) -> None:
-        for grid in (*profile.grids, *profile.mapped):
+        for grid in profile.grids:
             missing = sorted(set(self.factors) - set(grid))
             refuse(bool(missing), where, f"a grid lacks the factors {', '.join(missing)}")
             self._check_levels(grid, where)

@@ -271,6 +271,8 @@ BFQ_IDLING = Pathology(
             # Gaps are few whole numbers: boots agree to the digit, and six such boots decide.
             boots=6,
             grids=(_LONG,),
+            # A throughput varies, and three boots decide.
+            control_boots=3,
             recorded=_LONG,
             recorded_boots=6,
             recorded_control_boots=1,

@@ -21,12 +21,12 @@ The recipe and what was tuned in it, each for a reason:
   224, 0.76 at 256, 0.72 at 272, 0.67 at 288, 0.61 at 320, with the core outside 57, 63, 68, 73 and
   78 % busy. At 192, with the core half busy as published, there is the ping-pong and nothing is
   lost. **272** is the depth nearest to that at which a quarter and more is lost.
-* **The map** (``mapped``: weight x iodepth x jobs) crosses four regimes. All jobs share the device
-  and the core, so the number of I/Os in flight, iodepth x numjobs, chooses the regime: 64, 192, 272
-  and 384, divided among the jobs. With the same iodepth for every number of jobs, each row of the
-  map would be another regime. The levels were tuned by one boot of 6.1 at weight 1000, from 64 to
-  1024 in flight. Switches per I/O are 0.3 at 64, 1.4 at 128 and 1.9 at 192. The ratio of IOPS is
-  1.00 up to 192, 0.87 at 224, 0.61 at 320, and 0.55 to 0.56 from 384 on, where the core is the
+* **The map** (weight x iodepth x jobs, in the first boots) crosses four regimes. All jobs share the
+  device and the core, so the number of I/Os in flight, iodepth x numjobs, chooses the regime: 64,
+  192, 272 and 384, divided among the jobs. With the same iodepth for every number of jobs, each row
+  of the map would be another regime. The levels were tuned by one boot of 6.1 at weight 1000, from
+  64 to 1024 in flight. Switches per I/O are 0.3 at 64, 1.4 at 128 and 1.9 at 192. The ratio of IOPS
+  is 1.00 up to 192, 0.87 at 224, 0.61 at 320, and 0.55 to 0.56 from 384 on, where the core is the
   limit outside as well. With 2 and 4 jobs the ratio differs by less than 0.01 at the same number in
   flight. On 6.12 weight 400 costs 0.11 of the IOPS at 272 and nothing at 384.
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes up to 0.4 s to settle into the
@@ -338,11 +338,11 @@ DIO_KWORKER = Pathology(
         "study": Profile(
             kernels=(("6.1",), ("6.8", "6.12")),
             boots=6,
-            grids=_EVERY_CLAIM,
+            grids=(*_EVERY_CLAIM, _crossed(1), _crossed(4)),
+            grid_boots=(*[6] * len(_EVERY_CLAIM), 2, 2),
             ramp_ms=400,
             runtime_ms=500,
             recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
-            mapped=(_crossed(1), _crossed(4)),
         ),
         # The published weight, for what begins late: see `iolab.sweeps.why`.
         "long": Profile(
@@ -387,12 +387,14 @@ DIO_KWORKER = Pathology(
                 {**_LARGE, "workers": ("reniced",), "extents": ("unwritten",)},
                 {**_LARGE, "batch_min": (_BATCH,)},
                 {**_LARGE, "clumping": ("even",)},
+                _crossed(1, (*_REGIMES, 256, 320)),
+                _crossed(2),
+                _crossed(4),
             ),
+            grid_boots=(*[6] * 8, 3, 3, 3),
             ramp_ms=400,
             runtime_ms=600,
             recorded=_BOTH,
-            mapped=(_crossed(1, (*_REGIMES, 256, 320)), _crossed(2), _crossed(4)),
-            mapped_boots=3,
         ),
     },
     boot_factors=("clumping",),

@@ -69,10 +69,13 @@ def override(
     changed = profile
     if settings:
         grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
-        changed = changed.with_grids(grid)
+        changed = changed.in_every_boot(grid)
     if recorded:
         levels = parse_levels(pathology, "--record", recorded)
         changed = replace(
-            changed, recorded=levels, recorded_boots=profile.boots, recorded_control_boots=None
+            changed.with_every_control(),
+            recorded=levels,
+            recorded_boots=profile.boots,
+            recorded_control_boots=None,
         )
     return changed

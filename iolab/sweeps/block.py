@@ -11,28 +11,28 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from iolab import __version__, foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json
-from iolab.observer.observation import Observation
-from iolab.store.partitions import kept_tables
-from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.observing import observation_of, read_observed
+from iolab.sweeps.observed import Observed, read_observed
 from iolab.sweeps.saying import run_saying
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from iolab.observer.observation import Observation
 
 __all__ = [
     "BlockResult",
@@ -94,20 +94,27 @@ def target_of(block: Block) -> Target:
 def _measure(
     block: Block,
     store: RawStore,
-    observed: tuple[Sequence[str], Sequence[str], bool],
+    observed: Observed,
     progress: Callable[[int, int], None],
 ) -> str:
     target = target_of(block)
     identity = target.identity()
     key = block_key(block, identity)
-    profiles = ProfileStore(store.root)
-    cells, calls, flat = observed
-    wanted = [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)]
-    if store.has(key) and not wanted:
-        return key
-    observation = observation_of(
-        target, block, wanted, lambda line: print(line, flush=True), calls=calls, flat=flat
-    )
+    observation = None
+    if observed.cells:
+        from iolab.store.profiles import ProfileStore
+        from iolab.sweeps.observing import observation_of
+
+        profiles = ProfileStore(store.root)
+        cells, calls, flat = observed
+        observation = observation_of(
+            target,
+            block,
+            [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)],
+            lambda line: print(line, flush=True),
+            calls=calls,
+            flat=flat,
+        )
     if store.has(key) and observation is None:
         return key
 
@@ -118,7 +125,8 @@ def _measure(
             _check_same(store, key, results)
         else:
             store.put(key, block=block, target=identity, results=results, run=run)
-        profiles.take(key, results / "profiles")
+        if observation is not None:
+            profiles.take(key, results / "profiles")
     return key
 
 
@@ -222,6 +230,8 @@ def run_block(
 
     Parameters and errors are those of `measure_block`; `store_root` is the folder of the store.
     """
+    from iolab.store.partitions import kept_tables
+
     store = RawStore(Path(store_root))
     key = measure_block(Path(plan_path), store, progress)
     cells, _, _ = kept_tables(store, [key])

@@ -218,7 +218,9 @@ def _profile(pathology: Pathology, name: str, claims: Sequence[Claim], boots: in
         if condition not in conditions:
             conditions.append(condition)
     grids = [{n: (v,) for n, v in c.items() if v is not None} for c in conditions]
-    return base.with_grids(*grids, boots=boots, recorded_boots=boots, repeats_control=False)
+    return replace(
+        base.in_every_boot(*grids), boots=boots, recorded_boots=boots, repeats_control=False
+    )
 
 
 def _words(studies: Sequence[_Study], look: Look) -> str:

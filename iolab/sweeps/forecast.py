@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -14,7 +14,7 @@ from iolab.blocks import Block
 from iolab.sweeps.history import Took, assumed_block, measured_here
 from iolab.sweeps.limits import usable_cores
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["Forecast", "expected_s", "forecast"]
 
 # Older blocks may be of a slower iolab, or of another disk.
 _NEWEST: Final = 20
@@ -101,17 +101,10 @@ def forecast(
     cores : int, optional
         Cores that they share; by default those that are usable here.
     """
-    known = measured_here() if history is None else history
     cores = usable_cores() if cores is None else cores
-    memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     alone: list[float] = []
     used, counts = Counter[str](), dict[str, int]()
-    for block in blocks:
-        # Boots of one kernel are alike.
-        kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))
-        if kind not in memory:
-            memory[kind] = _of_one(block, known)
-        seconds, words, count = memory[kind]
+    for seconds, words, count in _of_each(blocks, history):
         alone.append(seconds)
         used[words] += 1
         counts[words] = max(count, counts.get(words, 0))
@@ -123,6 +116,25 @@ def forecast(
         basis=_basis(used, counts),
         known=len(alone) - used[_ASSUMED],
     )
+
+
+def expected_s(blocks: Iterable[Block], history: Sequence[Took] | None = None) -> list[float]:
+    """Return the seconds that each block takes with a core of its own; parameters: `forecast`."""
+    return [seconds for seconds, _, _ in _of_each(blocks, history)]
+
+
+def _of_each(
+    blocks: Iterable[Block], history: Sequence[Took] | None
+) -> Iterator[tuple[float, str, int]]:
+    """Yield what `_of_one` says of each block."""
+    known = measured_here() if history is None else history
+    memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
+    for block in blocks:
+        # Boots of one kernel are alike.
+        kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))
+        if kind not in memory:
+            memory[kind] = _of_one(block, known)
+        yield memory[kind]
 
 
 def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:

@@ -187,8 +187,8 @@ def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
     levels = {name: levels[0] for name, levels in base.grids[0].items()}
     chosen = {**levels, **question.claim.condition}
     grid = {name: (level,) for name, level in chosen.items() if level is not None}
-    return base.with_grids(
-        grid,
+    return replace(
+        base.in_every_boot(grid),
         boots=boots,
         recorded=grid if recorded else {},
         recorded_boots=boots,

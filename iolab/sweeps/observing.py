@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from iolab.blocks import Block
-from iolab.errors import CannotRunError, UserError
-from iolab.files import atomic_write
+from iolab.errors import CannotRunError
 from iolab.observer.observation import Observation, ready_observer
 from iolab.pathology import get_pathology
 from iolab.pathology.settings import parse_levels
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.sweeps.kept import missing_blocks
+from iolab.sweeps.observed import Observed, write_observed
 from iolab.sweeps.ordering import in_turns
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare
@@ -27,7 +26,6 @@ __all__ = [
     "observation_of",
     "observed_cells",
     "prepare_observer",
-    "read_observed",
 ]
 
 _ALL = "all"
@@ -156,10 +154,6 @@ def prepare_observer(
         observation_of(target, block, cells, log, calls=calls)
 
 
-def _note(plan: Path) -> Path:
-    return plan.with_suffix(".observe")
-
-
 def note_observed(
     plan: Path,
     block: Block,
@@ -179,30 +173,7 @@ def note_observed(
     wanted, calls, flat
         As for `blocks_to_measure`.
     """
-    cells = observed_cells(block, wanted)
-    if cells:
-        noted = {"cells": cells, "calls": list(calls), "flat": flat}
-        atomic_write(_note(plan), json.dumps(noted))
-    else:
-        _note(plan).unlink(missing_ok=True)
-
-
-def read_observed(plan: Path) -> tuple[list[str], list[str], bool]:
-    """Return the cells and the functions that `note_observed` wrote, and whether it is flat.
-
-    Raises
-    ------
-    UserError
-        If the file is damaged.
-    """
-    try:
-        noted = json.loads(_note(plan).read_text())
-        cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))
-        return cells, calls, bool(noted["flat"])
-    except FileNotFoundError:
-        return [], [], False
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
+    write_observed(plan, Observed(observed_cells(block, wanted), list(calls), flat))
 
 
 def observation_of(

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""The order in which blocks are measured: neighbours begin on different machines.
+"""The order in which blocks are measured: long ones first, neighbours on different machines.
 
 A virtual machine is booted once and then restored for each of its blocks. Whoever needs it while it
-boots waits, so that two first blocks of one machine, side by side, leave a core idle.
+boots waits, so that two first blocks of one machine, side by side, leave a core idle. At the end
+each core waits for the last block of another: the shorter the last ones are, the less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 
 from iolab.blocks import Block
+from iolab.sweeps.forecast import expected_s
+from iolab.sweeps.history import Took
 
-__all__ = ["in_turns"]
+__all__ = ["in_turns", "longest_first"]
 
 
 def in_turns(keys: Iterable[str], blocks: Mapping[str, Block]) -> list[str]:
@@ -32,3 +35,19 @@ def in_turns(keys: Iterable[str], blocks: Mapping[str, Block]) -> list[str]:
         machines.setdefault(machine, []).append(key)
     turns = chain.from_iterable(zip_longest(*machines.values()))
     return [key for key in turns if key is not None]
+
+
+def longest_first(
+    groups: Sequence[Sequence[Block]], history: Sequence[Took] | None = None
+) -> list[int]:
+    """Return the places of groups of blocks, that with the longest block first.
+
+    Parameters
+    ----------
+    groups : sequence of sequence of Block
+        The groups; those with blocks of one length keep their order.
+    history : sequence of Took, optional
+        What tells how long blocks take, as for `iolab.sweeps.forecast.forecast`.
+    """
+    longest = [max(expected_s(blocks, history), default=0.0) for blocks in groups]
+    return sorted(range(len(groups)), key=lambda place: -longest[place])

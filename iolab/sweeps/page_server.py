@@ -23,8 +23,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+import nbformat
+
 from iolab.sweeps import page
 from iolab.sweeps.ending import die_with
+from iolab.sweeps.html import html_page
 from iolab.sweeps.spare import SpareKernel
 from iolab.trace.pages import load_compiled
 
@@ -60,6 +63,8 @@ def main() -> int:
         print(json.dumps({"error": f"cannot import {name}: {error}"}))
         return 1
     load_compiled()
+    # The first page reads the templates' extensions; what it makes is not kept.
+    html_page(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]
     # A collection in a fork would write to all that the forks share.
     gc.collect()
     gc.freeze()

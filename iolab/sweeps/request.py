@@ -189,7 +189,7 @@ def requested_profile(request: Request, pathology: Pathology) -> Profile:
     """
     profile = pathology.profiles[request.profile]
     if request.boots is not None:
-        profile = replace(profile, boots=request.boots, grid_boots=())
+        profile = replace(profile.in_every_boot(), boots=request.boots)
     return override(pathology, profile, request.settings, request.recorded)
 
 

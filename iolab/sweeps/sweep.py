@@ -26,6 +26,7 @@ from iolab.sweeps.block import write_block
 from iolab.sweeps.forecast import forecast
 from iolab.sweeps.measuring import check_room, measure_here, measure_jobs, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
+from iolab.sweeps.ordering import longest_first
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_job, run_jobs
 from iolab.sweeps.request import Request, check_request, sweep_label
@@ -136,13 +137,16 @@ def _measure(
         blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
         log(f"{kept} of {blocks} blocks are in the store already")
     check_room(request, sum(len(keys) for keys in missing))
+    wanted = [
+        [outcome.plan.blocks[key] for key in keys]
+        for outcome, keys in zip(outcomes, missing, strict=True)
+    ]
+    order = longest_first(wanted)
     if request.target == "vm" and not request.cluster and any(missing):
-        wanted = [
-            o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
-        ]
-        expected = forecast(wanted, request.jobs)
+        expected = forecast([block for n in order for block in wanted[n]], request.jobs)
         about = rough_duration(expected.seconds)
-        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
+        blocks = sum(map(len, wanted))
+        log(f"{blocks} blocks to measure, about {about} ({expected.basis})")
     jobs = [
         [_block_job(request, outcome.plan, key) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
@@ -151,7 +155,7 @@ def _measure(
     def on_end(job: Job, error: str) -> None:
         log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
 
-    wanted_pages = [job for of_one in jobs for job in of_one]
+    wanted_pages = [job for n in order for job in jobs[n]]
     if request.cluster:
         # The pages are made here, of what came back.
         alone = [_without_page(request, job) for job in wanted_pages]

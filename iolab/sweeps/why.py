@@ -185,11 +185,11 @@ class _Run:
         grid = {name: levels_[0] for name, levels_ in profiles["quick"].grids[0].items()}
         chosen = {**grid, **claims[0].condition}
         one = {n: (level,) for n, level in chosen.items() if level is not None}
-        return profiles[base].with_grids(
-            {**one, INTERVENTION: (NO_INTERVENTION, *levels)},
+        return replace(
+            profiles[base].in_every_boot({**one, INTERVENTION: (NO_INTERVENTION, *levels)}),
             boots=boots,
             recorded={},
-            controls=any(claim.contrast != "treated" for claim in claims),
+            control_boots=None if any(claim.contrast != "treated" for claim in claims) else 0,
             # An A/A pair says nothing of a switch.
             repeats_control=False,
         )

@@ -8,15 +8,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iolab import foreign
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, digest_file, digest_of, scratch_dir
-from iolab.measure.profile_file import write_events, write_profile
-from iolab.observer.observation import Observation
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
@@ -44,6 +42,9 @@ from iolab.vm.snapshots import (
     run_until_stop,
 )
 from iolab.vm.toolbox import Toolbox, ensure_toolbox
+
+if TYPE_CHECKING:
+    from iolab.observer.observation import Observation
 
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
 
@@ -152,7 +153,7 @@ class VmTarget:
             shutil.copyfile(console, results / "console.txt")
             facts = foreign.facts((results / "facts.json").read_bytes())
             if observation is not None:
-                _write_profiles(observation, observed, results, plan)
+                observation.write_profiles(observed, results, [cell.id for cell in plan.cells])
             results.rename(into)
         remember_kernel_facts(self.kernel, facts)
         return facts
@@ -242,27 +243,6 @@ def _job_archive(plan: Plan, work: Path) -> Path:
     entries += program_entries(plan)
     write_cpio(path, entries)
     return path
-
-
-def _done_io(result: Path) -> dict[str, int]:
-    """Return what the device did between the two samples of a cell."""
-    try:
-        cell = foreign.document(result.read_bytes())
-        names = ("ios", "written_bytes")
-        return {name: int(cell["last"][name]) - int(cell["first"][name]) for name in names}
-    except (OSError, ValueError, KeyError, TypeError):
-        # The cell failed; its result says why.
-        return {}
-
-
-def _write_profiles(observation: Observation, observed: Path, results: Path, plan: Plan) -> None:
-    profiles, into = observation.profiles(observed), results / "profiles"
-    for cell in (cell.id for cell in plan.cells if cell.id in profiles):
-        profile, events = profiles[cell]
-        totals = {**profile.totals, **_done_io(results / "cells" / f"{cell}.json")}
-        write_profile(into / f"{cell}.parquet", replace(profile, totals=totals))
-        if observation.events:
-            write_events(into / f"{cell}.events.parquet", events, observation.events)
 
 
 def _work_s(cell: Cell) -> float:

@@ -285,11 +285,17 @@ class Running:
             raise self._failure()
 
     def share_one_core(self) -> None:
-        """Let all threads of QEMU share one core of the host, so that no two of them race."""
-        cores = sorted(os.sched_getaffinity(0))
-        with suppress(OSError):
-            for task in Path(f"/proc/{self._process.pid}/task").iterdir():
-                os.sched_setaffinity(int(task.name), {cores[self._process.pid % len(cores)]})
+        """Let all threads of QEMU share one core of the host, so that no two of them race.
+
+        It is the core of the busiest: the scheduler keeps two machines on two cores.
+        """
+        tasks = list(Path(f"/proc/{self._process.pid}").glob("task/*"))
+        ran = {task: _schedstat(task)[0] for task in tasks}
+        core = _core(max(tasks, key=lambda task: ran[task], default=Path()))
+        for task in tasks:
+            # A thread of QEMU may have ended.
+            with suppress(OSError):
+                os.sched_setaffinity(int(task.name), {core})
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for QEMU's end; tell whether it came."""
@@ -354,9 +360,22 @@ def boot(
 
 def _waited_s(pid: int) -> float:
     """Return how long that thread of a process waited for a processor which waited longest."""
-    waited_ns = [0]
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        # Time on a processor, time on a runqueue, and how often (Documentation/scheduler).
-        with suppress(OSError, ValueError, IndexError):
-            waited_ns.append(int(path.read_text().split()[1]))
-    return max(waited_ns) / 1e9
+    tasks = Path(f"/proc/{pid}").glob("task/*")
+    return max((_schedstat(task)[1] for task in tasks), default=0) / 1e9
+
+
+def _schedstat(task: Path) -> tuple[int, int]:
+    """Return a task's time on a processor and on a runqueue, in ns; 0 of one that ended."""
+    with suppress(OSError, ValueError):
+        # A third number is how often it ran (Documentation/scheduler/sched-stats.rst).
+        ran_ns, waited_ns, _ = map(int, (task / "schedstat").read_text().split())
+        return ran_ns, waited_ns
+    return 0, 0
+
+
+def _core(task: Path) -> int:
+    """Return the core where a task runs, or ran last."""
+    with suppress(OSError, ValueError, IndexError):
+        # `processor` of proc(5), the 39th field; the 2nd, a name, may hold spaces.
+        return int((task / "stat").read_text().rpartition(")")[2].split()[36])
+    return min(os.sched_getaffinity(0))

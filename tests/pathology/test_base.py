@@ -79,7 +79,7 @@ def test_a_limit_of_zero_is_a_limit() -> None:
         ({"kernels": ()}, "it names no kernel"),
         ({"kernels": (("6.1",), ())}, "it names no kernel"),
         ({"boots": 0}, "boots must be at least 1, not 0"),
-        ({"mapped_boots": 0}, "mapped_boots must be at least 1, not 0"),
+        ({"control_boots": -1}, "control_boots must be at least 0, not -1"),
         (
             {"recorded_control_boots": -1},
             "recorded_control_boots must be at least 0, not -1",
@@ -178,7 +178,7 @@ def _without(name: str) -> dict[str, Any]:
             "pathology dio_kworker: profile smoke: the factor iodepth has no level",
         ),
         (
-            _with_smoke(mapped=({**_GRID, "iodepth": (0,)},)),
+            _with_smoke(grids=({**_GRID, "iodepth": (0,)},)),
             "pathology dio_kworker: profile smoke: iodepth must be 1-1024, not 0",
         ),
         (

@@ -48,7 +48,8 @@ def test_the_map_has_the_same_numbers_in_flight_for_each_number_of_jobs() -> Non
     pathology = get_pathology("dio_kworker")
     for name in ("study", "region", "survey"):
         profile = pathology.profiles[name]
-        grids = profile.mapped or profile.grids
+        # Several depths: a grid of the map.
+        grids = [grid for grid in profile.grids if len(grid["iodepth"]) > 1]
         in_flight = {
             grid["numjobs"]: {int(depth) * grid["numjobs"][0] for depth in grid["iodepth"]}
             for grid in grids

@@ -18,13 +18,13 @@ from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.sweeps import observing
+from iolab.sweeps.observed import read_observed
 from iolab.sweeps.observing import (
     blocks_to_measure,
     note_observed,
     observation_of,
     observed_cells,
     prepare_observer,
-    read_observed,
 )
 from iolab.targets.vm import prepare
 from tests.measure.test_profile import profile

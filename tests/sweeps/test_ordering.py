@@ -8,7 +8,8 @@ from dataclasses import replace
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
-from iolab.sweeps.ordering import in_turns
+from iolab.sweeps.history import Took
+from iolab.sweeps.ordering import in_turns, longest_first
 
 
 def _planned(pathology: str, *kernels: str) -> dict[str, Block]:
@@ -44,3 +45,18 @@ def test_a_boot_option_makes_another_machine() -> None:
     plan = replace(blocks[first].plan, boot_options=["nohz=off"])
     blocks[first] = replace(blocks[first], plan=plan)
     assert in_turns([*list(blocks)[1:], first], blocks) == ["6.1 1 1", first, "6.1 1 2"]
+
+
+def test_the_report_with_the_longest_blocks_is_measured_first() -> None:
+    groups = [
+        list(_planned(name, "6.1").values())
+        for name in ("dio_kworker", "bfq_idling", "dio_kworker")
+    ]
+    # As measured: a block of bfq_idling has the most cells, and takes the least time.
+    took = [
+        Took("dio_kworker", "6.1", "virtual", 4, 24.0, 17.0, 1.0, 2, "here"),
+        Took("bfq_idling", "6.1", "virtual", 4, 24.0, 13.0, 1.0, 2, "here"),
+    ]
+    assert longest_first(groups, took) == [0, 2, 1]
+    assert longest_first([[], groups[1]], took) == [1, 0]
+    assert longest_first([]) == []

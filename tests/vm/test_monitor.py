@@ -60,7 +60,8 @@ def test_a_command_is_answered_and_an_event_is_awaited(
 def test_qemu_ends_when_it_is_told_to(qemu: subprocess.Popen[bytes], socket: Path) -> None:
     with Monitor(socket, _alive(qemu)) as monitor:
         monitor.end()
-    assert qemu.wait(30) == 0
+        # QEMU may drop what it has not read when its caller hangs up.
+        assert qemu.wait(30) == 0
 
 
 def test_what_qemu_refuses_is_said(qemu: subprocess.Popen[bytes], socket: Path) -> None:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""The note beside a block's file that says what is observed of the block."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from iolab.errors import UserError
+from iolab.files import atomic_write
+
+__all__ = ["Observed", "read_observed", "write_observed"]
+
+
+class Observed(NamedTuple):
+    """What is observed of a block.
+
+    Parameters
+    ----------
+    cells : list of str
+        Ids of the observed cells.
+    calls : list of str
+        Kernel functions whose calls are recorded one by one.
+    flat : bool
+        Whether the profiles are without callers.
+    """
+
+    cells: list[str]
+    calls: list[str]
+    flat: bool
+
+
+def _note(plan: Path) -> Path:
+    return plan.with_suffix(".observe")
+
+
+def write_observed(plan: Path, observed: Observed) -> None:
+    """Write what is observed of the block in a file; nothing is, if there are no cells."""
+    if observed.cells:
+        atomic_write(_note(plan), json.dumps(observed._asdict()))
+    else:
+        _note(plan).unlink(missing_ok=True)
+
+
+def read_observed(plan: Path) -> Observed:
+    """Return what is observed of the block in a file.
+
+    Raises
+    ------
+    UserError
+        If the note is damaged.
+    """
+    try:
+        noted = json.loads(_note(plan).read_text())
+        cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))
+        return Observed(cells, calls, bool(noted["flat"]))
+    except FileNotFoundError:
+        return Observed([], [], flat=False)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
