@@ -45,8 +45,8 @@ _ENTRANCES = {
     "sweeps.cluster.results",
     # It takes digests, which it compares.
     "store.partitions",
-    # It takes a number and nothing else.
-    "vm.snapshots",
+    # They take numbers and nothing else.
+    *("observer.observation", "vm.snapshots"),
 }
 
 Command = Callable[..., tuple[int, str]]
