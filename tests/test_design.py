@@ -333,6 +333,9 @@ def test_quick_is_a_part_of_full_and_full_of_the_study() -> None:
         assert _treated(pathology, quick.grids) < _treated(pathology, full.grids)
         mapped = study.grids[len(full.grids) :]
         assert full.grids + mapped == study.grids
+        # What only the study has is a map: the last boots have no grid of it.
+        assert full.grid_boots == ()
+        assert study.grids_of(study.boots - 1) == full.grids
         assert (quick.ramp_ms, quick.runtime_ms) == (full.ramp_ms, full.runtime_ms)
         own = {"kernels", "grids", "grid_boots", "repeats_control"}
         names = {field.name for field in fields(full)} - own
@@ -401,6 +404,11 @@ def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
     assert measured[:2] == [usual | {(400, 64), (1000, 64), (400, 272), (None, 64)}] * 2
     assert measured[2] == usual
     assert [len(b.cells) for b in blocks] == [14, 14, 6]
+    # A grid that one boot decides is left away in the others.
+    blocks = blocks_of(
+        pathology, replace(profile, grid_boots=(3, 1)), kernel="6.1", clock="virtual"
+    )
+    assert [len(b.cells) for b in blocks] == [14, 6, 6]
     single = replace(profile, boots=1)
     assert len(blocks_of(pathology, single, kernel="6.1", clock="virtual")) == 1
     # Levels that the user sets are all that is measured.

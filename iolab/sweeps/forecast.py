@@ -104,7 +104,8 @@ def forecast(
     cores = usable_cores() if cores is None else cores
     alone: list[float] = []
     used, counts = Counter[str](), dict[str, int]()
-    for seconds, words, count in _of_each(blocks, history):
+    known = measured_here() if history is None else history
+    for seconds, words, count in _of_each(blocks, known):
         alone.append(seconds)
         used[words] += 1
         counts[words] = max(count, counts.get(words, 0))
@@ -118,16 +119,13 @@ def forecast(
     )
 
 
-def expected_s(blocks: Iterable[Block], history: Sequence[Took] | None = None) -> list[float]:
+def expected_s(blocks: Iterable[Block], history: Sequence[Took]) -> list[float]:
     """Return the seconds that each block takes with a core of its own; parameters: `forecast`."""
     return [seconds for seconds, _, _ in _of_each(blocks, history)]
 
 
-def _of_each(
-    blocks: Iterable[Block], history: Sequence[Took] | None
-) -> Iterator[tuple[float, str, int]]:
+def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[float, str, int]]:
     """Yield what `_of_one` says of each block."""
-    known = measured_here() if history is None else history
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     for block in blocks:
         # Boots of one kernel are alike.

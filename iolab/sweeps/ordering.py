@@ -37,17 +37,15 @@ def in_turns(keys: Iterable[str], blocks: Mapping[str, Block]) -> list[str]:
     return [key for key in turns if key is not None]
 
 
-def longest_first(
-    groups: Sequence[Sequence[Block]], history: Sequence[Took] | None = None
-) -> list[int]:
+def longest_first(groups: Sequence[Sequence[Block]], history: Sequence[Took]) -> list[int]:
     """Return the places of groups of blocks, that with the longest block first.
 
     Parameters
     ----------
     groups : sequence of sequence of Block
         The groups; those with blocks of one length keep their order.
-    history : sequence of Took, optional
-        What tells how long blocks take, as for `iolab.sweeps.forecast.forecast`.
+    history : sequence of Took
+        What was measured, the oldest first.
     """
     longest = [max(expected_s(blocks, history), default=0.0) for blocks in groups]
     return sorted(range(len(groups)), key=lambda place: -longest[place])

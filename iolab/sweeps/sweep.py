@@ -24,6 +24,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
 from iolab.sweeps.forecast import forecast
+from iolab.sweeps.history import measured_here
 from iolab.sweeps.measuring import check_room, measure_here, measure_jobs, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
 from iolab.sweeps.ordering import longest_first
@@ -137,16 +138,19 @@ def _measure(
         blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
         log(f"{kept} of {blocks} blocks are in the store already")
     check_room(request, sum(len(keys) for keys in missing))
-    wanted = [
-        [outcome.plan.blocks[key] for key in keys]
-        for outcome, keys in zip(outcomes, missing, strict=True)
-    ]
-    order = longest_first(wanted)
+    history = measured_here()
+    order = longest_first(
+        [[o.plan.blocks[key] for key in keys] for o, keys in zip(outcomes, missing, strict=True)],
+        history,
+    )
+    outcomes, missing = [outcomes[n] for n in order], [missing[n] for n in order]
     if request.target == "vm" and not request.cluster and any(missing):
-        expected = forecast([block for n in order for block in wanted[n]], request.jobs)
+        wanted = [
+            o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
+        ]
+        expected = forecast(wanted, request.jobs, history=history)
         about = rough_duration(expected.seconds)
-        blocks = sum(map(len, wanted))
-        log(f"{blocks} blocks to measure, about {about} ({expected.basis})")
+        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
     jobs = [
         [_block_job(request, outcome.plan, key) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
@@ -155,7 +159,7 @@ def _measure(
     def on_end(job: Job, error: str) -> None:
         log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
 
-    wanted_pages = [job for n in order for job in jobs[n]]
+    wanted_pages = [job for of_one in jobs for job in of_one]
     if request.cluster:
         # The pages are made here, of what came back.
         alone = [_without_page(request, job) for job in wanted_pages]

@@ -290,8 +290,7 @@ class Running:
         It is the core of the busiest: the scheduler keeps two machines on two cores.
         """
         tasks = list(Path(f"/proc/{self._process.pid}").glob("task/*"))
-        ran = {task: _schedstat(task)[0] for task in tasks}
-        core = _core(max(tasks, key=lambda task: ran[task], default=Path()))
+        core = _core(max(tasks, key=lambda task: _schedstat(task)[0], default=Path()))
         for task in tasks:
             # A thread of QEMU may have ended.
             with suppress(OSError):

@@ -59,4 +59,4 @@ def test_the_report_with_the_longest_blocks_is_measured_first() -> None:
     ]
     assert longest_first(groups, took) == [0, 2, 1]
     assert longest_first([[], groups[1]], took) == [1, 0]
-    assert longest_first([]) == []
+    assert longest_first([], took) == []
