@@ -22,7 +22,12 @@ from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
 from iolab.pathology.interventions import InterventionFactor
 from iolab.report import results
-from iolab.store import dataset
+from iolab.store.columns import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    UNAVAILABLE_COLUMNS,
+)
 from iolab.store.hashes import HASHES_FORMAT
 from iolab.store.raw import STORE_FORMAT
 from iolab.vm.catalogue import CATALOGUE
@@ -122,10 +127,10 @@ def _listed(levels: Iterable[object]) -> str:
 def columns() -> str:
     """Return the columns of the tables of a folder of results."""
     tables = {
-        "cells.parquet": dataset.CELL_COLUMNS,
-        "latency.parquet": dataset.LATENCY_COLUMNS,
-        "mechanism.parquet": dataset.MECHANISM_COLUMNS,
-        "unavailable.json": dataset.UNAVAILABLE_COLUMNS,
+        "cells.parquet": CELL_COLUMNS,
+        "latency.parquet": LATENCY_COLUMNS,
+        "mechanism.parquet": MECHANISM_COLUMNS,
+        "unavailable.json": UNAVAILABLE_COLUMNS,
     }
     return _table(
         ("file", "columns (type)"),

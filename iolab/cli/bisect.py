@@ -67,7 +67,7 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 def _tell(step: Step) -> None:
-    from iolab.report.judgements import judgement_line
+    from iolab.cli.judgements import judgement_line
 
     note(f"{step.title}: {judgement_line(step.judgement)}")
 
@@ -99,7 +99,7 @@ def _search(
 
 
 def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool) -> None:
-    from iolab.report.judgements import judgement_line
+    from iolab.cli.judgements import judgement_line
     from iolab.sweeps.bisecting import judge_patches
 
     patches = sorted(folder.glob("*.patch")) if folder.is_dir() else [folder]

@@ -19,7 +19,7 @@ from iolab.paths import runs_dir
 if TYPE_CHECKING:
     from iolab.pathology.expressions import Question
     from iolab.sweeps.baseline import Answer, Case
-    from iolab.sweeps.judging import Verdict
+    from iolab.sweeps.judgement import Verdict
 
 __all__ = ["EXIT_CODES", "AbortError", "JudgingCommand", "judge"]
 
@@ -111,8 +111,8 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     and value. With --kernel, that kernel is asked instead of the lock's. Of several questions, one
     bad answer is bad.
     """
+    from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress
-    from iolab.report.judgements import FORMATS
     from iolab.sweeps.baseline import answered, outcome_of, write_lock
     from iolab.sweeps.judging import Judging
 

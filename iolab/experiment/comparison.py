@@ -184,7 +184,7 @@ class Comparison:
 
     @property
     def cells(self) -> pd.DataFrame:
-        """One row for each cell; the columns are those of `iolab.store.dataset.column_types`."""
+        """One row for each cell; the columns are those of `iolab.store.columns.column_types`."""
         return self.data.cells
 
     @cached_property

@@ -9,7 +9,8 @@ from iolab.experiment.progress import Bar
 from iolab.pathology.expressions import question_of
 from iolab.paths import runs_dir
 from iolab.sweeps.judged_trees import judge_here
-from iolab.sweeps.judging import Judgement, Judging
+from iolab.sweeps.judgement import Judgement
+from iolab.sweeps.judging import Judging
 
 __all__ = ["judge"]
 

@@ -2,7 +2,7 @@
 """Conditions: what cells have in common, and which of them may be pooled.
 
 A *condition* is one setting of all of a pathology's factors. Frames of cells have the columns of
-`iolab.store.dataset.column_types`.
+`iolab.store.columns.column_types`.
 """
 
 from __future__ import annotations

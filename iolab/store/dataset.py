@@ -20,81 +20,25 @@ from iolab.errors import UserError
 from iolab.parquet import UNREADABLE
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
-from iolab.pathology.factors import IntegerFactor
+from iolab.store.columns import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    UNAVAILABLE_COLUMNS,
+    column_types,
+)
 from iolab.store.kernels import KernelBuild, read_builds
 from iolab.store.program_counters import PROGRAM_COLUMNS
 from iolab.store.twins import gate_other_regimes
 
 __all__ = [
-    "CELL_COLUMNS",
-    "LATENCY_COLUMNS",
-    "MECHANISM_COLUMNS",
-    "UNAVAILABLE_COLUMNS",
     "Dataset",
     "UnknownPathologyError",
-    "column_types",
     "conformed",
     "load",
     "result_folders",
     "with_measure",
 ]
-
-# What every pathology's cells have; the levels of its factors come to them.
-CELL_COLUMNS: Final = {
-    "cell": "str",
-    "block": "str",
-    "pathology": "str",
-    "kernel": "str",
-    "kernel_release": "str",
-    "scheduler": "str",
-    "target": "str",
-    "clock": "str",
-    "boot": "int64",
-    "position": "int64",
-    "pair": "int64",
-    "role": "str",
-    "aa": "bool",
-    "recorded": "bool",
-    "twin": "str",
-    "iops": "float64",
-    "steady_iops": "float64",
-    "seconds_per_io": "float64",
-    "latency_mean_ns": "float64",
-    "latency_p50_ns": "float64",
-    "latency_p95_ns": "float64",
-    "latency_p99_ns": "float64",
-    "latency_p999_ns": "float64",
-    "fio_cpu": "float64",
-    "kworker_cpu": "float64",
-    "idle": "float64",
-    "switches_per_io": "float64",
-    "fio_voluntary_per_io": "float64",
-    "fio_involuntary_per_io": "float64",
-    "ios": "int64",
-    "runtime_s": "float64",
-    **dict.fromkeys(PROGRAM_COLUMNS, "float64"),
-    "valid": "bool",
-    "gate": "str",
-}
-
-
-def column_types(pathology: str) -> dict[str, str]:
-    """Return the columns of a pathology's cells with their types: `CELL_COLUMNS`, its factors.
-
-    Raises
-    ------
-    UserError
-        If the pathology is unknown, or one of its factors has the name of another column.
-    """
-    found = get_pathology(pathology)
-    columns = dict(CELL_COLUMNS)
-    if taken := sorted(set(columns) & set(found.factors)):
-        raise UserError(f"pathology {pathology}: a factor cannot be called {', '.join(taken)}")
-    for name, factor in found.factors.items():
-        number = "Int64" if name == found.treatment else "int64"
-        columns[name] = number if isinstance(factor, IntegerFactor) else "str"
-    return columns
-
 
 # The most characters of what is drawn or stands in a caption; of other texts, a line's.
 _MOST: Final = {
@@ -102,11 +46,6 @@ _MOST: Final = {
     "kernel_release": foreign.NAME,
     "scheduler": foreign.SCHEDULER,
 }
-LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
-MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
-UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
-
-
 _STR: Final = pd.StringDtype("pyarrow", na_value=math.nan)
 
 

@@ -17,7 +17,8 @@ import pandas as pd
 from iolab.errors import IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.store.block_tables import block_rows
-from iolab.store.dataset import UNAVAILABLE_COLUMNS, Dataset
+from iolab.store.columns import UNAVAILABLE_COLUMNS
+from iolab.store.dataset import Dataset
 from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
 from iolab.store.partitions import kept_hashes, kept_tables

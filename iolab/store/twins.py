@@ -33,7 +33,7 @@ def gate_other_regimes(cells: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     cells : DataFrame
-        Cells of one pathology, with the columns of `iolab.store.dataset.CELL_COLUMNS`.
+        Cells of one pathology, with the columns of `iolab.store.columns.CELL_COLUMNS`.
 
     Returns
     -------

@@ -22,7 +22,8 @@ from iolab.errors import UserError
 from iolab.files import atomic_write, digest_of
 from iolab.pathology.expressions import Question, question_of
 from iolab.sweeps import judged_trees
-from iolab.sweeps.judging import Judgement, Judging, Verdict
+from iolab.sweeps.judgement import Judgement, Verdict
+from iolab.sweeps.judging import Judging
 from iolab.vm.kernels import cached_kernel, check_name, known_kernels
 
 __all__ = [

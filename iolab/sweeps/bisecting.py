@@ -16,7 +16,7 @@ from pathlib import Path
 from iolab.errors import CannotRunError, UserError
 from iolab.kbuild.git import Repository, State
 from iolab.sweeps.judged_trees import JudgedTree
-from iolab.sweeps.judging import Judgement, Verdict
+from iolab.sweeps.judgement import Judgement, Verdict
 
 __all__ = ["Bisection", "Step", "bisect", "judge_patches"]
 

@@ -24,7 +24,8 @@ from iolab.kbuild.git import State
 from iolab.kbuild.making import BuildError
 from iolab.kbuild.source import Tree, open_tree
 from iolab.kbuild.tools import check_tools, compiler, compiler_version
-from iolab.sweeps.judging import Judgement, Judging, judge_kernel, untestable
+from iolab.sweeps.judgement import Judgement, untestable
+from iolab.sweeps.judging import Judging, judge_kernel
 from iolab.targets.vm import own_identity
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import check_name, known_kernels

@@ -6,19 +6,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from iolab.blocks import Block
 from iolab.errors import CannotRunError
-from iolab.observer.observation import Observation, ready_observer
 from iolab.pathology import get_pathology
 from iolab.pathology.settings import parse_levels
-from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.sweeps.kept import missing_blocks
 from iolab.sweeps.observed import Observed, write_observed
 from iolab.sweeps.ordering import in_turns
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare
+
+if TYPE_CHECKING:
+    from iolab.observer.observation import Observation
 
 __all__ = [
     "blocks_to_measure",
@@ -91,17 +93,16 @@ def blocks_to_measure(
     flat : bool, optional
         Whether profiles without callers are enough.
     """
-    profiles = ProfileStore(store.root)
-    missing = set(missing_blocks(store, blocks, log))
-    wanting = [
-        key
-        for key, block in blocks.items()
-        if key in missing
-        or not all(
-            profiles.has(key, cell, calls, flat=flat) for cell in observed_cells(block, wanted)
-        )
-    ]
-    return in_turns(wanting, blocks)
+    wanting = set(missing_blocks(store, blocks, log))
+    if wanted:
+        from iolab.store.profiles import ProfileStore
+
+        profiles = ProfileStore(store.root)
+        for key, block in blocks.items():
+            cells = observed_cells(block, wanted)
+            if not all(profiles.has(key, cell, calls, flat=flat) for cell in cells):
+                wanting.add(key)
+    return in_turns([key for key in blocks if key in wanting], blocks)
 
 
 def _no_guest(target: str) -> str:
@@ -202,6 +203,8 @@ def observation_of(
     flat : bool, optional
         Whether to count without callers.
     """
+    from iolab.observer.observation import ready_observer
+
     wanted = set(cells)
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
     if not positions:

@@ -14,7 +14,7 @@ from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.settings import override
 from iolab.paths import runs_dir
-from iolab.store.dataset import column_types
+from iolab.store.columns import column_types
 from iolab.targets.place import Place
 from iolab.targets.vm import check_clock
 from iolab.vm.kernels import check_name

@@ -12,7 +12,7 @@ import pytest
 from iolab.cli import main
 from iolab.errors import CannotRunError, UserError
 from iolab.sweeps import judged_trees
-from iolab.sweeps.judging import Judgement
+from iolab.sweeps.judgement import Judgement
 
 CLAIM = "dio_kworker: two switches per I/O"
 Run = Callable[..., tuple[int, str]]

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from iolab.errors import UserError
-from iolab.store.dataset import column_types, load
+from iolab.store.columns import column_types
+from iolab.store.dataset import load
 from iolab.store.program_counters import PROGRAM_COLUMNS
 from tests.support import synthetic
 from tests.support.reports import report

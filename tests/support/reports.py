@@ -16,14 +16,14 @@ import pandas as pd
 
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.store.dataset import (
+from iolab.store.columns import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
     UNAVAILABLE_COLUMNS,
-    Dataset,
     column_types,
 )
+from iolab.store.dataset import Dataset
 from tests.support import synthetic
 
 __all__ = ["COMMAND", "every_report", "report", "without_kernel", "write_all"]

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab.store.dataset import (
+from iolab.store.columns import (
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
     UNAVAILABLE_COLUMNS,
-    Dataset,
     column_types,
 )
+from iolab.store.dataset import Dataset
 
 __all__ = ["EFFECTS", "block_cells", "dataset", "frame", "noisy_cells", "shuffled", "write"]
 

@@ -24,7 +24,8 @@ from iolab.stats.attribution import ATTRIBUTION_COLUMNS
 from iolab.sweeps import explaining, judged_trees
 from iolab.sweeps.bisecting import bisect, judge_patches
 from iolab.sweeps.judged_trees import JudgedTree, judged_tree
-from iolab.sweeps.judging import Judgement, Judging, Verdict
+from iolab.sweeps.judgement import Judgement, Verdict
+from iolab.sweeps.judging import Judging
 from iolab.sweeps.why import Why, WhyRequest
 from iolab.vm.kernels import cached_kernel
 from tests.kbuild.conftest import _own_cache, cache, repository, toolbox

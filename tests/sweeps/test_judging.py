@@ -12,8 +12,9 @@ import pytest
 from iolab.errors import UserError
 from iolab.pathology.expressions import question_of
 from iolab.store.dataset import Dataset
-from iolab.sweeps import judging
-from iolab.sweeps.judging import Judgement, Judging, judge_kernel
+from iolab.sweeps import answers, judging
+from iolab.sweeps.judgement import Judgement
+from iolab.sweeps.judging import Judging, judge_kernel
 from tests.support import synthetic
 
 AT = "at weight=10000, iodepth=192, numjobs=1"
@@ -106,7 +107,7 @@ def test_measures_are_told_for_both_cells(measured: list[tuple[str, int]]) -> No
 def test_an_unknown_measure_is_a_mistake(
     measured: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "_needs_a_trace", lambda *_: False)
+    monkeypatch.setattr(answers, "needs_a_trace", lambda *_: False)
     with pytest.raises(UserError, match="no cell has the measure iosp"):
         ask(f"iosp {AT} > 0.5")
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from iolab import foreign
 from iolab.sweeps.baseline import Answer
-from iolab.sweeps.judging import Judgement
+from iolab.sweeps.judgement import Judgement
 
 __all__ = ["FORMATS", "as_junit", "as_ktap", "as_text", "judgement_line"]
 
