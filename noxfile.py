@@ -44,7 +44,9 @@ def machine_index(session: nox.Session) -> dict[str, str]:
     return found
 
 
-def install(session: nox.Session, *groups: str, cluster: bool = False) -> None:
+def install(
+    session: nox.Session, *groups: str, cluster: bool = False, bytecode: bool = True
+) -> None:
     """Install what uv.lock pins, checked by its hashes, through the machine's own index."""
     env = {**machine_index(session), "VIRTUAL_ENV": session.virtualenv.location}
     if session.venv_backend != "uv":
@@ -60,7 +62,7 @@ def install(session: nox.Session, *groups: str, cluster: bool = False) -> None:
             silent=True,
         )
         # A sweep and the tests start many Pythons: compiled once, not by each of them.
-        uv = ("uv", "pip", "install", "--quiet", "--compile-bytecode")
+        uv = ("uv", "pip", "install", "--quiet", *(["--compile-bytecode"] if bytecode else []))
         session.run(*uv, "--require-hashes", "-r", pins, env=env, external=True)
         session.run(*uv, "--no-deps", "--editable", ".", env=env, external=True)
 
@@ -94,7 +96,8 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check the style, the types, the notebooks and that environment.yml is up to date."""
-    install(session, "dev")
+    # Types are read from sources.
+    install(session, "dev", bytecode=False)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")

@@ -14,7 +14,8 @@ from iolab.files import locked, remove_abandoned
 from iolab.store.raw import RawStore
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
-from iolab.sweeps.history import note_duration
+from iolab.sweeps.forecast import expected_s
+from iolab.sweeps.history import measured_here, note_duration
 from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
 from iolab.sweeps.observing import blocks_to_measure, note_observed
 from iolab.sweeps.request import Request
@@ -127,10 +128,13 @@ def _note_time(request: Request) -> pool.OnTime:
     return note
 
 
-def block_job(name: str, block: Block, file: Path, root: Path) -> pool.BlockJob:
+def block_job(
+    name: str, block: Block, file: Path, root: Path, expected_s: float = 0.0
+) -> pool.BlockJob:
     """Write a block to a file, and return the job that measures it into the store below `root`."""
     write_block(file, block)
-    return pool.BlockJob(name, file, root, len(block.cells), block.machine.memory_mib << 20)
+    memory_bytes = block.machine.memory_mib << 20
+    return pool.BlockJob(name, file, root, len(block.cells), memory_bytes, expected_s)
 
 
 def measure_blocks(
@@ -170,10 +174,11 @@ def measure_blocks(
     )
     check_room(request, len(missing))
     jobs = []
-    for key in missing:
+    lengths = expected_s((blocks[key] for key in missing), measured_here())
+    for key, seconds in zip(missing, lengths, strict=True):
         block = blocks[key]
         file = request.root / "plans" / f"{key}.json"
-        jobs.append(block_job(block.plan.block, block, file, request.root))
+        jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
     try:
         failed = measure_jobs(jobs, request, log=log, on_progress=on_progress)

@@ -61,6 +61,10 @@ class Job(Protocol):
         """How much work it is."""
 
     @property
+    def expected_s(self) -> float:
+        """How long it runs by the forecast, with a core of its own; 0 if there is none."""
+
+    @property
     def progress(self) -> Path | None:
         """File in which it writes how much is done."""
 
@@ -90,6 +94,7 @@ class NotebookJob:
     cells: int = 0
     progress: Path | None = None
     memory_bytes: int = 0
+    expected_s: float = 0.0
     html: bool = True
     links: dict[str, str] = field(default_factory=dict)
     heading: str = ""
@@ -115,6 +120,7 @@ class BlockJob:
     root: Path
     cells: int
     memory_bytes: int
+    expected_s: float = 0.0
 
     @property
     def progress(self) -> Path:
@@ -163,8 +169,8 @@ class Place(Protocol):
     def running(self) -> int:
         """Return how many jobs were started and did not end."""
 
-    def cells_done(self) -> int:
-        """Return how many cells of the running jobs are done."""
+    def cells_done(self) -> list[tuple[Any, int]]:
+        """Return the running jobs, each with how many of its cells are done."""
 
     def stop(self) -> None:
         """End what still runs, with everything it started."""
@@ -272,9 +278,9 @@ class LocalPlace:
         """Return how many programs run."""
         return len(self._running)
 
-    def cells_done(self) -> int:
-        """Return how many cells of the running jobs are done."""
-        return sum(entry.cells_done for entry in self._running)
+    def cells_done(self) -> list[tuple[Job, int]]:
+        """Return the running jobs, each with how many of its cells are done."""
+        return [(entry.job, entry.cells_done) for entry in self._running]
 
     def stop(self) -> None:
         """End the programs with everything they started."""
@@ -348,6 +354,8 @@ def run_jobs_in(
     """
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
+    length = _length_of(waiting)
+    whole, of_ended = sum(map(length, waiting)), 0.0
     errors: dict[str, str] = {}
     began = time.monotonic()
     cells_of_ended = 0
@@ -361,15 +369,24 @@ def run_jobs_in(
                     errors[job.name] = error
                 state.jobs_done += 1
                 cells_of_ended += job.cells
+                of_ended += length(job)
                 on_end(job, error)
-            state.cells_done = cells_of_ended + place.cells_done()
-            if state.cells_done:
-                elapsed = time.monotonic() - began
-                state.seconds_left = elapsed / state.cells_done * (state.cells - state.cells_done)
+            running = [(job, cells) for job, cells in place.cells_done() if cells]
+            state.cells_done = cells_of_ended + sum(cells for _, cells in running)
+            done = of_ended + sum(length(job) * cells / job.cells for job, cells in running)
+            if done:
+                state.seconds_left = (time.monotonic() - began) / done * max(0.0, whole - done)
             on_progress(state)
     finally:
         place.stop()
     return errors
+
+
+def _length_of(jobs: Sequence[Any]) -> Callable[[Any], float]:
+    """Return what tells how long a job is beside the others: by the forecast, else by its cells."""
+    if all(job.expected_s for job in jobs):
+        return lambda job: float(job.expected_s)
+    return lambda job: float(job.cells)
 
 
 def run_job(job: Job, pages: WarmPages | None = None) -> None:

@@ -23,7 +23,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.block import write_block
-from iolab.sweeps.forecast import forecast
+from iolab.sweeps.forecast import expected_s, forecast
 from iolab.sweeps.history import measured_here
 from iolab.sweeps.measuring import check_room, measure_here, measure_jobs, store_locked
 from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
@@ -144,15 +144,19 @@ def _measure(
         history,
     )
     outcomes, missing = [outcomes[n] for n in order], [missing[n] for n in order]
-    if request.target == "vm" and not request.cluster and any(missing):
-        wanted = [
-            o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
-        ]
-        expected = forecast(wanted, request.jobs, history=history)
+    wanted = {
+        key: o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
+    }
+    lengths: dict[str, float] = {}
+    # The history is that of virtual machines.
+    if request.target == "vm":
+        lengths = dict(zip(wanted, expected_s(wanted.values(), history), strict=True))
+    if lengths and not request.cluster:
+        expected = forecast(wanted.values(), request.jobs, history=history)
         about = rough_duration(expected.seconds)
         log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
     jobs = [
-        [_block_job(request, outcome.plan, key) for key in keys]
+        [_block_job(request, outcome.plan, key, lengths.get(key, 0.0)) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
     ]
 
@@ -179,7 +183,7 @@ def _failures(jobs: Iterable[NotebookJob], errors: dict[str, str]) -> dict[str, 
     return {job.name: errors[job.name] for job in jobs if job.name in errors}
 
 
-def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
+def _block_job(request: Request, plan: PathologyPlan, key: str, expected_s: float) -> NotebookJob:
     """Write a block to a file and return the job of the page that measures it."""
     block = plan.blocks[key]
     name = block.plan.block
@@ -196,13 +200,14 @@ def _block_job(request: Request, plan: PathologyPlan, key: str) -> NotebookJob:
         cells=len(block.cells),
         progress=file.with_suffix(".progress"),
         memory_bytes=block.machine.memory_mib << 20,
+        expected_s=expected_s,
     )
 
 
 def _without_page(request: Request, page: NotebookJob) -> BlockJob:
     """Return the job that measures the block of a page alone."""
     plan = Path(page.parameters["plan"])
-    return BlockJob(page.name, plan, request.root, page.cells, page.memory_bytes)
+    return BlockJob(page.name, plan, request.root, page.cells, page.memory_bytes, page.expected_s)
 
 
 def _index(request: Request) -> Path:

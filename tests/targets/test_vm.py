@@ -256,11 +256,11 @@ def test_a_guest_that_hangs_is_stopped(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def impatient(machine: Machine, kept: Snapshot, given: Boot, *rest: Any) -> Path:
-        return run_restored(machine, kept, replace(given, stall_s=45.0), *rest)
+        return run_restored(machine, kept, replace(given, stall_s=20.0), *rest)
 
     monkeypatch.setattr(vm, "run_restored", impatient)
     program = "print('iolab: here I hang', flush=True)\nwhile True: pass"
-    with pytest.raises(GuestError, match=r"printed nothing for 45 s and was stopped") as caught:
+    with pytest.raises(GuestError, match=r"printed nothing for 20 s and was stopped") as caught:
         _run_program(target, program, tmp_path, monkeypatch)
     assert "here I hang" in str(caught.value)
 

@@ -183,9 +183,9 @@ class ClusterPlace:
         """Return how many jobs run, or wait for another worker."""
         return len(self._running) + len(self._again)
 
-    def cells_done(self) -> int:
-        """Return how many cells of the running jobs are done."""
-        return sum(self._cells.values())
+    def cells_done(self) -> list[tuple[Job, int]]:
+        """Return the running jobs, each with how many of its cells are done."""
+        return [(attempt.job, self._cells.get(attempt.key, 0)) for attempt in self._running]
 
     def stop(self) -> None:
         """Cancel what runs: the workers end it within a second."""

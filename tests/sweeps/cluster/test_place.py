@@ -34,6 +34,7 @@ class SmallJob:
     name: str
     cells: int = 1
     memory_bytes: int = 1
+    expected_s: float = 0.0
 
 
 def act(argument: tuple[str, str]) -> Answer:
