@@ -28,9 +28,10 @@ def test_help_and_nothing_at_all_are_no_errors() -> None:
     assert "Traceback" not in told.error
 
 
-def test_help_loads_nothing_that_numbers_or_figures_need() -> None:
+def test_help_and_what_starts_a_machine_load_nothing_that_numbers_or_figures_need() -> None:
     code = f"import sys, iolab.cli; print(*sorted({_HEAVY!r} & set(sys.modules)))"
-    for module in ("iolab", "iolab.cli"):
+    measuring = ("iolab.sweeps.block", "iolab.sweeps.judging", "iolab.cli.judgements")
+    for module in ("iolab", "iolab.cli", *measuring):
         done = subprocess.run(
             [sys.executable, "-c", code.replace("iolab.cli", module)],
             env=child_environment(),
