@@ -147,16 +147,13 @@ def _measure(
     wanted = {
         key: o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
     }
-    lengths: dict[str, float] = {}
-    # The history is that of virtual machines.
-    if request.target == "vm":
-        lengths = dict(zip(wanted, expected_s(wanted.values(), history), strict=True))
-    if lengths and not request.cluster:
+    lengths = dict(zip(wanted, expected_s(wanted.values(), history), strict=True))
+    if request.target == "vm" and not request.cluster and wanted:
         expected = forecast(wanted.values(), request.jobs, history=history)
         about = rough_duration(expected.seconds)
         log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
     jobs = [
-        [_block_job(request, outcome.plan, key, lengths.get(key, 0.0)) for key in keys]
+        [_block_job(request, outcome.plan, key, lengths[key]) for key in keys]
         for outcome, keys in zip(outcomes, missing, strict=True)
     ]
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 from iolab.blocks import Block
+from iolab.cli.judge import EXIT_CODES
 from iolab.design import blocks_of
 from iolab.errors import IolabError
 from iolab.pathology import PATHOLOGIES
@@ -73,8 +74,12 @@ def _judged(kernel: str, root: Path) -> tuple[float, Block]:
     for name in ("kept", "restored"):
         began = time.monotonic()
         words = ["judge", _QUESTION, "--kernel", kernel, "--root", str(root / name)]
-        subprocess.run([*ARGV, *words], check=False, capture_output=True)
+        done = subprocess.run([*ARGV, *words], check=False, capture_output=True, text=True)
         took = time.monotonic() - began
+        # What could not be measured is soon done.
+        if done.returncode not in (EXIT_CODES["good"], EXIT_CODES["bad"]):
+            last = (done.stdout or done.stderr).strip().rpartition("\n")[2]
+            raise IolabError(f"judge gives no verdict: {last}")
     (plan,) = (root / "restored" / "plans").glob("*.json")
     return took, read_block(plan)
 

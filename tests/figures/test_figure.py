@@ -17,7 +17,7 @@ from tests.support.processes import PATIENCE_S
 
 _DRAWN = """
 from iolab import figures
-from iolab.store.dataset import (load)
+from iolab.store.dataset import load
 figure = figures.cpu_split(load({folder!r}).cells)
 """
 
