@@ -7,6 +7,7 @@ import hashlib
 import os
 import struct
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,8 @@ def _tunables() -> dict[str, str]:
 def collect() -> dict[str, Any]:
     """Return the facts of a block's machine: kernel, scheduler and tunables, processor, tools.
 
+    It is looked at once: a virtual machine does so before it is kept as a snapshot.
+
     Returns
     -------
     dict
@@ -186,6 +189,11 @@ def collect() -> dict[str, Any]:
     CannotRunError
         If fio is missing or does not run.
     """
+    return dict(_facts())
+
+
+@cache
+def _facts() -> dict[str, Any]:
     fio_version = _fio_version()
     system = os.uname()
     core_time = core_time_file()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from iolab.agent.fresh_xfs import write_fresh_xfs
 from iolab.agent.journal import FILES, Journal
 from iolab.agent.modules import load_module
 from iolab.agent.plan import FileSystem
@@ -72,6 +73,7 @@ def make_filesystem(
     folder: Path,
     *,
     stored: bool = True,
+    empty: bool = False,
 ) -> None:
     """Make a file system and mount it.
 
@@ -88,6 +90,8 @@ def make_filesystem(
     stored : bool, optional
         Whether the device stores what is written to it. If not, ext4's metadata live in the
         device's page cache from mkfs to umount, and there must be memory for them.
+    empty : bool, optional
+        Whether the device reads as zeros and has the shape of a file: a fresh XFS is then a copy.
 
     Raises
     ------
@@ -103,7 +107,7 @@ def make_filesystem(
         load_module(journal, kind)
     # Once mounted, the file system holds the device open.
     with _page_cache_kept(nodes[filesystem.device]):
-        _make(journal, filesystem, nodes, folder, stored=stored)
+        _make(journal, filesystem, nodes, folder, stored=stored, empty=empty)
 
 
 def _make(
@@ -113,6 +117,7 @@ def _make(
     folder: Path,
     *,
     stored: bool,
+    empty: bool,
 ) -> None:
     node = nodes[filesystem.device]
     options: list[str] = []
@@ -124,13 +129,15 @@ def _make(
         small = [] if stored else ["-b", "4096", "-N", "64"]
         run(["mkfs.ext4", "-q", "-F", "-E", lazy, *small, node], timeout_s=300)
     else:
-        # -K: a new device has nothing to discard.
-        argv = ["mkfs.xfs", "-q", "-f", "-K"]
-        if filesystem.realtime_device is not None:
-            realtime = str(nodes[filesystem.realtime_device])
-            argv += ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]
-            options = ["-o", f"rtdev={realtime}"]
-        run([*argv, node], timeout_s=300)
+        section = filesystem.realtime_device
+        realtime = None if section is None else nodes[section]
+        options = [] if realtime is None else ["-o", f"rtdev={realtime}"]
+        if empty:
+            write_fresh_xfs(node, realtime)
+        else:
+            mine = [] if realtime is None else ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]
+            # -K: a new device has nothing to discard.
+            run(["mkfs.xfs", "-q", "-f", "-K", *mine, node], timeout_s=300)
     journal.note("rmdir", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     journal.note("umount", str(folder), "users")

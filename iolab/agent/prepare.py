@@ -16,6 +16,8 @@ from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
 __all__ = ["antagonist_place", "has_files", "work_place"]
 
 _MOUNT = RUN / "mnt"
+# Made for each cell, in memory, and without a geometry that mkfs.xfs would look at.
+_NEW = ("null_blk", "scsi_debug")
 
 
 def has_files(cell: Cell) -> bool:
@@ -69,7 +71,14 @@ def work_place(journal: Journal, cell: Cell, nodes: Mapping[str, Path], *, cpu: 
     if cell.filesystem is not None:
         folder = _MOUNT
         device = next(d for d in cell.devices if d.name == cell.filesystem.device)
-        make_filesystem(journal, cell.filesystem, nodes, folder, stored=device.memory_backed)
+        make_filesystem(
+            journal,
+            cell.filesystem,
+            nodes,
+            folder,
+            stored=device.memory_backed,
+            empty=device.kind in _NEW,
+        )
         data = nodes[cell.filesystem.realtime_device or cell.filesystem.device]
     else:
         data = nodes[cell.devices[-1].name]

@@ -14,10 +14,12 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.journal import Journal
+from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
 from iolab.agent.proc import mounts
 from iolab.errors import CannotRunError, IolabError
@@ -93,6 +95,9 @@ class Recorder:
         The trace file that `finish` writes.
     disks : sequence of Path, optional
         Nodes of disks: the block layer's requests to others are not recorded. Empty records all.
+    compressed : bool, optional
+        Whether the trace file is compressed, if this trace-cmd can. A virtual machine leaves that
+        to its host, where it costs no counted instructions.
 
     Attributes
     ----------
@@ -108,11 +113,18 @@ class Recorder:
     """
 
     def __init__(
-        self, journal: Journal, spec: Recording, into: Path, disks: Sequence[Path] = ()
+        self,
+        journal: Journal,
+        spec: Recording,
+        into: Path,
+        disks: Sequence[Path] = (),
+        *,
+        compressed: bool = True,
     ) -> None:
         root = tracefs(journal)
         self.events = _available_events(root, spec)
         self._into = into
+        self._compressed = compressed and _can_convert()
         self._raw = into.with_name(f".{into.name}")
         self._log = into.with_name(f".{into.name}.txt")
         self._instance = root / "instances" / _INSTANCE
@@ -200,6 +212,7 @@ class Recorder:
             Why the recording is not valid; empty if it is.
         """
         lost = self._lost()
+        refresh_kallsyms()
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGINT)
         code: int | None = None
@@ -210,7 +223,7 @@ class Recorder:
             gates.append("the recording lost events: " + ", ".join(lost))
         if code != 0 or not self._raw.exists():
             gates.append(f"the recording failed: {self._output()}")
-        elif _can_convert():
+        elif self._compressed:
             argv: list[str | Path] = ["trace-cmd", "convert", "-i", self._raw, "-o", self._into]
             run([*argv, "--compression", "zstd"], timeout_s=_STOP_S)
         else:
@@ -237,6 +250,7 @@ class Recorder:
         return losses
 
 
+@cache
 def _can_convert() -> bool:
     """Return whether this trace-cmd can compress a trace; one that cannot writes format v6."""
     help_text = run(["trace-cmd", "convert", "-h"], timeout_s=30, check=False)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXPERIMENT",
+    "NULL_BLK_MODULES",
     "PATHOLOGY_NAME",
     "Claim",
     "Machine",
@@ -35,6 +36,9 @@ __all__ = [
     "Profile",
 ]
 
+# What the reports need whose disks are null_blk. Each loads all of them, so that a machine of one
+# size is booted once for all reports.
+NULL_BLK_MODULES: Final = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
 # A sweep asks for one of these; a pathology may have more.
 REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
 # The notebook of a pathology that brings none along.

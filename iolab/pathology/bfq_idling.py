@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab.errors import IolabError
-from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import (
     CategoricalFactor,
     Condition,
@@ -103,8 +103,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
 
 
 def _machine(boot: Condition) -> Machine:
-    modules = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
-    return Machine(cpus=1, memory_mib=1024, modules=modules)
+    return Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES)
 
 
 _RECORDING = Recording(

@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
 from iolab.errors import IolabError
-from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import (
     CategoricalFactor,
     Condition,
@@ -143,7 +143,7 @@ def _machine(boot: Condition) -> Machine:
     return Machine(
         cpus=1,
         memory_mib=1024,
-        modules=("null_blk", "crc32c", "xfs"),
+        modules=NULL_BLK_MODULES,
         coalesced_timers=boot["clumping"] == "tick",
     )
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import random
 
 from iolab.agent.plan import Cell, Device, Job, Recording, Watch
-from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
 from iolab.pathology.published import FSNOTIFY
 from iolab.results import CellResult
@@ -77,7 +77,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
 
 
 def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=1, memory_mib=1024, modules=("null_blk",))
+    return Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES)
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:

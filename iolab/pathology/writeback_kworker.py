@@ -45,7 +45,7 @@ import random
 from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
-from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import (
     CategoricalFactor,
     Condition,
@@ -112,9 +112,8 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
 
 
 def _machine(boot: Condition) -> Machine:
-    modules = ("null_blk", "crc32c", "xfs", "ext4")
     # What a growing file writes stays in the page cache.
-    return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=modules)
+    return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=NULL_BLK_MODULES)
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:

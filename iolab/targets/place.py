@@ -13,6 +13,7 @@ __all__ = ["MADE", "Place"]
 
 MADE = ("zram", "brd", "loop")
 
+_SHARED_MODULES = ("bfq", "ext4", "xfs")
 # What a file system keeps for itself.
 _SPARE_MIB = 64
 # A small disk is as large as fio and mkfs want at the least.
@@ -51,6 +52,7 @@ class Place:
         CannotRunError
             If a cell's work cannot be done in such a place.
         """
+        plan = replace(plan, modules=_used_modules(plan))
         if not self.label:
             return plan
         cells = [self._cell(cell) for cell in plan.cells]
@@ -98,6 +100,13 @@ class Place:
                 raise CannotRunError("it reads or writes a device itself: name one (--destroy)")
             return replace(plain, kind="directory", path=self.directory)
         return replace(plain, kind="named", path=self.disk or "", serial=self.serial)
+
+
+def _used_modules(plan: Plan) -> list[str]:
+    """Return a plan's modules without those that only share its virtual machine."""
+    systems = [cell.filesystem.kind for cell in plan.cells if cell.filesystem is not None]
+    used = {*systems, *(device.scheduler for cell in plan.cells for device in cell.devices)}
+    return [m for m in plan.modules if m in used or m not in _SHARED_MODULES]
 
 
 def _size_mib(cell: Cell) -> int:

@@ -14,13 +14,27 @@ from iolab import foreign
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.files import atomic_write, cache_dir, digest_file, digest_of, scratch_dir
+from iolab.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    scratch_dir,
+)
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest
 from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
 from iolab.vm.cached import make_folder
-from iolab.vm.channel import ChannelError, make_channel, put_plan, unpack_channel
+from iolab.vm.channel import (
+    CHANNEL_BYTES,
+    ChannelError,
+    make_channel,
+    put_plan,
+    unpack_channel,
+)
 from iolab.vm.cpio import Entry, write_cpio
+from iolab.vm.guest_programs import compress_trace
 from iolab.vm.image import Image, ensure_image
 from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
 from iolab.vm.preload import HOST_TIME, build_host_time
@@ -58,6 +72,8 @@ exec /usr/bin/python3 -S /iolab/guest_init.py
 _PROBE_INIT = b"""#!/bin/busybox sh
 /bin/busybox poweroff -f
 """
+# Bytes of a physical sector of the disks that get a copy of a fresh XFS.
+_SECTORS = {"null_blk": 4096, "scsi_debug": 512}
 _PROBE_S = 30.0
 _STALL_S = 240.0
 # A scheduler that idles three times for each write, 8 ms each.
@@ -67,6 +83,7 @@ _WRITE_S = 0.025
 def own_identity() -> dict[str, str]:
     """Return the parts of every virtual machine's identity that are iolab's own, not fetched."""
     machine = {
+        "channel_bytes": CHANNEL_BYTES,
         "options": options_digest(),
         "boot_files": RECIPE,
         "host_time": digest_file(HOST_TIME),
@@ -150,6 +167,7 @@ class VmTarget:
             except ChannelError as error:
                 raise GuestError(f"{error}; its last lines:\n{console_tail(console)}") from error
             _check_ending(results, console)
+            _compress_traces(self.image, plan, results)
             shutil.copyfile(console, results / "console.txt")
             facts = foreign.facts((results / "facts.json").read_bytes())
             if observation is not None:
@@ -228,13 +246,14 @@ class VmTarget:
 
 
 def _job_archive(plan: Plan, work: Path) -> Path:
-    """Write what iolab adds to the image: first process, agent, names of modules, programs."""
+    """Write what iolab adds to the image: first process, agent, what it prepares, programs."""
     path = work / "job.cpio"
     entries = [
         Entry.file("init", _INIT, executable=True),
         Entry.file("iolab/guest_init.py", _GUEST_INIT),
         Entry.file("iolab/agent.pyz", agent_archive()),
         Entry.file("iolab/modules", "\n".join(plan.modules).encode()),
+        Entry.file("iolab/file_systems", "".join(sorted(_file_systems(plan))).encode()),
     ]
     entries += [
         Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
@@ -243,6 +262,22 @@ def _job_archive(plan: Plan, work: Path) -> Path:
     entries += program_entries(plan)
     write_cpio(path, entries)
     return path
+
+
+def _file_systems(plan: Plan) -> set[str]:
+    """Return a line for each shape of a plan's XFS on new disks (`iolab.agent.fresh_xfs`)."""
+    lines = set()
+    for cell in plan.cells:
+        devices = {device.name: device for device in cell.devices}
+        if cell.filesystem is None or cell.filesystem.kind != "xfs":
+            continue
+        device = devices[cell.filesystem.device]
+        section = cell.filesystem.realtime_device
+        realtime_mib = 0 if section is None else devices[section].size_mib
+        if device.kind in _SECTORS:
+            sector = _SECTORS[device.kind]
+            lines.add(f"{device.size_mib << 20} {sector} {realtime_mib << 20}\n")
+    return lines
 
 
 def _work_s(cell: Cell) -> float:
@@ -276,6 +311,22 @@ def _check_ending(results: Path, console: Path) -> None:
     if code == CannotRunError.exit_code:
         raise CannotRunError(message)
     raise IolabError(f"{message}; the guest's last lines:\n{console_tail(console)}")
+
+
+def _compress_traces(image: Image, plan: Plan, results: Path) -> None:
+    """Compress what a guest recorded, and add its digests to ``status.json``."""
+    path = results / "status.json"
+    try:
+        status = dict(foreign.document(path.read_bytes()))
+        digests = dict(status["sha256"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise IolabError("the results hold a damaged status.json") from error
+    for cell in plan.cells:
+        trace = results / "traces" / f"{cell.id}.dat"
+        if trace.exists():
+            compress_trace(image, trace)
+            digests[f"traces/{trace.name}"] = digest_file(trace)
+    path.write_text(canonical_json({**status, "sha256": digests}))
 
 
 def kvm_boots(

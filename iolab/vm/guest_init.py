@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import hashlib
 import importlib
-import io
 import json
 import mmap
 import os
@@ -23,15 +21,17 @@ import sys
 import tarfile
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 _MAGIC = b"IOLABRES"
 _JOB_MAGIC = b"IOLABJOB"
-_HEADER = struct.Struct("<8sQ32s")
+_HEADER = struct.Struct("<8sQI")
 _AGENT = "/iolab/agent.pyz"
 _MODULES = "/iolab/modules"
+_FILE_SYSTEMS = "/iolab/file_systems"
 _PLAN = "/iolab/plan.json"
 _RESULTS = "/run/iolab/results"
 _MOUNTS = (
@@ -99,6 +99,19 @@ def load_modules() -> None:
     journal.close()
 
 
+def look_around() -> None:
+    """Learn what the agent needs to know of this machine, whatever the plan is.
+
+    A file system that cannot be made is reported by the cells that need it.
+    """
+    importlib.import_module("iolab.agent.facts").collect()
+    importlib.import_module("iolab.agent.kallsyms").keep_kallsyms()
+    fresh_xfs = importlib.import_module("iolab.agent.fresh_xfs")
+    for line in Path(_FILE_SYSTEMS).read_text().splitlines():
+        with suppress(importlib.import_module("iolab.process").CommandError):
+            fresh_xfs.fresh_pages(*map(int, line.split()))
+
+
 def pause() -> int:
     """Let the host keep this machine, if it wants to; return how far the clock moved, in ns.
 
@@ -113,11 +126,16 @@ def pause() -> int:
 
 def take_plan(memory: mmap.mmap) -> bytes:
     """Return the plan that the host has put into the shared memory."""
-    magic, length, digest = _HEADER.unpack(memory[: _HEADER.size])
+    magic, length, checksum = _HEADER.unpack(memory[: _HEADER.size])
     plan = memory[_HEADER.size : _HEADER.size + length] if magic == _JOB_MAGIC else b""
-    if hashlib.sha256(plan).digest() != digest:
+    if zlib.crc32(plan) != checksum:
         raise SystemExit("the shared memory of this virtual machine has no plan")
     return plan
+
+
+def without_modules(plan: bytes) -> bytes:
+    """Return a plan whose modules `load_modules` has loaded already."""
+    return plan and json.dumps({**json.loads(plan), "modules": []}).encode()
 
 
 def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, object]:
@@ -152,26 +170,24 @@ def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, objec
     return {"exit": os.waitstatus_to_exitcode(status), "stderr": said}
 
 
-def pack(ending: dict[str, object]) -> bytes:
-    """Return a tar of the results folder with the agent's ending as ``agent.json``."""
+def hand_over(memory: mmap.mmap, ending: dict[str, object]) -> None:
+    """Write a tar of the results into the shared memory, then the header that makes it valid.
+
+    The agent's ending is its ``agent.json``. The host compresses: here it would be counted.
+    """
     results = Path(_RESULTS)
     results.mkdir(parents=True, exist_ok=True)
     (results / "agent.json").write_text(json.dumps(ending))
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
-        archive.add(_RESULTS, arcname=".")
-    return stream.getvalue()
-
-
-def hand_over(memory: mmap.mmap, payload: bytes) -> None:
-    """Write the payload, then the header that makes it valid, into the shared memory."""
-    header = _HEADER.pack(_MAGIC, len(payload), hashlib.sha256(payload).digest())
-    if len(header) + len(payload) > len(memory):
-        raise SystemExit(
-            f"the results need {len(payload)} bytes, the shared memory has {len(memory)}"
-        )
-    memory[len(header) : len(header) + len(payload)] = payload
-    memory[: len(header)] = header
+    memory.seek(_HEADER.size)
+    try:
+        with tarfile.open(fileobj=memory, mode="w:") as archive:
+            archive.add(_RESULTS, arcname=".")
+    except ValueError:
+        raise SystemExit(f"the results need more than {len(memory)} bytes") from None
+    end = memory.tell()
+    with memoryview(memory) as whole:
+        checksum = zlib.crc32(whole[_HEADER.size : end])
+    memory[: _HEADER.size] = _HEADER.pack(_MAGIC, end - _HEADER.size, checksum)
 
 
 def main() -> None:
@@ -184,9 +200,10 @@ def main() -> None:
         sys.path.insert(0, _AGENT)
         agent = importlib.import_module("iolab.agent.__main__").main
         load_modules()
+        look_around()
         paused_ns = pause()
-        ending = run_agent(agent, take_plan(memory))
-        hand_over(memory, pack({**ending, "paused_ns": paused_ns}))
+        ending = run_agent(agent, without_modules(take_plan(memory)))
+        hand_over(memory, {**ending, "paused_ns": paused_ns})
     except BaseException:
         # To the console, before the power is off.
         traceback.print_exc()

@@ -49,6 +49,7 @@ def test_this_kernels_build_id_is_that_of_readelf(tmp_path: Path) -> None:
 def test_this_machine_describes_itself() -> None:
     if shutil.which("fio") is None:
         pytest.skip("no fio on this machine")
+    facts._facts.cache_clear()
     found = collect()
     assert found["kernel_release"] == platform.release()
     assert found["cpus"] == os.cpu_count()
@@ -58,6 +59,7 @@ def test_this_machine_describes_itself() -> None:
 def test_a_machine_without_fio_cannot_run_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    facts._facts.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotRunError, match="fio"):
         collect()

@@ -17,6 +17,7 @@ from typing import Any
 
 from iolab.agent.__main__ import main as agent
 from iolab.agent.journal import Journal, restore
+from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
 from iolab.agent.recording import Recorder
 from iolab.errors import IolabError
@@ -116,6 +117,25 @@ def killed(program: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def symbols() -> dict[str, bool]:
+    """Load a module, and compare the copy of /proc/kallsyms with the kernel's own."""
+    kallsyms = Path("/proc/kallsyms")
+    before = kallsyms.read_text()
+    refresh_kallsyms()
+    untouched = kallsyms.read_text() == before
+    subprocess.run(["modprobe", "loop"], check=True)
+    stale = kallsyms.read_text() == before
+    refresh_kallsyms()
+    copy = kallsyms.read_text()
+    subprocess.run(["umount", str(kallsyms)], check=True)
+    kernels = kallsyms.read_text()
+    return {
+        "a copy is kept": untouched and stale,
+        "it has the new module": "[loop]" in copy,
+        "it is the kernel's": copy == kernels,
+    }
+
+
 def record_for_ever(path: Path) -> None:
     """Record until killed."""
     made = Recorder(
@@ -156,6 +176,7 @@ def main(argv: list[str]) -> int:
         report(path)
         subprocess.run(["trace-cmd", "reset", "-a", "-d"], check=False)
         print(f"iolab: recorded {name}", flush=True)
+    seen["symbols"] = symbols()
     (out / "seen.json").write_text(json.dumps(seen))
     return code
 

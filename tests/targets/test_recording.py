@@ -107,6 +107,10 @@ def test_what_goes_wrong_is_a_gate_or_one_sentence(seen: dict[str, Any]) -> None
     assert seen["also"]["files"] == ["also.dat", "lossy.dat"]
 
 
+def test_the_copy_of_kallsyms_is_the_kernels(seen: dict[str, Any]) -> None:
+    assert all(seen["symbols"].values()), seen["symbols"]
+
+
 def test_what_a_killed_recording_left_is_put_back(seen: dict[str, Any]) -> None:
     assert "instances" in seen["killed"]["changed by the kill"]
     assert (seen["killed"]["left"], seen["killed"]["failures"]) == ({}, [])

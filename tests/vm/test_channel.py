@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import mmap
@@ -10,6 +9,7 @@ import os
 import struct
 import sys
 import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,15 +41,15 @@ def _as_the_guest_sees(path: Path) -> Iterator[mmap.mmap]:
 
 
 def _hand_over(path: Path, payload: bytes, *, magic: bytes = b"IOLABRES") -> None:
-    # As the guest does: eight bytes of magic, the length, the SHA-256, the payload.
+    # As the guest does: eight bytes of magic, the length, the CRC-32, the payload.
     with path.open("r+b") as stream:
-        stream.write(magic + struct.pack("<Q", len(payload)) + hashlib.sha256(payload).digest())
+        stream.write(magic + struct.pack("<QI", len(payload), zlib.crc32(payload)))
         stream.write(payload)
 
 
 def _tar(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+    with tarfile.open(fileobj=stream, mode="w:") as archive:
         for member in members:
             member.size = len(data) if member.isfile() else 0
             archive.addfile(member, io.BytesIO(data))
@@ -71,7 +71,8 @@ def test_what_the_guest_packs_is_unpacked(
     (results / "cells" / "c000.json").write_bytes(random)
     (results / "status.json").write_text("{}")
     monkeypatch.setattr(guest_init, "_RESULTS", str(results))
-    _hand_over(channel, guest_init.pack({"exit": 3, "stderr": "ä"}))
+    with _as_the_guest_sees(channel) as memory:
+        guest_init.hand_over(memory, {"exit": 3, "stderr": "ä"})
     unpack_channel(channel, tmp_path / "host")
     found = {p.relative_to(tmp_path / "host").as_posix() for p in (tmp_path / "host").rglob("*")}
     assert found == {"agent.json", "cells", "cells/c000.json", "status.json"}
@@ -90,7 +91,7 @@ def test_the_guest_finds_the_plan_and_leaves_results_over_it(
         unpack_channel(channel, tmp_path / "host")
     with _as_the_guest_sees(channel) as memory:
         assert guest_init.take_plan(memory) == plan
-        guest_init.hand_over(memory, guest_init.pack({"exit": 0, "stderr": ""}))
+        guest_init.hand_over(memory, {"exit": 0, "stderr": ""})
         with pytest.raises(SystemExit, match="has no plan"):
             guest_init.take_plan(memory)
     unpack_channel(channel, tmp_path / "host")
@@ -100,7 +101,7 @@ def test_the_guest_finds_the_plan_and_leaves_results_over_it(
 def test_a_damaged_plan_is_not_taken(channel: Path) -> None:
     put_plan(channel, b'{"cells": []}')
     with channel.open("r+b") as stream:
-        stream.seek(50)
+        stream.seek(25)
         stream.write(b"X")
     with (
         _as_the_guest_sees(channel) as memory,
@@ -109,12 +110,27 @@ def test_a_damaged_plan_is_not_taken(channel: Path) -> None:
         guest_init.take_plan(memory)
 
 
-def test_results_that_are_too_large_are_said(channel: Path) -> None:
+def test_results_that_are_too_large_are_said(
+    channel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "guest").mkdir()
+    with (tmp_path / "guest" / "large").open("wb") as stream:
+        stream.truncate(CHANNEL_BYTES)
+    monkeypatch.setattr(guest_init, "_RESULTS", str(tmp_path / "guest"))
     with (
         _as_the_guest_sees(channel) as memory,
-        pytest.raises(SystemExit, match=f"the shared memory has {CHANNEL_BYTES}"),
+        pytest.raises(SystemExit, match=f"the results need more than {CHANNEL_BYTES}"),
     ):
-        guest_init.hand_over(memory, b"x" * CHANNEL_BYTES)
+        guest_init.hand_over(memory, {"exit": 0, "stderr": ""})
+    with pytest.raises(ChannelError, match="the guest left no results"):
+        unpack_channel(channel, tmp_path / "host")
+
+
+def test_the_agent_need_not_load_modules_again() -> None:
+    plan = {"block": "b", "modules": ["null_blk"], "cells": [{"id": "c000"}]}
+    given = guest_init.without_modules(json.dumps(plan).encode())
+    assert json.loads(given) == {**plan, "modules": []}
+    assert guest_init.without_modules(b"") == b""
 
 
 @pytest.mark.parametrize(("code", "said"), [(0, ""), (3, "no such disk\n")])
@@ -166,7 +182,7 @@ def test_no_results_and_damaged_ones_are_told_apart(channel: Path, tmp_path: Pat
     with pytest.raises(ChannelError, match="the guest left no results"):
         unpack_channel(channel, into)
     _hand_over(channel, payload)
-    whole = channel.read_bytes()[: 48 + len(payload)]
+    whole = channel.read_bytes()[: 20 + len(payload)]
     for at in range(8, len(whole), 7):
         with channel.open("r+b") as stream:
             stream.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -188,7 +204,7 @@ def test_no_results_and_damaged_ones_are_told_apart(channel: Path, tmp_path: Pat
         b"",
         b"no archive",
         gzip.compress(b"no tar"),
-        _tar(_member("a"), data=b"x" * 999)[:-20],
+        _tar(_member("a"), data=b"x" * 999)[:900],
     ],
     ids=["empty", "text", "no tar", "truncated"],
 )
