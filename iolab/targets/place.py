@@ -13,7 +13,7 @@ __all__ = ["MADE", "Place"]
 
 MADE = ("zram", "brd", "loop")
 
-_SHARED_MODULES = ("bfq", "ext4", "xfs")
+_SHARED_MODULES = ("bfq", "crc32c", "ext4", "xfs")
 # What a file system keeps for itself.
 _SPARE_MIB = 64
 # A small disk is as large as fio and mkfs want at the least.
@@ -106,6 +106,7 @@ def _used_modules(plan: Plan) -> list[str]:
     """Return a plan's modules without those that only share its virtual machine."""
     systems = [cell.filesystem.kind for cell in plan.cells if cell.filesystem is not None]
     used = {*systems, *(device.scheduler for cell in plan.cells for device in cell.devices)}
+    used |= {"crc32c"} if systems else set()
     return [m for m in plan.modules if m in used or m not in _SHARED_MODULES]
 
 

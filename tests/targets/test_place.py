@@ -11,6 +11,7 @@ from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.errors import CannotRunError
 from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology.base import NULL_BLK_MODULES
 from iolab.targets.place import Place
 from tests.support.plans import copies_cell, job, null_blk_cell, plan, program_cell
 
@@ -26,6 +27,16 @@ def _put(place: Place, *cells: dict[str, Any]) -> Plan:
 def test_no_place_leaves_a_plan_as_it_is() -> None:
     assert Place().put(plan()) == plan()
     assert (Place().label, _FOLDER.label, _DISK.label) == ("", "directory", "disk")
+
+
+def test_a_real_machine_loads_what_its_cells_use() -> None:
+    modules = list(NULL_BLK_MODULES)
+    alone = null_blk_cell("raw", filesystem=None)
+    assert Place().put(plan(alone, modules=modules)).modules == ["null_blk"]
+    job = null_blk_cell("job")
+    assert Place().put(plan(job, modules=modules)).modules == ["null_blk", "crc32c", "xfs"]
+    copied = plan(job, copies_cell("copies"), modules=modules)
+    assert Place().put(copied).modules == modules
 
 
 def test_a_folder_takes_the_data() -> None:

@@ -177,7 +177,7 @@ def test_a_plan_is_all_that_a_restored_machine_gets(
 def test_a_disk_without_room_for_a_snapshot_is_said(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with small_disk(tmp_path / "disk", "300m") as disk:
+    with small_disk(tmp_path / "disk", "450m") as disk:
         monkeypatch.setattr(snapshots, "cache_dir", disk.joinpath)
         with pytest.raises(CannotRunError, match=r"needs 600 MiB, and \d+ are free in "):
             target.run(plan(), tmp_path / "results")
