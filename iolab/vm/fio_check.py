@@ -8,64 +8,19 @@ of the job, and does not compare options with one another: what remains, fio say
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from iolab.agent.fio import fio_argv, job_files
 from iolab.agent.plan import FioJob
-from iolab.errors import IolabError, UserError
+from iolab.errors import UserError
 from iolab.process import Result, run
-from iolab.vm.cached import make_folder
-from iolab.vm.cpio import read_cpio
-from iolab.vm.image import Image, ensure_image
+from iolab.vm.guest_programs import guest_program
+from iolab.vm.image import ensure_image
 from iolab.vm.toolbox import ensure_toolbox
 
-__all__ = ["check_job", "guest_fio"]
-
-_PROGRAM = "usr/bin/fio"
-_LOADER = "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-_LIBRARY = re.compile(r"(usr/)?lib(64)?/.*\.so(\.[0-9.]+)?")
-
-
-def guest_fio(image: Image) -> list[str]:
-    """Return a command that runs the guest's fio on this machine; append its arguments.
-
-    Parameters
-    ----------
-    image : Image
-        The guest's userland. fio and the libraries are unpacked beside it once.
-
-    Returns
-    -------
-    list of str
-        The image's own loader, with fio.
-
-    Raises
-    ------
-    IolabError
-        If the image is damaged, or the cache is not writable.
-    """
-
-    def make(folder: Path) -> None:
-        for entry in read_cpio(image.path):
-            if entry.name != _PROGRAM and not _LIBRARY.fullmatch(entry.name):
-                continue
-            path = folder / entry.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            data = entry.data if isinstance(entry.data, bytes) else entry.data.read_bytes()
-            if stat.S_ISLNK(entry.mode):
-                path.symlink_to(data.decode())
-            else:
-                path.write_bytes(data)
-                path.chmod(0o755)
-
-    root = make_folder(image.path.parent / "fio", make)
-    if not (root / _PROGRAM).exists() or not (root / _LOADER).exists():
-        raise IolabError(f"the guest image {image.path} lacks fio: remove its folder")
-    folders = sorted({str(p.parent) for p in root.rglob("*.so*")})
-    return [str(root / _LOADER), "--library-path", ":".join(folders), str(root / _PROGRAM)]
+__all__ = ["check_job"]
 
 
 def _said(result: Result) -> str:
@@ -109,7 +64,7 @@ def check_job(
     if fio is None:
         # It refuses a machine on which the guest's programs cannot run.
         ensure_toolbox(progress)
-        fio = guest_fio(ensure_image(progress))
+        fio = guest_program(ensure_image(progress), "fio")
     # The measured machine's cores and folders are not this machine's.
     files = job_files(job, Path("/iolab"))
     argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)

@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
 from iolab.errors import IolabError
-from iolab.files import atomic_write, cache_dir
 from iolab.process import run
 from iolab.vm.cached import make_folder
 from iolab.vm.cpio import read_cpio
 from iolab.vm.image import Image
 
-__all__ = ["compress_trace", "trace_cmd"]
+__all__ = ["compress_trace", "guest_program"]
 
-_LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
+_PROGRAMS = {"fio": "usr/bin/fio", "trace-cmd": "usr/bin/trace-cmd"}
 _LOADER = "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-_TRACE_CMD = "usr/bin/trace-cmd"
+_LIBRARY = re.compile(r"(usr/)?lib(64)?/.*\.so(\.[0-9.]+)?")
 _CONVERT_S = 300.0
 
 
@@ -41,38 +41,47 @@ def compress_trace(image: Image, trace: Path) -> None:
     compressed = trace.with_name(f".{trace.name}.zst")
     convert = ["convert", "-i", str(trace), "-o", str(compressed), "--compression", "zstd"]
     # Without an environment: nothing of this host's may change the bytes.
-    run([*trace_cmd(image), *convert], timeout_s=_CONVERT_S, env={})
+    run([*guest_program(image, "trace-cmd"), *convert], timeout_s=_CONVERT_S, env={})
     compressed.replace(trace)
 
 
-def trace_cmd(image: Image) -> list[str]:
-    """Return the command that runs the image's trace-cmd here; append its arguments.
+def guest_program(image: Image, name: str) -> list[str]:
+    """Return a command that runs a program of the guest on this machine; append its arguments.
 
     Parameters
     ----------
     image : Image
-        The image. Its trace-cmd and libraries are unpacked into the cache once.
+        The guest's userland. Its programs and libraries are unpacked beside it once.
+    name : str
+        "fio" or "trace-cmd".
+
+    Returns
+    -------
+    list of str
+        The image's own loader, with the program.
 
     Raises
     ------
     IolabError
-        If they cannot be unpacked.
+        If the image is damaged, or the cache is not writable.
     """
 
     def make(folder: Path) -> None:
         for entry in read_cpio(image.path):
-            wanted = entry.name == _TRACE_CMD or entry.name.startswith(_LIBRARIES)
-            if not wanted or not isinstance(entry.data, bytes):
+            if entry.name not in _PROGRAMS.values() and not _LIBRARY.fullmatch(entry.name):
                 continue
             path = folder / entry.name
-            if stat.S_ISREG(entry.mode):
-                atomic_write(path, entry.data, mode=stat.S_IMODE(entry.mode) | 0o500)
-            elif stat.S_ISLNK(entry.mode):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.symlink_to(entry.data.decode())
-        if not (folder / _LOADER).exists():
-            raise IolabError(f"the image {image.path} has no {_LOADER}: remove its folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            data = entry.data if isinstance(entry.data, bytes) else entry.data.read_bytes()
+            if stat.S_ISLNK(entry.mode):
+                path.symlink_to(data.decode())
+            else:
+                path.write_bytes(data)
+                path.chmod(0o755)
 
-    root = make_folder(cache_dir("guest-programs", image.digest[:16]), make)
-    libraries = ":".join(str(root / folder) for folder in _LIBRARIES)
-    return [str(root / _LOADER), "--library-path", libraries, str(root / _TRACE_CMD)]
+    root = make_folder(image.path.parent / "programs", make)
+    program = root / _PROGRAMS[name]
+    if not program.exists() or not (root / _LOADER).exists():
+        raise IolabError(f"the guest image {image.path} lacks {name}: remove its folder")
+    folders = sorted({str(p.parent) for p in root.rglob("*.so*")})
+    return [str(root / _LOADER), "--library-path", ":".join(folders), str(program)]

@@ -82,6 +82,7 @@ def test_the_traces_that_tipped_the_balance_are_gated() -> None:
     assert set(hit["role"]) == {"treatment"}
     assert "2.01 switches per I/O, 0.015 without tracing" in hit["gate"].iloc[0]
     traced = traced_measures(data)
-    # What is left of 5.10 is the control.
+    # What is left of 5.10 is the control; of 6.8 one of two treated cells is left, too.
     assert traced.loc[traced["kernel"] == "5.10", "weight"].isna().all()
+    assert traced.loc[traced["kernel"] == "6.8", "weight"].notna().sum() == 1
     assert traced.loc[traced["kernel"] == "6.1", "weight"].notna().any()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import CannotRunError
-from iolab.vm.fio_check import guest_fio
+from iolab.vm.guest_programs import guest_program
 from iolab.vm.image import ensure_image
 
 __all__ = ["host_fio"]
@@ -26,7 +26,7 @@ def host_fio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(found)
         return
     try:
-        loader, *rest = guest_fio(ensure_image())
+        loader, *rest = guest_program(ensure_image(), "fio")
     except CannotRunError as error:
         pytest.skip(f"no fio here: apt-get install fio; and no guest image: {error}")
     folder = tmp_path_factory.mktemp("fio")

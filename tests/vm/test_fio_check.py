@@ -13,7 +13,8 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.pathology.fio_text import parse_fio
 from iolab.process import run
 from iolab.vm.cpio import Entry, write_cpio
-from iolab.vm.fio_check import check_job, guest_fio
+from iolab.vm.fio_check import check_job
+from iolab.vm.guest_programs import guest_program
 from iolab.vm.image import Image, ensure_image
 from tests.support import plans
 
@@ -31,7 +32,7 @@ def image() -> Image:
 def fio(request: pytest.FixtureRequest, image: Image) -> list[str]:
     """A command that runs fio."""
     if request.param == "guest":
-        return guest_fio(image)
+        return guest_program(image, "fio")
     # Where this machine lacks fio, a wrapper that names itself by its whole path.
     request.getfixturevalue("host_fio")
     return ["fio"]
@@ -42,7 +43,7 @@ def _open(text: str) -> FioJob:
 
 
 def test_the_guests_fio_is_the_version_of_its_package(image: Image) -> None:
-    said = run([*guest_fio(image), "--version"], timeout_s=60).stdout.strip()
+    said = run([*guest_program(image, "fio"), "--version"], timeout_s=60).stdout.strip()
     assert image.packages["fio"].startswith(said.removeprefix("fio-"))
 
 
@@ -88,9 +89,9 @@ def test_an_image_without_fio_is_said(tmp_path: Path) -> None:
     path = tmp_path / "image.cpio"
     write_cpio(path, [Entry.file("usr/bin/dd", b"x")])
     with pytest.raises(IolabError, match=r"the guest image .* lacks fio: remove its folder"):
-        guest_fio(Image(path, "", {}))
+        guest_program(Image(path, "", {}), "fio")
     path.write_bytes(b"070701 is not an archive")
-    shutil.rmtree(tmp_path / "fio")
+    shutil.rmtree(tmp_path / "programs")
     with pytest.raises(IolabError, match=r"image.cpio is damaged: remove its folder"):
-        guest_fio(Image(path, "", {}))
-    assert not (tmp_path / "fio").exists()
+        guest_program(Image(path, "", {}), "fio")
+    assert not (tmp_path / "programs").exists()

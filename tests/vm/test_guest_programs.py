@@ -12,7 +12,7 @@ from iolab import trace
 from iolab.errors import CannotRunError
 from iolab.paths import REFERENCE
 from iolab.process import CommandError, run
-from iolab.vm.guest_programs import compress_trace, trace_cmd
+from iolab.vm.guest_programs import compress_trace, guest_program
 from iolab.vm.image import Image, ensure_image
 
 pytestmark = pytest.mark.vm
@@ -33,7 +33,7 @@ def plain(image: Image, tmp_path: Path) -> Path:
     """A recorded trace without compression."""
     path = tmp_path / "plain.dat"
     argv = ["convert", "-i", str(_SMALL), "-o", str(path), "--compression", "none"]
-    run([*trace_cmd(image), *argv], timeout_s=60)
+    run([*guest_program(image, "trace-cmd"), *argv], timeout_s=60)
     return path
 
 
