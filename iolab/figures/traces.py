@@ -49,9 +49,10 @@ def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
 
 
 def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
-    """Return the start of the window with the most switches into the last lane.
+    """Return the start of the window with the most switches into the last lane that runs.
 
-    The window starts a twentieth of its length before its first switch.
+    A kernel may complete I/O without a kworker; then it is the lane above. The window starts a
+    twentieth of its length before its first switch.
 
     Parameters
     ----------
@@ -70,21 +71,23 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     Raises
     ------
     UserError
-        If the trace is shorter than the window, or no task of the last lane runs in it.
+        If the trace is shorter than the window, or no task of any lane runs in it.
     """
     first, last = trace.span
     if last - first < length_ns:
         raise UserError(f"{trace.path} is shorter than {length_ns / 1e6:g} ms")
     switch = trace.frame("sched_switch")
-    pattern = list(lanes.values())[-1]
-    times = switch["timestamp_ns"].to_numpy()[_fits(switch["next_comm"], pattern)]
+    at = switch["timestamp_ns"].to_numpy()
     # Whole windows in the middle of the trace: its edges hold half-known states.
     margin = min(length_ns, (last - first - length_ns) // 2)
-    times = times[(times >= first + margin) & (times <= last - length_ns - margin // 2)]
-    if not times.size:
-        raise UserError(f"no task called {pattern!r} runs in {trace.path}")
-    count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
-    return int(times[int(np.argmax(count))]) - length_ns // 20
+    whole = (at >= first + margin) & (at <= last - length_ns - margin // 2)
+    patterns = list(lanes.values())
+    for pattern in reversed(patterns):
+        times = at[whole & _fits(switch["next_comm"], pattern)]
+        if times.size:
+            count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
+            return int(times[int(np.argmax(count))]) - length_ns // 20
+    raise UserError(f"no task called {' or '.join(map(repr, patterns))} runs in {trace.path}")
 
 
 @styled
@@ -247,12 +250,15 @@ def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
     figure, grid = grid_of(len(lanes), 1, height_in=1.8)
     styles = _line_styles(traces)
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
-        for label, trace in traces.items():
-            waits = np.sort(_waits_of(trace, pattern)) / 1e3
-            share = np.arange(1, waits.size + 1) / max(1, waits.size)
-            axes.step(waits, share, where="post", **styles[label])
-        _time_axis(axes)
         axes.set_title(lane)
+        found = {label: _waits_of(trace, pattern) for label, trace in traces.items()}
+        if not any(waits.size for waits in found.values()):
+            label_empty_panel(axes, "no waits")
+            continue
+        for label, waits in found.items():
+            share = np.arange(1, waits.size + 1) / max(1, waits.size)
+            axes.step(np.sort(waits) / 1e3, share, where="post", **styles[label])
+        _time_axis(axes)
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     outer_labels(grid, "wait for the CPU (µs, log scale)", "waits that were over")
@@ -287,14 +293,18 @@ def waits_histogram(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Fi
     styles = _line_styles(traces)
     edges = 2.0 ** np.arange(8, 31)
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
-        for label, trace in traces.items():
-            ios = max(1, trace.events.get("block_rq_complete", 0))
-            count, _ = np.histogram(_waits_of(trace, pattern), edges)
+        axes.set_title(lane)
+        found = {label: _waits_of(trace, pattern) for label, trace in traces.items()}
+        if not any(waits.size for waits in found.values()):
+            label_empty_panel(axes, "no waits")
+            continue
+        for label, waits in found.items():
+            ios = max(1, traces[label].events.get("block_rq_complete", 0))
+            count, _ = np.histogram(waits, edges)
             axes.stairs(np.where(count, 1e3 * count / ios, np.nan), edges / 1e3, **styles[label])
         _time_axis(axes)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        axes.set_title(lane)
     outer_labels(grid, "wait for the CPU (µs, bins of a power of two)", "waits per 1000 I/Os")
     legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
     return figure

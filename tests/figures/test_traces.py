@@ -17,7 +17,7 @@ from iolab.errors import UserError
 from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
 from iolab.trace import Trace
-from tests.support.story import PREEMPTED, Line, story, switch, waking
+from tests.support.story import PREEMPTED, Line, block, story, switch, waking
 
 FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
 KERNELS = ["6.1", "6.12"]
@@ -82,6 +82,44 @@ def test_the_window_is_where_the_worker_is_switched_in_most(tmp_path: Path) -> N
         figures.busiest(trace, 10**9, LANES)
     with pytest.raises(UserError, match="no task called 'jbd2"):
         figures.busiest(trace, 500, {"jbd2": "jbd2.*"})
+
+
+def alone(completions: int = 0) -> list[Line]:
+    """Return 40 runs of fio without a worker, the second half closer together."""
+    idle = (0, "swapper/0")
+    lines: list[Line] = []
+    for n in range(40):
+        start = 1000 + (200 * n if n < 20 else 4000 + 50 * (n - 20))
+        lines.append(switch(start, 0, idle, 0, FIO))
+        lines.append(switch(start + 30, 0, FIO, 1, idle))
+    ms = 1_000_000
+    return lines + [
+        block(ms * (1 + 4 * n), 0, 0, "block_rq_complete", n) for n in range(completions)
+    ]
+
+
+def test_where_no_worker_runs_the_window_is_that_of_the_lane_above(tmp_path: Path) -> None:
+    trace = story(tmp_path, alone())
+    assert 4700 < figures.busiest(trace, 500, LANES) < 5500
+    figure = figures.timeline({"7.2": trace}, LANES, length_ns=500)
+    *worker, running, _, _ = _spans(figure)
+    assert worker == [[], [], []]
+    assert len(running) > 5
+    for draw in (figures.waits_ecdf, figures.waits_histogram):
+        panels = draw({"7.2": trace}, LANES).axes
+        assert [axes.get_title() for axes in panels] == list(LANES)
+        assert [[text.get_text() for text in axes.texts] for axes in panels] == [["no waits"]] * 2
+
+
+def test_where_no_worker_runs_the_panel_of_clumps_says_so(
+    traces: dict[str, Trace], tmp_path: Path
+) -> None:
+    shown = {"6.1": traces["cpu.weight 1000"], "7.2": story(tmp_path, alone(5))}
+    with_worker, without = figures.turns_by_clump(shown, "fio", "kworker/.*").axes[:2]
+    assert len(with_worker.lines) == 1
+    assert not with_worker.texts
+    assert not without.lines
+    assert [text.get_text() for text in without.texts] == ["no task kworker/.* runs"]
 
 
 def test_treated_there_are_turns_and_in_the_control_none(traces: dict[str, Trace]) -> None:

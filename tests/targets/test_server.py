@@ -181,8 +181,10 @@ def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
             server.cut_power()
 
     # A busy machine hears of the first cell late: the next one must still be at work.
+    long = folder_plan(runtime_ms=30_000)
+    long = replace(long, cells=[*folder_plan().cells[:1], *long.cells[1:]])
     with pytest.raises(IolabError, match=r"was killed, or root@127.0.0.1:.* was rebooted"):
-        target.run(folder_plan(runtime_ms=30_000), tmp_path / "results", cut)
+        target.run(long, tmp_path / "results", cut)
     assert server.ssh("ls /srv/data").stdout.startswith("iolab-")
     (line,) = target.restore(show=True)
     assert line.startswith("tree /srv/data/iolab-")

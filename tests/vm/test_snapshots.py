@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -37,11 +37,45 @@ def _bytes(folder: Path) -> dict[str, str]:
     }
 
 
+_ASKED = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
+
+
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of this test's own for snapshots."""
     monkeypatch.setattr(snapshots, "cache_dir", (tmp_path / "cache").joinpath)
     return tmp_path / "cache" / "snapshots"
+
+
+@dataclass(frozen=True)
+class First:
+    """A snapshot, and what the first machine restored from it measured of `_ASKED`."""
+
+    snapshot: Path
+    bytes: dict[str, str]
+
+    def made_ns(self) -> int:
+        return (self.snapshot / "snapshot.json").stat().st_mtime_ns
+
+    def others(self) -> list[Path]:
+        return [path for path in self.snapshot.parent.glob("[!.]*") if path != self.snapshot]
+
+
+@pytest.fixture(scope="module")
+def made_once(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> First:
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "cache_dir", (folder / "cache").joinpath)
+        target.run(_ASKED, folder / "results")
+    return First(_only(folder / "cache" / "snapshots"), _bytes(folder / "results"))
+
+
+@pytest.fixture
+def first(made_once: First, monkeypatch: pytest.MonkeyPatch) -> First:
+    """A snapshot that tests share; each leaves a good one in its place."""
+    cache = made_once.snapshot.parents[1]
+    monkeypatch.setattr(snapshots, "cache_dir", cache.joinpath)
+    return made_once
 
 
 def _only(kept: Path) -> Path:
@@ -72,21 +106,18 @@ def test_only_machines_on_counted_instructions_are_kept() -> None:
 
 @pytest.mark.vm
 def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
-    target: VmTarget, tmp_path: Path, kept: Path
+    target: VmTarget, tmp_path: Path, first: First
 ) -> None:
-    asked = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
-    target.run(asked, tmp_path / "first")
-    first = _only(kept)
-    made = (first / "snapshot.json").stat().st_mtime_ns
-    target.run(asked, tmp_path / "second")
-    assert (first / "snapshot.json").stat().st_mtime_ns == made
-    assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
-    shutil.rmtree(first)
+    made_ns = first.made_ns()
+    target.run(_ASKED, tmp_path / "second")
+    assert first.made_ns() == made_ns
+    assert _bytes(tmp_path / "second") == first.bytes
+    shutil.rmtree(first.snapshot)
     with _busy(), machines_disturbed(tmp_path) as disturbed:
-        target.run(asked, tmp_path / "third")
+        target.run(_ASKED, tmp_path / "third")
     assert disturbed
-    assert _only(kept) == first
-    assert _bytes(tmp_path / "third") == _bytes(tmp_path / "first")
+    assert first.made_ns() > made_ns
+    assert _bytes(tmp_path / "third") == first.bytes
 
 
 @pytest.mark.vm
@@ -102,14 +133,13 @@ def test_so_does_one_of_two_processors(target: VmTarget, tmp_path: Path, kept: P
 
 @pytest.mark.vm
 def test_a_machine_that_was_never_stopped_gives_the_same_bytes(
-    target: VmTarget, tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+    target: VmTarget, tmp_path: Path, first: First, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
-    target.run(asked, tmp_path / "restored")
+    made_ns, others = first.made_ns(), first.others()
     monkeypatch.setattr(vm, "can_be_kept", lambda _: False)
-    target.run(asked, tmp_path / "booted")
-    assert len(list(kept.glob("[!.]*"))) == 1
-    assert _bytes(tmp_path / "booted") == _bytes(tmp_path / "restored")
+    target.run(_ASKED, tmp_path / "booted")
+    assert (first.made_ns(), first.others()) == (made_ns, others)
+    assert _bytes(tmp_path / "booted") == first.bytes
 
 
 @pytest.mark.vm
@@ -145,32 +175,30 @@ def test_several_processors_may_have_their_turn_in_each_stop() -> None:
 
 
 @pytest.mark.vm
-def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path, kept: Path) -> None:
-    asked = plan(null_blk_cell("one"), modules=["null_blk"])
-    target.run(asked, tmp_path / "first")
-    snapshot = Snapshot(_only(kept))
+def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path, first: First) -> None:
+    snapshot = Snapshot(first.snapshot)
     with snapshot.disk.open("r+b") as stream:
         stream.seek(100 << 20)
         stream.write(b"something else")
     assert not snapshot.is_good()
-    target.run(asked, tmp_path / "second")
+    target.run(_ASKED, tmp_path / "second")
     assert snapshot.is_good()
-    assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
+    assert _bytes(tmp_path / "second") == first.bytes
 
 
 @pytest.mark.vm
 def test_a_plan_is_all_that_a_restored_machine_gets(
-    target: VmTarget, tmp_path: Path, kept: Path
+    target: VmTarget, tmp_path: Path, first: First
 ) -> None:
     """Other kernel options and other modules are another boot; another plan is not."""
     few = plan(null_blk_cell("one"), modules=["null_blk"])
-    target.run(few, tmp_path / "few")
-    target.run(plan(null_blk_cell("two", 3000), modules=["null_blk"]), tmp_path / "other")
-    assert len(list(kept.glob("[!.]*"))) == 1
+    made_ns, others = first.made_ns(), first.others()
+    target.run(few, tmp_path / "other")
+    assert (first.made_ns(), first.others()) == (made_ns, others)
     with_option = replace(target, machine=replace(target.machine, kernel_options=("nosmt",)))
     with_option.run(few, tmp_path / "option")
     assert "nosmt" in (tmp_path / "option" / "facts.json").read_text()
-    assert len(list(kept.glob("[!.]*"))) == 2
+    assert len(first.others()) == len(others) + 1
 
 
 @pytest.mark.vm
