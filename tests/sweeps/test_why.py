@@ -157,7 +157,7 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     asked = WhyRequest(
         get_pathology("dio_kworker"),
         "6.1",
-        # With a longer latency two of 24 cells had it at once (docs/pathologies.md): none of this seed.
+        # Two of 24 such cells had it at once (docs/pathologies.md), none of this seed.
         Request(profile="quick", kernels=["6.1"], root=tmp_path, jobs=1, seed=1),
         interventions=["NO_WAKEUP_PREEMPTION", "NO_SUCH_FEATURE", "latency_ns=48000000"],
         boots=3,
