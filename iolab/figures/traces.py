@@ -197,11 +197,17 @@ def _draw_wakeups(
             axes.quiver(x, tail, np.zeros(x.size), reach, width=0.0011, **arrows)
 
 
-def _waits_of(trace: Trace, pattern: str) -> npt.NDArray[np.int64]:
-    """Return every wait for a CPU (ns) of the tasks of a pattern, woken or preempted."""
-    intervals = measure.intervals(trace)
-    waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(_WAITS)]
-    return (waits["end_ns"] - waits["start_ns"]).to_numpy()
+def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, npt.NDArray[np.int64]]:
+    """Return every wait for a CPU (ns) of the tasks of a pattern in each trace.
+
+    A wait begins with a wake-up or a preemption. The result is empty where no trace has one.
+    """
+    found = {}
+    for label, trace in traces.items():
+        intervals = measure.intervals(trace)
+        waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(_WAITS)]
+        found[label] = (waits["end_ns"] - waits["start_ns"]).to_numpy()
+    return found if any(waits.size for waits in found.values()) else {}
 
 
 def _line_styles(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -251,8 +257,7 @@ def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
     styles = _line_styles(traces)
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
         axes.set_title(lane)
-        found = {label: _waits_of(trace, pattern) for label, trace in traces.items()}
-        if not any(waits.size for waits in found.values()):
+        if not (found := _waits_of_each(traces, pattern)):
             label_empty_panel(axes, "no waits")
             continue
         for label, waits in found.items():
@@ -294,8 +299,7 @@ def waits_histogram(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Fi
     edges = 2.0 ** np.arange(8, 31)
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
         axes.set_title(lane)
-        found = {label: _waits_of(trace, pattern) for label, trace in traces.items()}
-        if not any(waits.size for waits in found.values()):
+        if not (found := _waits_of_each(traces, pattern)):
             label_empty_panel(axes, "no waits")
             continue
         for label, waits in found.items():

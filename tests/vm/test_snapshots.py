@@ -58,7 +58,7 @@ class First:
         return (self.snapshot / "snapshot.json").stat().st_mtime_ns
 
     def others(self) -> list[Path]:
-        return [path for path in self.snapshot.parent.glob("[!.]*") if path != self.snapshot]
+        return sorted(set(self.snapshot.parent.glob("[!.]*")) - {self.snapshot})
 
 
 @pytest.fixture(scope="module")
