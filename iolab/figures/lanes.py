@@ -19,7 +19,16 @@ from iolab import foreign, measure
 from iolab.errors import UserError
 from iolab.trace import Trace
 
-__all__ = ["WAITING", "Scene", "embedded_span", "first_view", "scene", "shares", "work_names"]
+__all__ = [
+    "WAITING",
+    "Scene",
+    "any_of",
+    "embedded_span",
+    "first_view",
+    "scene",
+    "shares",
+    "work_names",
+]
 
 WAITING: Final = ("runnable", "preempted")
 # What the lanes are without patterns: the CPUs with most switches, the tasks that run longest.
@@ -98,7 +107,7 @@ def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
         for lane, (part, group) in enumerate(zip(parts, groups, strict=True))
     ]
     if not sum(map(len, bars)):
-        called = f" called {_any_of(lanes)}" if lanes else ""
+        called = f" called {any_of(lanes)}" if lanes else ""
         raise UserError(f"no task{called} runs in {trace.path}")
     together = pd.concat(bars, ignore_index=True).sort_values("start_ns", kind="stable")
     if lanes is None:
@@ -358,7 +367,8 @@ def _fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
     return np.append(np.array(fits, dtype=bool), False)[comms.cat.codes.to_numpy()]
 
 
-def _any_of(lanes: Mapping[str, str]) -> str:
+def any_of(lanes: Mapping[str, str]) -> str:
+    """Return the lanes' patterns in the words of an error."""
     return " or ".join(repr(pattern) for pattern in lanes.values())
 
 

@@ -8,7 +8,7 @@ kworkers as one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 from iolab import measure
 from iolab.errors import UserError
 from iolab.figures.figure import Figure
+from iolab.figures.lanes import WAITING, any_of
 from iolab.figures.panels import (
     grid_of,
     label_empty_panel,
@@ -38,8 +39,6 @@ __all__ = [
     "waits_ecdf",
     "waits_histogram",
 ]
-
-_WAITS: Final = ("runnable", "preempted")
 
 
 def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
@@ -81,13 +80,12 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     # Whole windows in the middle of the trace: its edges hold half-known states.
     margin = min(length_ns, (last - first - length_ns) // 2)
     whole = (at >= first + margin) & (at <= last - length_ns - margin // 2)
-    patterns = list(lanes.values())
-    for pattern in reversed(patterns):
+    for pattern in reversed(list(lanes.values())):
         times = at[whole & _fits(switch["next_comm"], pattern)]
         if times.size:
             count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
             return int(times[int(np.argmax(count))]) - length_ns // 20
-    raise UserError(f"no task called {' or '.join(map(repr, patterns))} runs in {trace.path}")
+    raise UserError(f"no task called {any_of(lanes)} runs in {trace.path}")
 
 
 @styled
@@ -205,7 +203,7 @@ def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, npt.N
     found = {}
     for label, trace in traces.items():
         intervals = measure.intervals(trace)
-        waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(_WAITS)]
+        waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(WAITING)]
         found[label] = (waits["end_ns"] - waits["start_ns"]).to_numpy()
     return found if any(waits.size for waits in found.values()) else {}
 
