@@ -4,7 +4,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -28,6 +27,7 @@ from iolab.files import (
     locked,
     scratch_dir,
 )
+from tests.support.needs import lack, need
 from tests.support.processes import PATIENCE_S, child_environment
 
 _JSON = st.recursive(
@@ -41,12 +41,11 @@ _JSON = st.recursive(
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """Mount a disk of a few KiB; the test is skipped where that is not allowed."""
     folder.mkdir()
-    if shutil.which("mount") is None:
-        pytest.skip("no mount on this machine")
+    need("mount", "umount")
     argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "none", str(folder)]
     mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
     if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+        lack("a kernel that allows mount", mounted.stderr.strip())
     try:
         yield folder
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,9 @@ def run_saying(work: Callable[[], None]) -> int:
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code
+    finally:
+        # Before Python prints a traceback, which is then the last that is said.
+        sys.stdout.flush()
     return 0
 
 

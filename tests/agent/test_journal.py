@@ -18,6 +18,7 @@ from iolab.agent.journal import Journal, pending, restore
 from iolab.agent.settings import SettingError, change, read
 from iolab.errors import IolabError, UserError
 from iolab.process import kill_group, start
+from tests.support.needs import need
 from tests.support.processes import PATIENCE_S, child_environment, wait_until
 from tests.test_files import small_disk
 
@@ -371,8 +372,7 @@ def _a_pipe(journal: Path) -> None:
 def test_what_another_user_may_have_planted_is_not_acted_on(
     tmp_path: Path, plant: Callable[[Path], None], sentence: str
 ) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
+    need("root")
     victim = tmp_path / "victim"
     journal = _plant(tmp_path / "run", victim)
     plant(journal)

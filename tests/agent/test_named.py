@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import struct
 import subprocess
@@ -27,6 +26,7 @@ from iolab.agent.named import (
 )
 from iolab.errors import CannotRunError
 from tests.support.loops import digest
+from tests.support.needs import lack, need, wants
 from tests.test_files import small_disk
 
 _MIB = 16
@@ -99,10 +99,8 @@ def test_a_disk_in_use_is_refused_whatever_is_typed(
 
 
 def test_the_disk_that_we_run_from_is_refused() -> None:
-    try:
+    with wants("a disk beneath /"):
         root = beneath(Path("/"))
-    except CannotRunError:
-        pytest.skip("the root's file system has no block device here")
     with pytest.raises(DeviceInUseError, match="is in use"):
         check_free(root, None)
 
@@ -238,11 +236,10 @@ def _mapped(disk: Path) -> list[str]:
 
 
 def _or_skip(*argv: str) -> None:
-    if shutil.which(argv[0]) is None:
-        pytest.skip(f"no {argv[0]} on this machine")
+    need(argv[0])
     made = subprocess.run(argv, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"not allowed here: {made.stderr.strip()}")
+        lack(f"a kernel that allows {argv[0]}", made.stderr.strip())
 
 
 @pytest.mark.parametrize("use", [_swapped, _mapped])

@@ -14,7 +14,10 @@ from iolab.kbuild.building import build_kernel
 from iolab.kbuild.making import BuildError
 from iolab.vm.kernels import cached_kernel
 from tests.support.kernel_tree import ABSENT, RELEASE, commit, git, write_tree
+from tests.support.needs import needs
 from tests.vm.conftest import make_deb
+
+pytestmark = needs("make", "xz")
 
 
 def image(name: str) -> bytes:

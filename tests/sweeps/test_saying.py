@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -27,7 +28,10 @@ sys.exit(run_saying(work))
 def ran(work: str, log: Path) -> int:
     with log.open("wb") as out:
         program = [sys.executable, "-c", _PROGRAM.format(work=work)]
-        return subprocess.run(program, stdout=out, stderr=out, check=False).returncode
+        # Python's own buffers, whatever the environment of the tests says of them.
+        environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+        done = subprocess.run(program, stdout=out, stderr=out, env=environment, check=False)
+        return done.returncode
 
 
 @pytest.mark.parametrize(

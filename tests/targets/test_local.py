@@ -21,13 +21,11 @@ from iolab.files import digest_of
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from iolab.targets.shipping import agent_digest
+from tests.support.needs import lack, needs
 from tests.support.plans import job, null_blk_cell, plan, plan_on_files
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root"),
-    pytest.mark.usefixtures("host_fio"),
-]
+pytestmark = needs("root", "fio")
 
 _NOBODY = 65534
 _CALLER = """
@@ -103,7 +101,7 @@ def test_a_made_device_is_measured_on_and_gone(
     target: LocalTarget, work: Path, tmp_path: Path, kind: str
 ) -> None:
     if kind not in target.facts["kinds"] or target.facts["lacks"]:
-        pytest.skip(f"this machine cannot make {kind} devices, or nothing can be measured")
+        lack(f"{kind} devices", target.facts["lacks"])
     cell = null_blk_cell("job", job=job())
     cell["filesystem"] = {"kind": "ext4", "device": "data"}
     place = Place(directory=str(work) if kind == "loop" else None, make=kind)
@@ -233,7 +231,7 @@ def test_a_machine_that_lacks_what_it_takes_is_one_sentence(
     block = plan(null_blk_cell("cell"))
     reason = target.lacks(block)
     if not reason:
-        pytest.skip("this machine lacks nothing")
+        lack("a machine on which null_blk cannot be measured")
     words = ["--target", "local", "--pathology", "dio_kworker", "--root", str(tmp_path)]
     code, error = in_process("sweep", *words)
     (line,) = error.splitlines()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -75,9 +74,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler here")
+    compiler = program("cc")
     folder = tmp_path_factory.mktemp("known")
     (folder / "known.c").write_text(_KNOWN)
     options = ["-static", "-nostdlib", "-Wl,--build-id,-z,noseparate-code"]

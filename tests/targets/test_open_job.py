@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.store.counters import histogram, measures
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget, prepare
 from tests.support.guest import archive_with, cell_of
+from tests.support.needs import wants
 from tests.support.plans import null_blk_cell, open_job, plan
 
 pytestmark = pytest.mark.vm
@@ -29,10 +29,8 @@ _SETTINGS = {"cpuset.cpus": "1", "cpu.weight": 500, "cpu.max": "50000 100000"}
 @pytest.fixture(scope="module")
 def target() -> VmTarget:
     """Kernel 6.1 on two cores: a cpuset of one of them is seen."""
-    try:
+    with wants("a virtual machine"):
         return prepare("6.1", "virtual", cpus=2, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(f"no virtual machine here: {error}")
 
 
 @pytest.fixture(scope="module")
