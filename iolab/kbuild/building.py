@@ -23,7 +23,8 @@ from iolab.kbuild.source import Source, Tree, open_tree
 from iolab.kbuild.tools import check_tools, compiler, compiler_version
 from iolab.kbuild.types import built_offsets
 from iolab.process import CommandError, run
-from iolab.vm.bzimage import release_of
+from iolab.vm.bzimage import read_image, release_of
+from iolab.vm.found import Found, inside
 from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
 
 __all__ = ["Built", "build_kernel", "build_state"]
@@ -200,15 +201,16 @@ class _Work:
     def install(self, name: str | None, origin: str, absent: tuple[str, ...]) -> Kernel:
         """Put the kernel that was compiled into the cache."""
         source = self._source
-        image = self._folder / "arch" / "x86" / "boot" / "bzImage"
-        release = release_of(image)
-        root = self._folder / "iolab-root"
+        image = read_image(self._folder / "arch" / "x86" / "boot" / "bzImage")
+        release = release_of(image, "bzImage")
+        root = self._folder.resolve() / "iolab-root"
         shutil.rmtree(root, ignore_errors=True)
         argv = [*self._make, f"INSTALL_MOD_PATH={root}", "DEPMOD=true", "modules_install"]
         try:
             run(argv, timeout_s=_INSTALL_S, env=self._env)
         except CommandError as error:
             raise BuildError(f"the modules cannot be installed: {last_words(error)}") from error
+        config = inside(self._folder.resolve(), ".config")
         built = {
             "title": source.title,
             "commit": source.commit,
@@ -221,9 +223,7 @@ class _Work:
         built_from = f"built from {source.title}, {self._wanted.title}, {self._version}"
         return add_built_kernel(
             name or _name(release, source),
-            image,
-            root / "lib" / "modules" / release,
-            config=self._folder / ".config",
+            Found(root, image, release, inside(root, f"lib/modules/{release}"), config),
             source=origin or built_from,
             built=built,
         )
