@@ -178,8 +178,8 @@ def read_regular(path: Path, most: int = DOCUMENT_BYTES, *, below: Path | None =
             raise _refused(errno.EFBIG, f"has {size} bytes, more than {most}", path)
         if not fits_memory(size):
             raise _refused(errno.ENOMEM, f"has {size} bytes, more than free memory", path)
-        # It may grow while it is read.
-        return stream.read(most)
+        # It may grow while it is read; Python allocates first what it is asked for.
+        return stream.read(min(most, max(size, _CHUNK)))
 
 
 def fits_memory(size: int) -> bool:

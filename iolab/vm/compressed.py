@@ -43,7 +43,8 @@ def decompressed(stream: io.BufferedReader, most: int) -> Readable:
     Returns
     -------
     readable
-        A stream; reading it raises one of `DAMAGED` where it is damaged or holds more.
+        A stream; reading it raises one of `DAMAGED` where it is damaged or holds more. One of zstd
+        just ends where it is cut short: what is in it says that it is not whole.
     """
     return _Bounded(_opened(stream), most)
 

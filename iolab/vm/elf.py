@@ -97,7 +97,7 @@ def loaded_part(file: bytes) -> bytes:
         If it is no ELF file, or ends within what is to be loaded.
     """
     end = max((at + size for _, _, at, _, _, size, _, _ in _segments(file)), default=0)
-    if not 0 < end <= len(file):
+    if not _HEADER.size <= end <= len(file):
         raise ValueError("it is cut short")
     kept = bytearray(file[:end])
     struct.pack_into("<Q", kept, _SECTIONS_AT, 0)
