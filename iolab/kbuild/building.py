@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, digest_of, locked
+from iolab.files import atomic_write, cache_dir, digest_of, locked
 from iolab.kbuild.configuring import Configuration, configuration, configure, options_of
 from iolab.kbuild.git import State
 from iolab.kbuild.making import BuildError, last_words, make_kernel
 from iolab.kbuild.source import Source, Tree, open_tree
-from iolab.kbuild.tools import check_tools, compiler, compiler_version
+from iolab.kbuild.tools import check_tools, compiler, compiler_version, environment
 from iolab.kbuild.types import built_offsets
 from iolab.process import CommandError, run
 from iolab.vm.bzimage import read_image, release_of
@@ -40,13 +40,7 @@ _SAME = {
     "KBUILD_BUILD_USER": "iolab",
     "KBUILD_BUILD_HOST": "iolab",
     "KBUILD_BUILD_VERSION": "1",
-    "LC_ALL": "C.UTF-8",
 }
-# Variables of the user's that would change what is built.
-_DROPPED = (
-    *("ARCH", "CROSS_COMPILE", "KCFLAGS", "KAFLAGS", "KBUILD_OUTPUT", "LOCALVERSION", "O"),
-    *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "KCONFIG_CONFIG", "W", "V", "C"),
-)
 
 
 @dataclass(frozen=True)
@@ -86,6 +80,8 @@ def build_kernel(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Build a kernel from a source tree into the cache; it replaces one of the same name.
+
+    This runs the tree's code as the user: its Makefiles, its scripts, its configuration of git.
 
     Parameters
     ----------
@@ -134,7 +130,7 @@ def build_state(
     began = time.monotonic()
     with locked(tree.lock, lambda: progress("waiting for another build of this tree")):
         source = tree.source(state, progress)
-        progress(f"building {source.title}, {wanted.title}")
+        progress(f"building {source.title}, {wanted.title}: this runs the tree's code as you")
         work = _Work(tree, source, wanted, compiler_version())
         try:
             absent, options, files = work.compile(progress)
@@ -164,7 +160,10 @@ class _Work:
             # would go into .config, and from there into the image.
             *(("PAHOLE=/dev/null",) if wanted.own else ()),
         ]
-        self._env = {key: value for key, value in os.environ.items() if key not in _DROPPED} | _SAME
+        # One for all trees: ccache keeps its files there, unless CCACHE_DIR names another folder.
+        home = cache_dir("builds", "home")
+        home.mkdir(mode=0o700, exist_ok=True)
+        self._env = environment(home) | _SAME
 
     def compile(self, progress: Callable[[str], None]) -> tuple[tuple[str, ...], int, int]:
         """Return the options that are absent, how many are on, and how many files were compiled."""

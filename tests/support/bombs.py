@@ -7,8 +7,9 @@ import functools
 import lzma
 import resource
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -25,11 +26,12 @@ _ROOM = 384 << 20
 @functools.cache
 def bomb(way: str, size: int, before: bytes = b"", behind: bytes = b"") -> bytes:
     """Return zeros, compressed by gzip, xz or zstd, with other bytes around them."""
-    made = {
+    makers: dict[str, Callable[[], Any]] = {
         "gzip": lambda: zlib.compressobj(1, wbits=31),
         "xz": lambda: lzma.LZMACompressor(preset=0),
         "zstd": lambda: zstandard.ZstdCompressor().compressobj(),
-    }[way]()
+    }
+    made = makers[way]()
     zeros = bytes(_CHUNK)
     parts = [made.compress(before)]
     parts += [made.compress(zeros) for _ in range(size // _CHUNK)]

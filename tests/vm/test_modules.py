@@ -169,10 +169,12 @@ def test_a_build_of_any_depth_is_searched(tmp_path: Path) -> None:
         os.close(deep)
         deep = inner
     os.close(deep)
-    kernel = add_kernel("mine", [build])
-    assert (kernel.modules / "kernel/null_blk.ko").is_file()
-    # Python descends by recursion, and could not remove it.
-    subprocess.run(["rm", "-r", build], check=True)
+    try:
+        kernel = add_kernel("mine", [build])
+        assert (kernel.modules / "kernel/null_blk.ko").is_file()
+    finally:
+        # Python descends by recursion, and could not remove it.
+        subprocess.run(["rm", "-r", build], check=True)
 
 
 @pytest.mark.usefixtures("little_memory")

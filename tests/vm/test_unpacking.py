@@ -126,9 +126,12 @@ def test_folders_behind_links_are_no_deeper(write: Callable[..., bytes], tmp_pat
         files[f"l{n}/{'d/' * 50}x"] = b""
         files[f"l{n + 1}"] = f"l{n}/{'d/' * 50}"
     unpack = unpack_tar if write is tar else unpack_cpio
-    with pytest.raises(ValueError, match="deeper"):
-        unpack(io.BytesIO(write(files)), tmp_path / "root")
-    shutil.rmtree(tmp_path / "root")
+    try:
+        with pytest.raises(ValueError, match="deeper"):
+            unpack(io.BytesIO(write(files)), tmp_path / "root")
+        shutil.rmtree(tmp_path / "root")
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path / "root"], check=True)
 
 
 @pytest.mark.parametrize("write", [tar, cpio])
