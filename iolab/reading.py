@@ -8,12 +8,13 @@ and files that unpack without bound. Everything that reads one opens it here.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from pathlib import Path, PurePath
+from typing import Final, Protocol
 
 __all__ = [
     "CONSOLE_BYTES",
@@ -23,6 +24,7 @@ __all__ = [
     "exactly",
     "fits_memory",
     "free_bytes",
+    "in_root",
     "open_regular",
     "part",
     "read_regular",
@@ -36,6 +38,8 @@ CONSOLE_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 20
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _NO_LIMIT: Final = 1 << 62
+# As the kernel's own (path_resolution(7)).
+_MOST_LINKS: Final = 40
 
 
 class RefusedFileError(OSError):
@@ -53,7 +57,7 @@ class Readable(Protocol):
         ...
 
 
-def open_regular(path: Path, *, below: Path | None = None) -> BinaryIO:
+def open_regular(path: Path, *, below: Path | None = None) -> io.BufferedReader:
     """Open a regular file for reading, without touching anything that is none.
 
     Parameters
@@ -100,6 +104,43 @@ def _beneath(path: Path, below: Path) -> int:
     return handle
 
 
+def in_root(root: Path, name: PurePath) -> Path:
+    """Return where a path leads to in a folder that its links take for ``/``, as in a chroot.
+
+    Parameters
+    ----------
+    root : Path
+        The folder, such as one with unpacked packages. No part of its own path is a link.
+    name : PurePath
+        A path below it; nothing has to be there.
+
+    Returns
+    -------
+    Path
+        A path below `root`, with no link in it: `open_regular` takes it with `below`.
+
+    Raises
+    ------
+    RefusedFileError
+        If a link leads to itself.
+    """
+    real, links = root, 0
+    todo = list(reversed(name.parts))
+    while todo:
+        step = todo.pop()
+        if step.startswith("/"):
+            real = root
+        elif step == "..":
+            real = real if real == root else real.parent
+        elif not (real / step).is_symlink():
+            real /= step
+        elif (links := links + 1) > _MOST_LINKS:
+            raise _refused(errno.ELOOP, "is a link to itself", root / name)
+        else:
+            todo += reversed((real / step).readlink().parts)
+    return real
+
+
 def _refuse_irregular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
         raise _refused(errno.EINVAL, "is no regular file", path)
@@ -137,8 +178,8 @@ def read_regular(path: Path, most: int = DOCUMENT_BYTES, *, below: Path | None =
             raise _refused(errno.EFBIG, f"has {size} bytes, more than {most}", path)
         if not fits_memory(size):
             raise _refused(errno.ENOMEM, f"has {size} bytes, more than free memory", path)
-        # It may grow while it is read.
-        return stream.read(most)
+        # It may grow while it is read; Python allocates first what it is asked for.
+        return stream.read(min(most, max(size, _CHUNK)))
 
 
 def fits_memory(size: int) -> bool:

@@ -15,8 +15,8 @@ import zstandard
 
 from iolab.errors import UserError
 from iolab.vm import deb
-from iolab.vm.deb import DamagedPackageError
 from iolab.vm.packages import is_package, unpack_package
+from iolab.vm.unpacking import DamagedPackageError
 from tests.support.packages import pacman, rpm, tar
 from tests.vm.conftest import make_deb
 
