@@ -35,6 +35,8 @@ def block_rows(
         If a result is damaged.
     """
     block = store.block(key)
+    # Neither links nor devices: the traces are read by their paths.
+    store.files(key)
     pathology = get_pathology(block.pathology)
     for document in store.cells(key):
         cell, facts, target = document["cell"], document["facts"], document["target"]

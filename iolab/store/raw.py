@@ -6,27 +6,37 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import shutil
+import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from iolab import foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, canonical_json, digest_file, digest_of, scratch_dir
+from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
+from iolab.reading import DOCUMENT_BYTES, open_regular, part, read_gzip, read_regular
 from iolab.results import CellResult
+from iolab.store.block_files import (
+    DIGESTS,
+    RUN,
+    digests_of,
+    files_of,
+    most_bytes,
+    run_of,
+    said_of,
+)
 from iolab.store.counters import check_result
 
-__all__ = ["DIGESTS", "STORE_FORMAT", "RawStore", "block_key"]
+__all__ = ["STORE_FORMAT", "RawStore", "block_key", "named_blocks"]
 
 STORE_FORMAT: Final = "iolab-store/1"
-# Of each of a block's files but run.json, the SHA-256.
-DIGESTS: Final = "sha256.json"
-# Of a cell that is no bomb: traces are files of their own.
-_MOST_CELL_BYTES: Final = 256 << 20
+_CONSOLE: Final = "console.txt"
+_TAIL_BYTES: Final = 1 << 16
+_KEY: Final = re.compile(r"[0-9a-f]{1,64}")
 _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
 
@@ -47,6 +57,8 @@ class RawStore:
     agent's result with its condition and provenance. ``traces/ID.dat`` is what was recorded of it.
     ``sha256.json`` has the digests of all of these but ``run.json``. ``root/store.json`` names the
     format of the store. What `set_aside` took out of it is in ``root/set-aside``.
+
+    ``root`` and ``raw`` may be links. A block holds regular files alone, and nothing else.
     """
 
     def __init__(self, root: Path) -> None:
@@ -54,8 +66,8 @@ class RawStore:
         self._raw = root / "raw"
 
     def has(self, key: str) -> bool:
-        """Tell whether a block's results are there, whole."""
-        return (self._raw / key).is_dir()
+        """Tell whether a block is there: measured whole, or something else that has its place."""
+        return os.path.lexists(self._raw / key)
 
     def check_format(self) -> None:
         """Check that this iolab knows the store's format; a store without a name has the first.
@@ -67,7 +79,7 @@ class RawStore:
         """
         path = self._format
         try:
-            found = foreign.read_document(path)
+            found = foreign.read_document(path, below=self.root)
         except FileNotFoundError:
             return
         named = found.get("format") if isinstance(found, dict) else None
@@ -82,8 +94,24 @@ class RawStore:
         return self.root / "store.json"
 
     def all_keys(self) -> list[str]:
-        """Return the keys of all blocks, sorted; whole or not."""
-        return sorted(p.name for p in self._raw.glob("[0-9a-f]*") if p.is_dir())
+        """Return the keys of all blocks, sorted; whole or not.
+
+        Raises
+        ------
+        IolabError
+            If the store may not be read.
+        """
+        try:
+            return sorted(p.name for p in self._raw.iterdir() if _KEY.fullmatch(p.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise IolabError(f"{self._raw} cannot be read: {error.strerror}") from error
+
+    @property
+    def aside(self) -> Path:
+        """Where blocks are that were set aside: on the disk that has the others."""
+        return self._raw.resolve().parent / "set-aside"
 
     def set_aside(self, key: str) -> Path | None:
         """Move a block out of the store, so that it can be measured again.
@@ -98,9 +126,11 @@ class RawStore:
         IolabError
             If the store cannot be written.
         """
-        aside = self.root / "set-aside"
+        aside = self.aside
         try:
             aside.mkdir(exist_ok=True)
+            if aside.is_symlink():
+                raise IolabError(f"cannot set {self._raw / key} aside: {aside} is a link")
             # One block may be damaged again and again.
             number = sum(1 for _ in aside.glob(f"{key}*"))
             place = aside / (f"{key}.{number}" if number else key)
@@ -189,24 +219,82 @@ class RawStore:
                     sentence = f"cannot store {self._raw / key}: {error.strerror}"
                     raise IolabError(sentence) from error
 
-    def adopt(self, key: str, folder: Path) -> None:
-        """Copy the folder of a sound block of another store in under its key.
+    def copy(self, key: str, other: RawStore) -> None:
+        """Copy a block of another store, which may change meanwhile: check the copy, not the block.
+
+        Raises
+        ------
+        IolabError
+            If the block holds anything but its files, or one cannot be read.
+        OSError
+            If it cannot be written. In both cases parts of it may be left.
+        """
+        made = self._raw / key
+        for name in other.files(key):
+            place = made / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if name == RUN:
+                # In no digest: only what is known of it is taken over.
+                place.write_text(canonical_json(run_of(other.content(key, RUN))))
+                place.chmod(0o444)
+                continue
+            with other._opened(key, name) as stream, place.open("xb") as whole:
+                size = os.fstat(stream.fileno()).st_size
+                try:
+                    whole.writelines(part(stream, min(size, most_bytes(name))))
+                except EOFError as error:
+                    raise IolabError(f"{name} was cut while it was copied") from error
+                os.fchmod(whole.fileno(), 0o444)
+
+    def adopt(self, key: str, other: RawStore) -> None:
+        """Move a block in from a store that lies in this one's `workspace`.
 
         Raises
         ------
         OSError
-            If it cannot be copied; then nothing is left.
+            If it cannot be moved.
         IolabError
-            If the copy is not what the other store has.
+            If the store cannot be written.
         """
-        with self.workspace() as work:
-            made = work / key
-            shutil.copytree(folder, made)
-            if digests_of(made) != digests_of(folder):
-                raise IolabError(f"the copy of {folder} differs from it: is the disk sound?")
-            if not self._format.exists():
-                atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
-            made.rename(self._raw / key)
+        if not self._format.exists():
+            atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
+        other.folder(key).rename(self._raw / key)
+
+    def files(self, key: str) -> dict[str, os.stat_result]:
+        """Return the status of each of a block's files by its name, such as ``cells/ID.json.gz``.
+
+        Raises
+        ------
+        IolabError
+            If the block is not there, cannot be read, or holds anything else, or more than a block.
+        """
+        return files_of(self.folder(key))
+
+    def _opened(self, key: str, name: str) -> BinaryIO:
+        path = self.folder(key) / name
+        with said_of(path):
+            return open_regular(path, below=self._raw)
+
+    def content(self, key: str, name: str) -> bytes:
+        """Return the bytes of one of a block's documents.
+
+        Raises
+        ------
+        IolabError
+            If it is missing, no regular file or too large, or cannot be read.
+        """
+        path = self.folder(key) / name
+        with said_of(path):
+            return read_regular(path, below=self._raw)
+
+    def console_tail(self, key: str) -> list[str]:
+        """Return the last lines that the machine said while a block was measured, or none."""
+        if _CONSOLE not in self.files(key):
+            return []
+        with self._opened(key, _CONSOLE) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            tail = stream.read(_TAIL_BYTES).decode(errors="replace")
+        return [foreign.line(line) for line in tail.splitlines()]
 
     def digests(self, key: str) -> dict[str, str]:
         """Return the SHA-256 of each of a block's files but run.json, by its name."""
@@ -229,10 +317,10 @@ class RawStore:
     def _document(self, key: str, name: str, parse: Callable[[bytes], Any]) -> dict[str, Any]:
         path = self.folder(key) / name
         try:
-            found = parse(path.read_bytes())
+            found = parse(self.content(key, name))
             if not isinstance(found, dict):
                 raise ValueError("it is no object")
-        except (OSError, ValueError, RecursionError, IolabError) as error:
+        except (ValueError, RecursionError, IolabError) as error:
             raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
         return found
 
@@ -265,7 +353,7 @@ class RawStore:
         for cell in self.block(key).document()["cells"]:
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
             try:
-                document = foreign.document(_unzipped(path))
+                document = foreign.document(read_gzip(path, DOCUMENT_BYTES, below=self._raw))
                 if not _is_of(cell, document):
                     raise ValueError("it is not of this cell")
             except (OSError, EOFError, ValueError, zlib.error) as error:
@@ -285,14 +373,6 @@ def _exact(data: bytes) -> Any:
     return found
 
 
-def _unzipped(path: Path) -> bytes:
-    with gzip.open(path) as stream:
-        data = stream.read(_MOST_CELL_BYTES + 1)
-    if len(data) > _MOST_CELL_BYTES:
-        raise ValueError("it is larger than any cell's result")
-    return data
-
-
 def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     """Tell whether a stored document is the one of a planned cell, with all its parts."""
     if not isinstance(document, dict) or document.get("cell") != cell:
@@ -306,11 +386,23 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     return all(isinstance(text, str) for text in told)
 
 
-def digests_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of a block's files; two runs in virtual time differ in run.json alone."""
-    left_out = {"run.json", DIGESTS}
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in left_out)
-    return {str(path.relative_to(folder)): digest_file(path) for path in files}
+def named_blocks(folder: Path) -> list[str]:
+    """Return the keys of the blocks that the tables in a folder are made of (``blocks.json``).
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not there.
+    UserError
+        If it is damaged.
+    """
+    path = folder / "blocks.json"
+    keys = foreign.read_document(path, below=folder)
+    if not isinstance(keys, list) or not all(
+        isinstance(key, str) and _KEY.fullmatch(key) for key in keys
+    ):
+        raise UserError(f"{path} is damaged: it names no blocks")
+    return keys
 
 
 def _write_digests(folder: Path) -> None:

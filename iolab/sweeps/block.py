@@ -21,6 +21,7 @@ from iolab import __version__, foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json
+from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.observed import Observed, read_observed
 from iolab.sweeps.saying import run_saying
@@ -73,7 +74,7 @@ def read_block(path: Path) -> Block:
         If the file cannot be read, or holds no block of this format.
     """
     try:
-        return Block.parse(json.loads(path.read_text()))
+        return Block.parse(json.loads(read_regular(path)))
     except (OSError, ValueError, RecursionError, UserError) as error:
         raise UserError(f"{path} holds no block: {foreign.line(str(error))}") from error
 
@@ -235,9 +236,7 @@ def run_block(
     store = RawStore(Path(store_root))
     key = measure_block(Path(plan_path), store, progress)
     cells, _, _ = kept_tables(store, [key])
-    console = store.folder(key) / "console.txt"
-    tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
-    said = "\n".join(foreign.line(line) for line in tail)
+    said = "\n".join(store.console_tail(key)[-_CONSOLE_LINES:])
     return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)
 
 

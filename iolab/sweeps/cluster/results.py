@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from iolab import foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError
 from iolab.files import atomic_write
+from iolab.reading import read_regular
+from iolab.store.block_files import run_of
 from iolab.store.merging import differing_files
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
@@ -64,7 +65,7 @@ def take_in(
                     f"{', '.join(sorted(names))}; what was stored first stays"
                 )
             return
-        store.adopt(key, arrived.folder(key))
+        store.adopt(key, arrived)
 
 
 def _names(block: Block) -> set[str]:
@@ -75,13 +76,11 @@ def _names(block: Block) -> set[str]:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Return what the worker noted of its run: texts, and how long it took."""
+    """Return what the worker noted of its run."""
     try:
-        run = foreign.document(path.read_bytes())
-        wall_s = run["wall_s"]
-        if isinstance(wall_s, bool) or not isinstance(wall_s, int | float) or wall_s < 0:
-            raise ValueError("wall_s is no duration")
-        texts = ("started", "iolab", "python", "host_kernel")
-        return {"wall_s": wall_s, **{name: foreign.line(str(run[name]), 80) for name in texts}}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IolabError("the results hold a damaged run.json") from error
+        run = run_of(read_regular(path))
+    except OSError as error:
+        raise IolabError("the results lack run.json") from error
+    if not {"started", "wall_s", "iolab", "python", "host_kernel"} <= run.keys():
+        raise IolabError("the results hold a damaged run.json")
+    return run
