@@ -348,8 +348,8 @@ def test_what_cannot_be_pickled_is_a_sentence(own: Pathology, tmp_path: Path) ->
 
         register(replace(own, machine=machine))
         sentence = refused(lambda: handed_over(tmp_path / "out").__enter__())
-    assert sentence.startswith(f"pathology {NAME} cannot be handed to its pages (PicklingError: ")
-    assert sentence.endswith("): define it in a file")
+    assert sentence.startswith(f"pathology {NAME} cannot be handed to its pages: PicklingError: ")
+    assert sentence.endswith("; define it in a file")
 
 
 def test_a_pickle_that_the_sweep_did_not_write_is_not_read(tmp_path: Path) -> None:
