@@ -87,6 +87,7 @@ def block_state(store: RawStore, key: str, planned: Block | None = None) -> Bloc
         _check_run(folder)
         if (folder / DIGESTS).exists():
             _check_digests(folder, block)
+            store.check_sizes(key, block)
         else:
             _check_cells(store, key, block)
         gates = machine_gates(store.facts(key))

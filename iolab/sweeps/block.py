@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import sys
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from iolab import __version__, foreign
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
+from iolab.errors import IolabError, UserError, error_of
 from iolab.files import atomic_write, canonical_json
+from iolab.reading import open_regular
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.observed import Observed, read_observed
 from iolab.sweeps.saying import run_saying
@@ -44,7 +46,7 @@ __all__ = [
     "write_block",
 ]
 
-_CONSOLE_LINES = 20
+_CONSOLE_LINES, _CONSOLE_BYTES = 20, 1 << 16
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
 
 
@@ -124,7 +126,12 @@ def _measure(
         if store.has(key):
             _check_same(store, key, results)
         else:
-            store.put(key, block=block, target=identity, results=results, run=run)
+            try:
+                store.put(key, block=block, target=identity, results=results, run=run)
+            except IolabError as error:
+                where = f" of {target.where}" if isinstance(target, RealTarget) else ""
+                sentence = f"what came{where} is not kept: {error}"
+                raise error_of(error.exit_code)(sentence) from error
         if observation is not None:
             profiles.take(key, results / "profiles")
     return key
@@ -235,8 +242,10 @@ def run_block(
     store = RawStore(Path(store_root))
     key = measure_block(Path(plan_path), store, progress)
     cells, _, _ = kept_tables(store, [key])
-    console = store.folder(key) / "console.txt"
-    tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
+    with open_regular(store.folder(key) / "console.txt", below=store.root) as console:
+        size = console.seek(0, os.SEEK_END)
+        console.seek(max(0, size - _CONSOLE_BYTES))
+        tail = console.read().decode(errors="replace").splitlines()[-_CONSOLE_LINES:]
     said = "\n".join(foreign.line(line) for line in tail)
     return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)
 
