@@ -198,7 +198,9 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
         if status is not None and stat.S_ISREG(mode):
             for file in inputs:
                 if _is_of(status, file):
-                    raise UserError(f"{path} is read here, and cannot be written: name another file")
+                    raise UserError(
+                        f"{path} is read here, and cannot be written: name another file"
+                    )
 
 
 def _is_of(status: os.stat_result, place: Path) -> bool:

@@ -15,13 +15,15 @@ from typing import Final, NamedTuple
 from iolab.errors import IolabError
 from iolab.reading import Readable, exactly, part
 
-__all__ = ["BLOCK", "Header", "TarError", "header_of", "members", "unpack"]
+__all__ = ["BLOCK", "Header", "TarError", "header_of", "members", "tar_bytes", "unpack"]
 
 BLOCK: Final = 512
 _ZEROS: Final = bytes(BLOCK)
 # Bytes of the extended headers of a whole archive, which say nothing that is needed: a tar may
 # write times with fractions into them.
 _MOST_EXTENDED: Final = 1 << 20
+# Of the zeros at the end: tar fills up a record.
+_MOST_END: Final = 1 << 20
 
 
 class TarError(IolabError):
@@ -119,6 +121,12 @@ def _octal(field: bytes) -> int:
     return int(digits, 8)
 
 
+def tar_bytes(most: Mapping[str, int]) -> int:
+    """Return the most bytes of a tar of files that each have at most so many bytes."""
+    # A header, an extended one with a header of its own, and zeros up to whole blocks.
+    return _MOST_EXTENDED + _MOST_END + sum(size + 4 * BLOCK for size in most.values())
+
+
 def unpack(stream: Readable, most: Mapping[str, int], into: Path) -> None:
     """Unpack a tar of plain files, each with a name that is known, into a folder.
 
@@ -152,5 +160,8 @@ def unpack(stream: Readable, most: Mapping[str, int], into: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # "x": never through a link that stands there.
         with path.open("xb") as file:
-            for data in part(stream, size):
-                file.write(data)
+            try:
+                for data in part(stream, size):
+                    file.write(data)
+            except EOFError as error:
+                raise TarError("is cut short") from error

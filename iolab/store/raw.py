@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from iolab import foreign
+from iolab.agent.plan import Cell
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
-from iolab.reading import DOCUMENT_BYTES, open_regular, part, read_gzip, read_regular
-from iolab.results import CellResult
+from iolab.reading import open_regular, part, read_gzip, read_regular
+from iolab.results import MOST_CPUS, CellResult, cell_bytes, pages_bytes, result_bytes
 from iolab.store.block_files import (
     DIGESTS,
     RUN,
@@ -29,7 +30,7 @@ from iolab.store.block_files import (
     run_of,
     said_of,
 )
-from iolab.store.counters import check_result
+from iolab.store.counters import check_origin, check_result
 
 __all__ = ["STORE_FORMAT", "RawStore", "block_key", "named_blocks"]
 
@@ -37,6 +38,10 @@ STORE_FORMAT: Final = "iolab-store/1"
 _CONSOLE: Final = "console.txt"
 _TAIL_BYTES: Final = 1 << 16
 _KEY: Final = re.compile(r"[0-9a-f]{1,64}")
+# Of a stored cell beside its result: its condition, facts and target.
+_PROVENANCE_BYTES: Final = 4 << 20
+# What reading a trace takes beside its pages, as a multiple of these.
+_TIMES_PAGES: Final = 4
 _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
 
@@ -177,11 +182,12 @@ class RawStore:
             the store is of another format; then nothing is left.
         """
         self.check_format()
-        found, digests = _status(results)
+        most = result_bytes(block.plan, _cpus(target))
+        found, digests = _status(results, most["status.json"])
         if found != block.plan.block:
             other = foreign.line(found, 80)
             raise IolabError(f"the results are of block {other!r}, not of this one")
-        facts = foreign.facts(_checked_bytes(results, "facts.json", digests))
+        facts = foreign.facts(_checked_bytes(results, "facts.json", most, digests))
         document = block.document()
         with self.workspace() as work:
             made = work / key
@@ -192,22 +198,25 @@ class RawStore:
                 ("run.json", run),
             ):
                 atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
-            for cell in document["cells"]:
-                result = _checked(results, f"cells/{cell['id']}.json", digests)
+            for cell, planned in zip(document["cells"], block.plan.cells, strict=True):
+                result = _checked(results, f"cells/{cell['id']}.json", most, digests)
                 try:
+                    check_origin(result, cell["id"])
                     check_result(cast("CellResult", result), cpu=block.plan.cpu)
                 except IolabError as error:
                     raise IolabError(f"cell {cell['id']}: {error}") from error
                 stored = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
-                data = gzip.compress(canonical_json(stored).encode(), mtime=0)
-                atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
+                data = canonical_json(stored).encode()
+                if len(data) > _stored_bytes(planned):
+                    raise IolabError(f"cell {cell['id']}: its result has {len(data)} bytes")
+                packed = gzip.compress(data, mtime=0)
+                atomic_write(made / "cells" / f"{cell['id']}.json.gz", packed, mode=0o444)
                 trace = f"traces/{cell['id']}.dat"
-                if trace in digests:
-                    whole = _checked_bytes(results, trace, digests)
-                    atomic_write(made / trace, whole, mode=0o444)
-            console = results / "console.txt"
-            if console.exists():
-                atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
+                if trace in digests and trace in most:
+                    _copy(results, trace, made, most, digests[trace])
+            if (results / "console.txt").exists():
+                _copy(results, "console.txt", made, most)
+            _check_traces(made, block, target)
             _write_digests(made)
             if not self._format.exists():
                 atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
@@ -350,15 +359,40 @@ class RawStore:
         IolabError
             If a file is missing or damaged.
         """
-        for cell in self.block(key).document()["cells"]:
+        block = self.block(key)
+        for cell, planned in zip(block.document()["cells"], block.plan.cells, strict=True):
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
             try:
-                document = foreign.document(read_gzip(path, DOCUMENT_BYTES, below=self._raw))
+                data = read_gzip(path, _stored_bytes(planned), below=self._raw)
+                document = foreign.document(data)
                 if not _is_of(cell, document):
                     raise ValueError("it is not of this cell")
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
             yield document
+
+    def check_sizes(self, key: str, block: Block) -> None:
+        """Check that a stored block's cells and traces claim no more than its plan asked for.
+
+        Raises
+        ------
+        IolabError
+            If one claims more, or cannot be read.
+        """
+        for cell in block.plan.cells:
+            name = f"cells/{cell.id}.json.gz"
+            with said_of(self.folder(key) / name), self._opened(key, name) as stream:
+                stream.seek(-4, os.SEEK_END)
+                size = int.from_bytes(stream.read(4), "little")
+            if size > _stored_bytes(cell):
+                raise IolabError(f"{name} unpacks to {size} bytes, which is no cell's result")
+        _check_traces(self.folder(key), block, self.read(key, "target.json"))
+
+    def trace_room(self, key: str, cell: Cell) -> int:
+        """Return the most bytes of memory that reading the trace of a recorded cell may take."""
+        if cell.recording is None:
+            return 0
+        return _TIMES_PAGES * pages_bytes(cell.recording, _cpus(self.read(key, "target.json")))
 
     def trace(self, key: str, cell: str) -> Path:
         """Return where the trace.dat of a recorded cell of a block is."""
@@ -373,6 +407,40 @@ def _exact(data: bytes) -> Any:
     return found
 
 
+def _stored_bytes(cell: Cell) -> int:
+    """Return the most bytes of a stored cell, unpacked."""
+    return cell_bytes(cell) + _PROVENANCE_BYTES
+
+
+def _cpus(target: Mapping[str, Any]) -> int:
+    """Return how many processors a target has, at most as many as a kernel can have."""
+    for said in (target.get("cpus"), target.get("machine")):
+        cpus = said.get("cpus") if isinstance(said, Mapping) else said
+        if isinstance(cpus, int) and 0 < cpus <= MOST_CPUS:
+            return cpus
+    return MOST_CPUS
+
+
+def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None:
+    """Check that the traces in a block's folder claim no more than its plan asked for.
+
+    A damaged one passes: its cell is not valid, and says so.
+    """
+    for cell in block.plan.cells:
+        path = folder / "traces" / f"{cell.id}.dat"
+        if cell.recording is None or not path.exists():
+            continue
+        from iolab.trace import TooLargeError, TraceError, check_size  # noqa: PLC0415 - a second
+
+        try:
+            check_size(path, pages_bytes(cell.recording, _cpus(target)))
+        except TooLargeError as error:
+            sentence = foreign.line(error.problem, 300)
+            raise IolabError(f"the trace of cell {cell.id} is refused: {sentence}") from error
+        except TraceError:
+            continue
+
+
 def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     """Tell whether a stored document is the one of a planned cell, with all its parts."""
     if not isinstance(document, dict) or document.get("cell") != cell:
@@ -380,7 +448,8 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     facts, target = document.get("facts"), document.get("target")
     if not isinstance(facts, dict) or not isinstance(target, dict):
         return False
-    if "scheduler" not in facts or not isinstance(document.get("result"), dict):
+    result = document.get("result")
+    if not isinstance(result, dict) or result.get("id") != cell["id"] or "scheduler" not in facts:
         return False
     told = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
     return all(isinstance(text, str) for text in told)
@@ -409,10 +478,10 @@ def _write_digests(folder: Path) -> None:
     atomic_write(folder / DIGESTS, canonical_json(digests_of(folder)), mode=0o444)
 
 
-def _status(results: Path) -> tuple[str, dict[str, str]]:
+def _status(results: Path, most: int) -> tuple[str, dict[str, str]]:
     """Return the name of the block that the agent finished, and the digests of its files."""
     try:
-        status = foreign.document((results / "status.json").read_bytes())
+        status = foreign.document(read_regular(results / "status.json", most, below=results))
         return str(status["block"]), dict(status["sha256"])
     except OSError as error:
         raise IolabError("the results lack status.json: the block was not finished") from error
@@ -420,18 +489,53 @@ def _status(results: Path) -> tuple[str, dict[str, str]]:
         raise IolabError("the results hold a damaged status.json") from error
 
 
-def _checked_bytes(results: Path, name: str, digests: Mapping[str, str]) -> bytes:
+def _checked_bytes(
+    results: Path, name: str, most: Mapping[str, int], digests: Mapping[str, str]
+) -> bytes:
     try:
-        data = (results / name).read_bytes()
+        data = read_regular(results / name, most[name], below=results)
     except OSError as error:
-        raise IolabError(f"the results lack {name}") from error
+        raise _unreadable(name, error) from error
     if hashlib.sha256(data).hexdigest() != digests.get(name):
         raise IolabError(f"the results hold a damaged {name}")
     return data
 
 
-def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+def _unreadable(name: str, error: OSError) -> IolabError:
+    if isinstance(error, FileNotFoundError):
+        return IolabError(f"the results lack {name}")
+    return IolabError(f"the results hold a {name} that {error.strerror}")
+
+
+def _copy(
+    results: Path, name: str, into: Path, most: Mapping[str, int], digest: str | None = None
+) -> None:
+    """Copy a file of the results that may be large, and check its digest if there is one."""
+    found = hashlib.sha256()
+    path = into / name
     try:
-        return dict(foreign.document(_checked_bytes(results, name, digests)))
+        with open_regular(results / name, below=results) as source:
+            size = os.fstat(source.fileno()).st_size
+            if size > most[name]:
+                raise IolabError(f"the results hold a {name} of {size} bytes")
+            path.parent.mkdir(exist_ok=True)
+            with path.open("xb") as stream:
+                for data in part(source, size):
+                    found.update(data)
+                    stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        path.chmod(0o444)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    if digest is not None and found.hexdigest() != digest:
+        raise IolabError(f"the results hold a damaged {name}")
+
+
+def _checked(
+    results: Path, name: str, most: Mapping[str, int], digests: Mapping[str, str]
+) -> dict[str, Any]:
+    try:
+        return dict(foreign.document(_checked_bytes(results, name, most, digests)))
     except (ValueError, TypeError) as error:
         raise IolabError(f"the results hold a damaged {name}: {error}") from error

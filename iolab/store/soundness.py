@@ -88,6 +88,7 @@ def block_state(store: RawStore, key: str, planned: Block | None = None) -> Bloc
         run_of(store.content(key, RUN))
         if DIGESTS in files:
             _check_digests(store, key, files)
+            store.check_sizes(key, block)
         else:
             _check_cells(store, key, block)
         gates = machine_gates(store.facts(key))

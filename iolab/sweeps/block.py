@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from iolab import __version__, foreign
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
+from iolab.errors import IolabError, UserError, error_of
 from iolab.files import atomic_write, canonical_json
 from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
@@ -45,7 +45,7 @@ __all__ = [
     "write_block",
 ]
 
-_CONSOLE_LINES = 20
+_CONSOLE_LINES, _CONSOLE_BYTES = 20, 1 << 16
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
 
 
@@ -125,7 +125,12 @@ def _measure(
         if store.has(key):
             _check_same(store, key, results)
         else:
-            store.put(key, block=block, target=identity, results=results, run=run)
+            try:
+                store.put(key, block=block, target=identity, results=results, run=run)
+            except IolabError as error:
+                where = f" of {target.where}" if isinstance(target, RealTarget) else ""
+                sentence = f"what came{where} is not kept: {error}"
+                raise error_of(error.exit_code)(sentence) from error
         if observation is not None:
             profiles.take(key, results / "profiles")
     return key

@@ -23,6 +23,7 @@ from iolab.files import (
     digest_of,
     scratch_dir,
 )
+from iolab.results import result_bytes
 from iolab.targets.real import agent_words
 from iolab.targets.shipping import agent_archive, agent_digest, code_of
 from iolab.vm import guest_init
@@ -165,7 +166,7 @@ class VmTarget:
             console = self._run(machine, plan, work, observation, progress)
             results = work / "results"
             try:
-                unpack_channel(work / "channel", results)
+                unpack_channel(work / "channel", result_bytes(plan, machine.cpus), results)
             except ChannelError as error:
                 raise GuestError(f"{error}; its last lines:\n{console_tail(console)}") from error
             _check_ending(results, console)

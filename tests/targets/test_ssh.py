@@ -18,7 +18,7 @@ from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
-from iolab.targets.unpack import UnpackError
+from iolab.tars import TarError
 from tests.support.needs import program
 from tests.support.plans import plan_on_files
 from tests.support.processes import wait_until
@@ -180,7 +180,7 @@ def test_a_hostile_archive_writes_nothing_outside(
             info.size = 2
             tar.addfile(info, io.BytesIO(b"{}"))
     server.program("tar", f"exec cat {archive}")
-    with pytest.raises(UnpackError, match=r"'\.\./\.\./escaped', which is refused"):
+    with pytest.raises(TarError, match=r"'\.\./\.\./escaped', which is refused"):
         target.run(made(tmp_path), tmp_path / "deep" / "results")
     # What it would not take stays there, to be looked at.
     (folder,) = left_there()

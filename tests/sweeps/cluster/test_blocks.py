@@ -65,7 +65,7 @@ def test_results_are_taken_in_once_and_compared_the_second_time(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
-        ("../evil", b"", "hold '../evil', which is refused"),
+        ("../evil", b"", "holds '../evil', which is refused"),
         ("run.json", b"{}", "damaged run.json"),
         ("run.json", json.dumps({**RUN, "wall_s": -1}).encode(), "damaged run.json"),
         ("facts.json", b"{}", "damaged facts.json"),
@@ -82,7 +82,7 @@ def test_anything_else_is_refused_and_nothing_is_stored(
     with pytest.raises(IolabError, match=sentence):
         take_in(store, key, made, TARGET, archive(results, **{name: data}))
     whole = archive(results)
-    with pytest.raises(IolabError, match=r"no whole tar|cut short"):
+    with pytest.raises(IolabError, match="cut short"):
         take_in(store, key, made, TARGET, whole[: len(whole) // 3])
     assert store.all_keys() == []
 
