@@ -45,8 +45,9 @@ NO_MATH = "tex2jax_ignore mathjax_ignore"
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
 # What a formula begins with in spreadsheets, in wide characters, too.
-_FORMULA: Final = tuple(
-    "=+-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+_FORMULA: Final = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}") + (
+    "\N{FULLWIDTH HYPHEN-MINUS}",
+    "\N{FULLWIDTH COMMERCIAL AT}",
 )
 # Ends of a column's name that are its unit; the longer ones come first.
 _UNITS: Final = {
@@ -106,7 +107,7 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
     for place, kind in enumerate(plain.dtypes):
         if kind.kind not in "biufc":
             column = plain.iloc[:, place].astype(object)
-            plain.isetitem(place, column.map(_no_formula, na_action="ignore"))
+            plain.isetitem(place, list(column.map(_no_formula, na_action="ignore")))
     return plain
 
 

@@ -135,7 +135,9 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
         # Copies come and go between the samples, and each has its own counters.
         total = sum(process[name] for process in result["copies"]) if job and copied else 0
         for pid, task in last["tasks"].items():
-            if task["job"] != job or not (job or task["comm"].startswith(f"kworker/{cpu}:")):
+            # An antagonist may call itself a kworker.
+            worker = task["comm"].startswith(f"kworker/{cpu}:") and not task.get("antagonist")
+            if task["job"] != job or not (job or worker):
                 continue
             total += growth(first, pid, task, name)
         return total

@@ -9,6 +9,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,8 @@ class RealTarget(ABC):
         """Run `plan` detached, and leave the agent's results folder at `into`.
 
         A run of the same plan that is there already, begun by a caller that died, is followed; one
-        that was killed goes on behind the cells that it had done. Returns what the machine said of
-        itself.
+        that was killed, or gave up before we looked, goes on behind the cells that it had done.
+        Returns what the machine said of itself.
 
         Raises
         ------
@@ -124,6 +125,11 @@ class RealTarget(ABC):
         folder = f"{RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
+            if state != "gone" and self._gave_up(folder, work):
+                # It may still be restoring the machine.
+                with suppress(IolabError):
+                    self._follow(folder, plan, lambda line: None)
+                state = "gone"
             if state == "gone":
                 self.send(folder, "agent.pyz", agent_archive())
                 self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
@@ -179,6 +185,18 @@ class RealTarget(ABC):
                 )
             if state == "alive":
                 self.rest()
+
+    def _gave_up(self, folder: str, work: Path) -> bool:
+        """Return whether a run gave up, or was asked to, before we looked at its folder."""
+        with scratch_dir(work) as earlier:
+            self.fetch(folder, {"agent.json": DOCUMENT_BYTES}, earlier)
+            if not (earlier / "agent.json").exists():
+                return False
+            try:
+                self._check_ending(earlier)
+            except IolabError:
+                return True
+        return False
 
     def _check_ending(self, work: Path) -> None:
         try:

@@ -48,7 +48,7 @@ _PLACES: Final = ("bin", "sbin", "usr/bin", "usr/sbin")
 _SBIN: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
-class LackError(pytest.skip.Exception):
+class LackError(pytest.skip.Exception):  # type: ignore[misc,name-defined]
     """A test cannot run here; `noun` is what it lacks."""
 
     def __init__(self, noun: str, detail: str = "") -> None:

@@ -24,6 +24,7 @@ from iolab.targets.shipping import agent_digest
 from tests.support.needs import lack, needs
 from tests.support.plans import job, null_blk_cell, plan, plan_on_files
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
+from tests.support.second_user import SPAWN, impostor
 
 pytestmark = needs("root", "fio")
 
@@ -164,6 +165,64 @@ def test_a_killed_run_is_said_put_back_and_run_anew(
     assert list(work.iterdir()) == []
     assert target.restore(show=False) == []
     target.run(large, tmp_path / "results")
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_run_that_was_asked_to_end_before_goes_on_with_the_next(
+    target: LocalTarget, work: Path, tmp_path: Path, wait: bool
+) -> None:
+    large = plan_on_files(work, size_mib=400)
+    argv = caller(large, tmp_path / "results")
+    with subprocess.Popen(argv, env=child_environment()) as begun:
+        wait_until(lambda: any(work.iterdir()))
+        agent = int(Path("/run/iolab/journal.lock").read_text())
+        begun.send_signal(signal.SIGKILL)
+    os.kill(agent, signal.SIGTERM)
+    ending = run_folder(large) / "agent.json"
+    # The agent says so, then it restores the machine, then it is gone.
+    wait_until(ending.exists)
+    if wait:
+        wait_until(lambda: not alive(agent))
+    assert json.loads(ending.read_text())["exit"] == 128 + signal.SIGTERM
+    target.run(large, tmp_path / "results")
+    cells = [json.loads(p.read_text()) for p in (tmp_path / "results/cells").iterdir()]
+    assert [cell.get("reason", cell["state"]) for cell in cells] == ["done", "done"]
+    assert not run_folder(large).exists()
+    assert list(work.iterdir()) == []
+
+
+def test_a_run_that_ended_well_before_is_fetched(
+    target: LocalTarget, work: Path, tmp_path: Path
+) -> None:
+    made = plan_on_files(work)
+    with subprocess.Popen(caller(made, tmp_path / "results"), env=child_environment()) as begun:
+        wait_until(lambda: any(work.iterdir()))
+        begun.send_signal(signal.SIGKILL)
+    wait_until((run_folder(made) / "agent.json").exists)
+    target.run(made, tmp_path / "results")
+    assert (tmp_path / "results/console.txt").read_text().count("begins") == 1
+
+
+def test_another_user_keeps_nothing_from_being_restored(
+    target: LocalTarget, work: Path, tmp_path: Path
+) -> None:
+    large = plan_on_files(work, size_mib=400)
+    large = replace(large, cells=large.cells[:1])
+    report = f"--output=/run/iolab/fio-{large.cells[0].id}.json"
+    with (
+        impostor("fio", report, script=SPAWN) as process,
+        impostor("modprobe", report, script=SPAWN) as other,
+    ):
+        argv = caller(large, tmp_path / "results")
+        with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.DEVNULL) as begun:
+            wait_until(lambda: any(work.iterdir()))
+            os.kill(int(Path("/run/iolab/journal.lock").read_text()), signal.SIGKILL)
+            begun.wait(PATIENCE_S)
+        assert target.restore(show=False)
+        assert target.restore(show=True) == []
+        target.run(large, tmp_path / "results")
+        assert (process.poll(), other.poll()) == (None, None)
+    assert list(work.iterdir()) == []
 
 
 def test_an_agent_that_gives_up_is_quoted(target: LocalTarget, work: Path, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_what_is_refused_is_so_before_anything_starts(
         before = digest(disk)
         told.append(in_process(*sweep, "--destroy", str(disk)))
         assert digest(disk) == before
-    belongs = f"{home} belongs to user {_NOBODY}; name a folder that belongs to root"
+    belongs = f"{home} belongs to user {_NOBODY}; name one that belongs to root"
     words = [belongs, belongs, "absent cannot be used: No such file", "null is not a block device"]
     for (code, error), sentence in zip(told, [*words, "holds a signature (ext4)"], strict=True):
         (line,) = error.splitlines()

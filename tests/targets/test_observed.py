@@ -18,6 +18,7 @@ from iolab.observer.observation import ready_observer
 from iolab.process import run
 from iolab.targets.vm import VmTarget, prepare
 from iolab.vm.programs import program
+from tests.support import needs
 from tests.support.guest import cell_of
 from tests.support.plans import job, null_blk_cell, plan
 
@@ -74,7 +75,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = program("cc")
+    compiler = needs.program("cc")
     folder = tmp_path_factory.mktemp("known")
     (folder / "known.c").write_text(_KNOWN)
     options = ["-static", "-nostdlib", "-Wl,--build-id,-z,noseparate-code"]
