@@ -334,6 +334,7 @@ def test_a_part_of_something_that_is_not_at_work_is_refused(
 
 def _swapped(disk: Path) -> list[str]:
     subprocess.run(["mkswap", disk], check=True, capture_output=True)
+    need("swapoff")
     _or_skip("swapon", str(disk))
     return ["swapoff", str(disk)]
 

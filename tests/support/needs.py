@@ -29,10 +29,10 @@ __all__ = ["LackError", "lack", "need", "needs", "program", "summary", "wants"]
 _SUITE: Final = Suite("debian", "bookworm")
 _PACKAGES: Final = {
     **dict.fromkeys(("readelf", "objcopy"), "binutils"),
-    **{name: name for name in ("cpio", "fio", "gpg", "gpg-agent", "make", "trace-cmd")},
+    **{name: name for name in ("cpio", "dmsetup", "fio", "gpg", "gpg-agent", "make", "trace-cmd")},
     **dict.fromkeys(("filefrag", "mkfs.ext4"), "e2fsprogs"),
     "gpg-connect-agent": "gpgconf",
-    **dict.fromkeys(("losetup", "mount", "umount"), "mount"),
+    **dict.fromkeys(("losetup", "mount", "swapoff", "swapon", "umount"), "mount"),
     **dict.fromkeys(("ssh", "ssh-add", "ssh-agent", "ssh-keygen"), "openssh-client"),
     "sshd": "openssh-server",
     "xz": "xz-utils",
