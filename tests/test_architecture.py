@@ -19,8 +19,8 @@ PACKAGE = Path(iolab.__file__).parent
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
     *("iolab", "errors", "interrupts", "process", "names", "writers", "files", "paths"),
-    *("foreign", "shown", "results", "parquet", "agent", "trace", "measure", "pathology"),
-    *("blocks", "design"),
+    *("reading", "tars", "foreign", "shown", "results", "parquet", "agent", "trace", "measure"),
+    *("pathology", "blocks", "design"),
     *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
     *("experiment", "doctor", "cli", "__main__"),
 )

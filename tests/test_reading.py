@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import io
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iolab import reading
+from iolab.reading import RefusedFileError, exactly, free_bytes, open_regular, read_regular
+
+
+def test_a_regular_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    file = tmp_path / "folder/a"
+    file.write_bytes(b"x" * 100)
+    assert read_regular(file, 100) == b"x" * 100
+    assert read_regular(file, 100, below=tmp_path) == b"x" * 100
+    with open_regular(file, below=tmp_path / "folder") as stream:
+        assert stream.read(3) == b"xxx"
+
+
+def test_a_missing_file_is_missing(tmp_path: Path) -> None:
+    for below in (None, tmp_path):
+        with pytest.raises(FileNotFoundError):
+            read_regular(tmp_path / "a/b", below=below)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "folder": Path.mkdir,
+    "fifo": os.mkfifo,
+    "socket": _socket,
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link to itself": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_is_no_regular_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    MAKERS[kind](tmp_path / "a")
+    with pytest.raises(RefusedFileError):
+        read_regular(tmp_path / "a", below=tmp_path)
+
+
+def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "secret").write_text("key")
+    (tmp_path / "store/a").symlink_to(tmp_path / "secret")
+    (tmp_path / "store/up").symlink_to(tmp_path)
+    assert read_regular(tmp_path / "store/a") == b"key"
+    for name in ("a", "up/secret", "../secret"):
+        with pytest.raises(RefusedFileError):
+            read_regular(tmp_path / "store" / name, below=tmp_path / "store")
+
+
+def test_a_file_is_no_larger_than_it_may_be(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    with file.open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(RefusedFileError, match="1099511627776 bytes"):
+        read_regular(file, 1 << 30)
+    with pytest.raises(RefusedFileError, match="memory"):
+        read_regular(file, 1 << 50)
+
+
+def test_free_memory_is_what_the_kernel_says() -> None:
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    assert 0 < free_bytes() <= int(fields["MemTotal"].split()[0]) * 1024
+
+
+@pytest.mark.parametrize(
+    ("controller", "limit", "usage"),
+    [("", "max", "current"), ("memory", "limit_in_bytes", "usage_in_bytes")],
+)
+def test_a_cgroups_limit_counts(
+    controller: str, limit: str, usage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = tmp_path / controller
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        if line.split(":")[1] == controller:
+            group /= line.partition(":/")[2]
+    group.mkdir(parents=True, exist_ok=True)
+    for name, text in ((limit, "4096"), (usage, "3000"), ("stat", "inactive_file 1000\n")):
+        (group / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(reading, "_CGROUPS", tmp_path)
+    if controller in Path("/proc/self/cgroup").read_text():
+        assert free_bytes() == 2096
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from iolab.reading import read_regular
+root = Path(sys.argv[1])
+before = len(os.listdir("/proc/self/fd"))
+for name in ("a", "link", "up/a", "missing", "fifo"):
+    for below in (None, root):
+        try: read_regular(root / name, below=below)
+        except OSError: pass
+sys.exit(len(os.listdir("/proc/self/fd")) - before)
+"""
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "up").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+
+
+def test_a_stream_that_ends_early_is_said() -> None:
+    assert exactly(io.BytesIO(b"abc"), 2) == b"ab"
+    with pytest.raises(EOFError):
+        exactly(io.BytesIO(b"abc"), 4)
