@@ -102,7 +102,8 @@ GRAMMARS: dict[str, Grammar] = {
         ),
         (each_way(_COUNT), "rate_iops rate_iops_min"),
         (number(0, 1000), "flow"),
-        (number(-20, 19), "nice"),
+        # fio 3.33 passes over -20.
+        (number(-19, 19), "nice"),
         (number(0, 3), "prioclass"),
         (_LEVEL, "prio"),
         (each_way(_LEVEL), "cmdprio"),
