@@ -45,9 +45,9 @@ NO_MATH = "tex2jax_ignore mathjax_ignore"
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
 # What a formula begins with in spreadsheets, in wide characters, too.
-_FORMULA: Final = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}") + (
-    "\N{FULLWIDTH HYPHEN-MINUS}",
-    "\N{FULLWIDTH COMMERCIAL AT}",
+_FORMULA: Final = (
+    *("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}"),
+    *("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}"),
 )
 # Ends of a column's name that are its unit; the longer ones come first.
 _UNITS: Final = {

@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.fio import FioError, fio_argv, parse_report
+from iolab.agent.fio import FioError, parse_report, start_fio
 from iolab.agent.journal import Journal
 from iolab.agent.plan import Antagonist
 from iolab.agent.program import Output, RunningProgram, program_gates
-from iolab.agent.workplace import RUN, Workplace
-from iolab.process import kill_group, start
+from iolab.agent.workplace import Workplace
+from iolab.process import kill_group
 
 __all__ = ["RunningAntagonist"]
 
@@ -54,9 +54,8 @@ class RunningAntagonist:
         self._antagonist = antagonist
         self._name = f"{name}.antagonist"
         self._place = place
-        self._report = RUN / f"fio-{self._name}.json"
-        self._said = RUN / f"fio-{self._name}.err"
         self._fio: subprocess.Popen[bytes] | None = None
+        self._report = self._said = Path()
         self._program: RunningProgram | None = None
         self._began_ns = 0
         self.starts_s = antagonist.start_ms / 1e3
@@ -85,12 +84,9 @@ class RunningAntagonist:
             self._program = RunningProgram(self._journal, program, name=self._name, place=place)
             self.pid = self._program.pid
         if job is not None:
-            for path in (self._report, self._said):
-                self._journal.note("unlink", str(path))
-            self._journal.note("fio", str(self._report))
-            argv = fio_argv(job, place.files, self._report, cpu=place.cpu)
-            with self._said.open("wb") as stream:
-                self._fio = start(argv, stdout=stream, stderr=subprocess.STDOUT, cgroup=place.group)
+            self._fio, self._report, self._said = start_fio(
+                self._journal, job, place, name=self._name
+            )
             self.pid = self._fio.pid
         self._began_ns = time.monotonic_ns()
 

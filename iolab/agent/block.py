@@ -33,7 +33,7 @@ from iolab.agent.recording import Recorder
 from iolab.agent.scheduler import change_features, change_preemption
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
-from iolab.agent.work import measure, reports
+from iolab.agent.work import measure
 from iolab.agent.workplace import RUN, Workplace
 from iolab.errors import CannotRunError, IolabError
 
@@ -104,8 +104,6 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
             place = replace(place, group=make_cgroup(journal, "iolab", cell.group))
         groups = [place.group, None if antagonist is None else antagonist.group]
         result["cgroup"] = {k: v for g in groups if g for k, v in values_of(g).items()}
-        for path in reports(cell):
-            journal.note("unlink", str(path))
         probes = Probes(journal, cell.count) if cell.count else None
         if cell.recording is not None:
             # A real machine has other disks at work.

@@ -92,7 +92,8 @@ def _live(folder: Path, writer: int) -> None:
     """Run as the detached process; never returns."""
     try:
         alive = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
-        os.chdir("/")
+        # To no program that it runs is a bare name a file of the root folder.
+        os.chdir(folder)
         null = os.open(os.devnull, os.O_RDONLY)
         console = os.open(folder / "console.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for number, handle in enumerate((null, console, console)):

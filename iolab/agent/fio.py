@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""fio: command line, files, and checks of its report."""
+"""fio: start, command line, files, and checks of its report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import itertools
 import json
 import mmap
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.fio_options import processes_of
+from iolab.agent.fio_options import memory_of, processes_of
+from iolab.agent.journal import Journal
 from iolab.agent.plan import FioJob, Job, OpenJob
-from iolab.errors import IolabError
+from iolab.agent.proc import available_memory
+from iolab.agent.workplace import RUN, Workplace
+from iolab.errors import CannotRunError, IolabError
+from iolab.process import start
 
 __all__ = [
     "FioError",
@@ -23,6 +28,7 @@ __all__ = [
     "lay_out",
     "parse_report",
     "report_gates",
+    "start_fio",
     "unexpected_files",
 ]
 
@@ -113,6 +119,63 @@ def lay_out(job: FioJob, folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def start_fio(
+    journal: Journal, job: FioJob, place: Workplace, *, name: str
+) -> tuple[subprocess.Popen[bytes], Path, Path]:
+    """Start a job in a new, empty folder: a bare name names none of this machine's files there.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it kills what is left of the job, and removes the folder and both files.
+    job : Job or OpenJob
+        The job.
+    place : Workplace
+        Where it works.
+    name : str
+        Tells it from others that run at the same time.
+
+    Returns
+    -------
+    process, report, said : subprocess.Popen, Path, Path
+        fio, the file for its report, and the file for its other output.
+
+    Raises
+    ------
+    CannotRunError
+        If this machine has too little memory for the job.
+    CommandError
+        If fio cannot be started.
+    """
+    _check_memory(job)
+    report, said, folder = (RUN / f"fio-{name}{end}" for end in (".json", ".err", ".cwd"))
+    for path in (report, said):
+        journal.note("unlink", str(path))
+    journal.note("tree", str(folder))
+    folder.mkdir(mode=0o700)
+    journal.note("fio", str(report))
+    argv = fio_argv(job, place.files, report, cpu=place.cpu)
+    with said.open("wb") as stream:
+        fio = start(argv, stdout=stream, stderr=subprocess.STDOUT, cwd=folder, cgroup=place.group)
+    return fio, report, said
+
+
+def _check_memory(job: FioJob) -> None:
+    if isinstance(job, OpenJob):
+        options = [section.options for section in job.sections]
+    else:
+        numbers = {"bs": job.block_size, "iodepth": job.iodepth, "numjobs": job.numjobs}
+        options = [{"norandommap": "", **{name: str(value) for name, value in numbers.items()}}]
+    needed = sum(memory_of(each, job.size_mib << 20) for each in options)
+    free = available_memory()
+    # The rest is for the files' pages and for everybody else.
+    if free and needed > free * 3 // 4:
+        raise CannotRunError(
+            f"the fio job needs {needed >> 20} MiB of memory, and {free >> 20} MiB are available: "
+            "lower iodepth, bs or numjobs"
+        )
 
 
 def fio_argv(job: FioJob, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:

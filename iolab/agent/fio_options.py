@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Check the options of a fio job: what may be passed to fio on somebody's machine, and why not.
 
-An option is passed on only if it is listed here (those of fio 3.33). A new one of a later fio is
-added here after a look at what it touches.
+An option is passed on only if it has a grammar here (those of fio 3.33), and a value only if the
+grammar takes it. A new one of a later fio is added here after a look at what it touches.
 """
 
 from __future__ import annotations
@@ -12,60 +12,160 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 
-from iolab.agent.cgroup_files import cores_of
+from iolab.agent.fio_values import (
+    BOOLEAN,
+    CORES,
+    DISTRIBUTION,
+    NODES,
+    PERCENT,
+    SET,
+    Grammar,
+    bytes_of,
+    duration,
+    each_way,
+    matching,
+    number,
+    or_percent,
+    parts,
+    shares,
+    size,
+    words,
+)
 
-__all__ = ["ENGINES", "faults_of", "processes_of", "sets_same"]
+__all__ = ["ENGINES", "GRAMMARS", "faults_of", "memory_of", "processes_of", "sets_same"]
 
 # Engines that do their I/O on the file or device that they are given; cpuio uses a core only.
 ENGINES = (
     *("cpuio", "falloc", "ftruncate", "io_uring", "libaio", "mmap", "posixaio", "psync"),
     *("pvsync", "pvsync2", "splice", "sync", "vsync"),
 )
-_MOST_PROCESSES = 512
+# struct io_u and what an engine has for each, and struct frand_state of fio, rounded up; and bs.
+_IO_UNIT = 1024
+_SEED = 48
+_DEFAULT_BLOCK = 4096
 
-_PASSED = frozenset(
-    (
-        # What is read and written, and in what order.
-        *("rw", "readwrite", "bs", "blocksize", "ba", "blockalign", "bsrange", "blocksize_range"),
-        *("bssplit", "bs_unaligned", "blocksize_unaligned", "rwmixread", "rwmixwrite"),
-        *("rw_sequencer", "percentage_random", "random_distribution", "random_generator"),
-        *("norandommap", "softrandommap", "offset", "fileoffset", "offset_increment"),
-        *("offset_align", "io_size", "io_limit", "overwrite", "zero_buffers", "refill_buffers"),
-        *("scramble_buffers", "buffer_pattern", "buffer_compress_percentage"),
-        *("buffer_compress_chunk", "dedupe_percentage", "dedupe_mode", "dedupe_global"),
-        "dedupe_working_set_percentage",
-        # How it is submitted and completed.
-        *("ioengine", "iodepth", "iodepth_batch", "iodepth_batch_submit"),
-        *("iodepth_batch_complete", "iodepth_batch_complete_min", "iodepth_batch_complete_max"),
-        *("iodepth_low", "serialize_overlap", "io_submit_mode", "direct", "buffered", "atomic"),
-        *("sync", "fsync", "fdatasync", "sync_file_range", "write_barrier", "end_fsync"),
-        *("fsync_on_close", "fallocate", "fadvise_hint", "invalidate", "pre_read", "write_hint"),
-        *("mem", "iomem", "iomem_align", "mem_align", "hugepage-size"),
-        # At what rate.
-        *("rate", "rate_min", "ratemin", "rate_iops", "rate_iops_min", "rate_process"),
-        *("rate_cycle", "ratecycle", "rate_ignore_thinktime", "thinktime", "thinktime_spin"),
-        *("thinktime_blocks", "thinktime_blocks_type", "thinktime_iotime", "max_latency"),
-        *("latency_target", "latency_window", "latency_percentile", "latency_run"),
-        *("flow", "flow_id", "flow_sleep", "continue_on_error", "ignore_error"),
-        # By whom.
-        *("numjobs", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes"),
-        *("numa_mem_policy", "nice", "prio", "prioclass", "clocksource", "gtod_reduce"),
-        *("disable_lat", "disable_clat", "disable_slat", "disable_bw", "disable_bw_measurement"),
-        # Options of the engines.
-        *("hipri", "hipri_percentage", "cmdprio_percentage", "cmdprio_class", "cmdprio"),
-        *("cmdprio_bssplit", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu"),
-        *("nonvectored", "uncached", "nowait", "force_async", "userspace_reap", "thp"),
-        *("cpuload", "cpumode", "cpuchunks"),
-    )
+_BLOCK = size("1", "1g")
+_COUNT = number(0, 10**9)
+_LEVEL = number(0, 7)
+_PLACE = or_percent(size("0", "1p"))
+_RANGE = parts("-", _BLOCK, _BLOCK, least=2, takes="a range of sizes such as 4k-64k")
+_SHARES = shares(_BLOCK, matching("[0-9]{0,3}", ""), most=64, takes="shares such as 4k/60:8k/40")
+_PRIORITIES = shares(
+    *(_BLOCK, PERCENT, number(0, 3), _LEVEL),
+    most=64,
+    takes="shares such as 4k/60:8k/40, or 4k/60/2/0",
 )
+_ORDERS = words(
+    *("read", "write", "trim", "randread", "randwrite", "randtrim", "rw", "readwrite", "randrw"),
+    *("trimwrite", "randtrimwrite"),
+)
+_JUMP = number(-(1 << 50), 1 << 50)
+_READS_AND_WRITES = parts(":", _ORDERS, _JUMP, least=1, takes=f"{_ORDERS.takes}, or like read:8k")
+_SYNCED = "(wait_before|write|wait_after)"
+_ERROR = "(E[A-Z0-9]{1,14}|[0-9]{1,3})"
 
-# Options that need no value. Another one without a value would take the next option as its own.
-_ALONE = frozenset(
-    (
-        *("bs_unaligned", "blocksize_unaligned", "fixedbufs", "hipri", "norandommap"),
-        *("refill_buffers", "registerfiles", "sqthread_poll", "userspace_reap", "zero_buffers"),
+# What each passed option takes. No value reaches anything outside of the job's files, cores and
+# own memory, so all of them may run on somebody's machine. fio takes more: a file in "mem" and
+# "buffer_pattern", and "mem=shm", which stays in memory when fio is killed.
+GRAMMARS: dict[str, Grammar] = {
+    name: grammar
+    for grammar, names in (
+        (
+            BOOLEAN,
+            "direct buffered atomic overwrite invalidate pre_read softrandommap scramble_buffers "
+            "dedupe_global serialize_overlap end_fsync fsync_on_close rate_ignore_thinktime "
+            "latency_run gtod_reduce disable_lat disable_clat disable_slat disable_bw "
+            "disable_bw_measurement nonvectored uncached nowait thp",
+        ),
+        (
+            SET,
+            "norandommap bs_unaligned blocksize_unaligned zero_buffers refill_buffers hipri "
+            "fixedbufs registerfiles sqthread_poll userspace_reap",
+        ),
+        (
+            PERCENT,
+            "rwmixread rwmixwrite buffer_compress_percentage dedupe_percentage "
+            "dedupe_working_set_percentage hipri_percentage cpuload",
+        ),
+        (each_way(PERCENT), "percentage_random cmdprio_percentage"),
+        (number(1, 512), "numjobs"),
+        (number(1, 4096), "iodepth"),
+        (
+            number(0, 4096),
+            "iodepth_batch iodepth_batch_submit iodepth_batch_complete iodepth_low "
+            "iodepth_batch_complete_min iodepth_batch_complete_max",
+        ),
+        (
+            _COUNT,
+            "fsync fdatasync write_barrier thinktime_blocks rate_cycle ratecycle flow_id "
+            "flow_sleep force_async",
+        ),
+        (each_way(_COUNT), "rate_iops rate_iops_min"),
+        (number(0, 1000), "flow"),
+        # fio 3.33 passes over -20.
+        (number(-19, 19), "nice"),
+        (number(0, 3), "prioclass"),
+        (_LEVEL, "prio"),
+        (each_way(_LEVEL), "cmdprio"),
+        (each_way(number(1, 3)), "cmdprio_class"),
+        (number(1, 10**7), "cpuchunks"),
+        (number(0, 4095), "sqthread_poll_cpu"),
+        (CORES, "cpus_allowed"),
+        (NODES, "numa_cpu_nodes"),
+        (
+            duration("1h"),
+            "thinktime thinktime_spin thinktime_iotime max_latency latency_target latency_window",
+        ),
+        (each_way(_BLOCK), "bs blocksize ba blockalign"),
+        (each_way(_RANGE), "bsrange blocksize_range"),
+        (each_way(_SHARES), "bssplit"),
+        (each_way(_PRIORITIES), "cmdprio_bssplit"),
+        (each_way(size("0", "1p")), "rate rate_min ratemin"),
+        (_PLACE, "offset fileoffset offset_increment io_size io_limit"),
+        (size("0", "1g"), "offset_align iomem_align mem_align buffer_compress_chunk"),
+        (size("4k", "1g"), "hugepage-size"),
+        (_READS_AND_WRITES, "rw readwrite"),
+        (words(*ENGINES), "ioengine"),
+        (words("malloc", "mmap", "mmapshared", "mmaphuge"), "mem iomem"),
+        (words("none", "0", "sync", "1", "dsync"), "sync"),
+        (words("none", "native", "posix", "keep", "truncate", "0", "1"), "fallocate"),
+        (words("0", "1", "random", "sequential"), "fadvise_hint"),
+        (words("none", "short", "medium", "long", "extreme"), "write_hint"),
+        (words("inline", "offload"), "io_submit_mode"),
+        (words("sequential", "identical"), "rw_sequencer"),
+        (words("tausworthe", "lfsr", "tausworthe64"), "random_generator"),
+        (words("repeat", "working_set"), "dedupe_mode"),
+        (words("linear", "poisson"), "rate_process"),
+        (words("complete", "issue"), "thinktime_blocks_type"),
+        (words("none", "read", "write", "io", "verify", "all", "0", "1"), "continue_on_error"),
+        (words("shared", "split"), "cpus_allowed_policy"),
+        (words("gettimeofday", "clock_gettime", "cpu"), "clocksource"),
+        (words("noop", "qsort"), "cpumode"),
+        (DISTRIBUTION, "random_distribution"),
+        (
+            matching("0[xX][0-9a-fA-F]{1,1024}|-?[0-9]{1,9}", "a number such as 0xdeadbeef"),
+            "buffer_pattern",
+        ),
+        (
+            matching(r"100(\.0{1,9})?|[0-9]{1,2}(\.[0-9]{1,9})?", "a percentage such as 99.9"),
+            "latency_percentile",
+        ),
+        (
+            matching(f"{_SYNCED}(,{_SYNCED}){{0,2}}(:[0-9]{{1,9}})?", "like wait_before,write:8"),
+            "sync_file_range",
+        ),
+        (matching(f"{_ERROR}([:,]{_ERROR}){{0,40}}", "errors such as EIO:5"), "ignore_error"),
+        (
+            matching(
+                "default|local|interleave|prefer:[0-9]{1,4}"
+                "|(bind|interleave):[0-9]{1,4}([,-][0-9]{1,4}){0,40}",
+                "a policy such as local, prefer:0 or bind:0-1",
+            ),
+            "numa_mem_policy",
+        ),
     )
-)
+    for name in names.split()
+}
 # Options that set the same, of which fio takes the later one. A plan has no order of options.
 _SAME = {
     "readwrite": "rw",
@@ -115,7 +215,8 @@ _SET = {
 _ELSEWHERE = "it would read or write outside of the measured device"
 _RUNS = "it would run a program"
 _OF_REPORT = "iolab reads fio's report in one form"
-_REFUSED = {
+# What no job may do on somebody's machine.
+_UNSAFE = {
     **dict.fromkeys(("filename", "directory", "filename_format", "opendir"), _ELSEWHERE),
     **dict.fromkeys(("unique_filename", "lockfile", "include", "output"), _ELSEWHERE),
     **dict.fromkeys(("read_iolog", "write_iolog", "merge_blktrace_file"), _ELSEWHERE),
@@ -123,17 +224,20 @@ _REFUSED = {
     **dict.fromkeys(("exec_prerun", "exec_postrun", "profile", "trigger"), _RUNS),
     **dict.fromkeys(("unlink", "unlink_each_loop"), "it would remove the device or its files"),
     **dict.fromkeys(("fill_device", "fill_fs", "file_append"), "it would fill the machine's disk"),
+    **dict.fromkeys(("uid", "gid"), "the job runs as the agent's user"),
+    "lockmem": "it would take the machine's memory",
+    "gtod_cpu": "it would keep another core busy",
+}
+# What would only disturb the measurement.
+_USELESS = {
     **dict.fromkeys(
         ("client", "server", "remote-config"), "iolab brings fio to the machine itself"
     ),
-    **dict.fromkeys(("uid", "gid"), "the job runs as the agent's user"),
     **dict.fromkeys(("group_reporting", "output-format", "unified_rw_reporting"), _OF_REPORT),
     **dict.fromkeys(("percentile_list", "clat_percentiles", "lat_percentiles"), _OF_REPORT),
     **dict.fromkeys(("slat_percentiles", "significant_figures", "stats"), _OF_REPORT),
     **dict.fromkeys(("kb_base", "unit_base", "disk_util"), _OF_REPORT),
     "block_error_percentiles": _OF_REPORT,
-    "lockmem": "it would take the machine's memory",
-    "gtod_cpu": "it would keep another core busy",
     "description": "it changes nothing, so leave it out",
 }
 # Families of options by a part of their names.
@@ -152,11 +256,7 @@ _OTHER_ENGINES = {
         ("null", "filecreate", "filestat", "filedelete"), "it reads and writes nothing"
     ),
 }
-# No blank, quote, comment, "$" or "\": what fio or a shell that fio starts would interpret.
-_VALUE = re.compile(r"(?!-[^0-9])[A-Za-z0-9_.,:/%+*=-]{0,200}")
-# Shares are written with a slash: 4k/60:8k/40.
-_SHARES = {"bssplit", "cmdprio_bssplit", "random_distribution"}
-_PATH = re.compile(r"(^|[:,=])/|\.\.")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
 
 
 def _near(name: str, known: Iterable[str]) -> str:
@@ -165,44 +265,33 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def _fault_of_name(name: str) -> str | None:
-    if name in _PASSED:
+    if name in GRAMMARS:
         return None
-    reason = _SET.get(name) or _REFUSED.get(name)
-    reason = reason or next((why for part, why in _FAMILIES if part.search(name)), None)
+    reason = {**_SET, **_UNSAFE, **_USELESS}.get(name)
+    if reason is None and _NAME.fullmatch(name):
+        reason = next((why for part, why in _FAMILIES if part.search(name)), None)
     if reason is not None:
         return f"fio's {name} is refused: {reason}"
-    return f"{name[:40]!r} is no option of fio that iolab knows{_near(name, sorted(_PASSED))}"
+    return f"{name[:40]!r} is no option of fio that iolab knows{_near(name[:40], sorted(GRAMMARS))}"
 
 
-def _fault_of_engine(engine: str) -> str | None:
-    if engine in ENGINES:
-        return None
+def _fault_of_engine(engine: str) -> str:
     name = engine.partition(":")[0]
     if name in _OTHER_ENGINES:
         return f"fio's ioengine={name} is refused: {_OTHER_ENGINES[name]}"
-    near = _near(name, ENGINES)
+    near = _near(name[:40], ENGINES)
     return f"unknown ioengine {name[:40]!r}{near or ': use one of ' + ', '.join(ENGINES)}"
 
 
 def _fault_of_value(name: str, value: str) -> str | None:
+    grammar = GRAMMARS[name]
+    if grammar.accepts(value):
+        return None
     if name == "ioengine":
         return _fault_of_engine(value)
-    if not value and name not in _ALONE:
+    if not value:
         return f"fio's {name} needs a value, such as {name}=1"
-    if not _VALUE.fullmatch(value):
-        return f"fio's {name} cannot be {value[:40]!r}: only letters, digits and _.,:/%+*=- pass"
-    if _PATH.search(value) or ("/" in value and name not in _SHARES):
-        return f"fio's {name}={value[:40]} is refused: {_ELSEWHERE}"
-    return _fault_of_count(name, value)
-
-
-def _fault_of_count(name: str, value: str) -> str | None:
-    if name == "cpus_allowed" and cores_of(value) is None:
-        return f"fio's cpus_allowed must be a list of cores such as 0-2,5, not {value[:40]!r}"
-    counted = re.fullmatch(r"[0-9]{1,3}", value) and 0 < int(value) <= _MOST_PROCESSES
-    if name == "numjobs" and not counted:
-        return f"fio's numjobs must be 1-{_MOST_PROCESSES}, not {value[:40]!r}"
-    return None
+    return f"fio's {name} must be {grammar.takes}, not {value[:40]!r}"
 
 
 def sets_same(one: str, other: str) -> bool:
@@ -257,3 +346,35 @@ def processes_of(options: Mapping[str, str]) -> int:
         Its numjobs.
     """
     return int(options.get("numjobs", "1"))
+
+
+def memory_of(options: Mapping[str, str], file_bytes: int) -> int:
+    """Return how much memory the processes of a section of a fio job take, beside fio itself.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Value by option, without faults.
+    file_bytes : int
+        Size of each file in bytes.
+
+    Returns
+    -------
+    int
+        Bytes of their I/O buffers, and of their maps of what was done or is repeated.
+    """
+    known = {_SAME.get(name, name): value for name, value in options.items()}
+    blocks = ",".join(known.get(name, "") for name in ("bs", "bsrange", "bssplit"))
+    sizes = [bytes_of(text) for text in re.findall(r"(?:^|[,:-])([0-9]+[a-zA-Z]*)", blocks)]
+    count = file_bytes // max(1, min(sizes, default=_DEFAULT_BLOCK))
+    # One block more: pre_read has a buffer of its own.
+    depth = bytes_of(known.get("iodepth", "1")) + 1
+    each = depth * (max(sizes, default=_DEFAULT_BLOCK) + _IO_UNIT)
+    each += bytes_of(known.get("iomem_align", "0"))
+    if known.get("mem") == "mmaphuge":
+        each += bytes_of(known.get("hugepage-size", "2m"))
+    if known.get("norandommap") not in ("", "1"):
+        each += count // 8
+    if known.get("dedupe_mode") == "working_set":
+        each += count * _SEED * bytes_of(known.get("dedupe_working_set_percentage", "5")) // 100
+    return processes_of(options) * each

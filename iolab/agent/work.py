@@ -5,31 +5,24 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from iolab.agent.copies import copies_gates, run_copies
-from iolab.agent.fio import fio_argv, parse_report, report_gates, unexpected_files
+from iolab.agent.fio import parse_report, report_gates, start_fio, unexpected_files
 from iolab.agent.journal import Journal
 from iolab.agent.observer import Observer
 from iolab.agent.plan import Cell, Copies, FioJob, Program
 from iolab.agent.prepare import has_files
 from iolab.agent.program import RunningProgram, program_gates
 from iolab.agent.workers import renice_workers
-from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
+from iolab.agent.workplace import ANTAGONIST_FOLDER, Workplace
 from iolab.errors import IolabError
-from iolab.process import kill_group, start
+from iolab.process import kill_group
 
-__all__ = ["measure", "reports"]
+__all__ = ["measure"]
 
 # fio starts its job a little later than its process: keeps both samples inside the job's run.
 _MARGIN_S = 0.05
-
-
-def reports(cell: Cell) -> tuple[Path, Path]:
-    """Return the files for fio's report and for its other output."""
-    return RUN / f"fio-{cell.id}.json", RUN / f"fio-{cell.id}.err"
 
 
 def _measure_copies(copies: Copies, *, place: Workplace, observer: Observer) -> dict[str, Any]:
@@ -45,15 +38,6 @@ def _measure_copies(copies: Copies, *, place: Workplace, observer: Observer) -> 
     last = observer.sample(None)
     gates = copies_gates(copies, completed=last["ios"] - first["ios"])
     return {"copies": done, "first": first, "last": last, "gates": gates}
-
-
-def _start_fio(
-    journal: Journal, cell: Cell, argv: Sequence[str], *, group: Path | None
-) -> subprocess.Popen[bytes]:
-    report, output = reports(cell)
-    journal.note("fio", str(report))
-    with output.open("wb") as stream:
-        return start(argv, stdout=stream, stderr=subprocess.STDOUT, cgroup=group)
 
 
 def _observe_job(
@@ -103,10 +87,8 @@ def _measure_job(
     observer: Observer,
 ) -> dict[str, Any]:
     """Run the job and return fio's report, the samples and the gates."""
-    report, output = reports(cell)
     observer.before_work(job.start_delay_us)
-    argv = fio_argv(job, place.files, report, cpu=place.cpu)
-    fio = _start_fio(journal, cell, argv, group=place.group)
+    fio, report, output = start_fio(journal, job, place, name=cell.id)
     try:
         observed = _observe_job(journal, cell, job, fio, observer)
     except subprocess.TimeoutExpired as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from iolab.agent.fio_options import faults_of, sets_same
 from iolab.agent.plan import Section
 from iolab.errors import UserError
+from iolab.reading import read_regular
 
 __all__ = ["parse_fio"]
 
@@ -73,19 +75,18 @@ def _text_of(job: str | Path) -> str:
         text = job.strip()
         if not text:
             raise UserError("the fio job is empty: give options such as rw=randwrite bs=4k")
-        if "\n" in text or "=" in text or not Path(text).is_file():
+        # No file has a name that is too long or has a NUL in it: then it is False.
+        if "\n" in text or "=" in text or not os.path.exists(text):  # noqa: PTH110
             return text
-    path = Path(job)
+    name = str(job)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_LONGEST + 1)
-        text = data.decode().strip()
+        text = read_regular(Path(name), _LONGEST).decode().strip()
     except OSError as error:
-        raise UserError(f"cannot read the fio job {path}: {error.strerror}") from error
+        raise UserError(f"cannot read the fio job {name!r}: {error.strerror}") from error
     except ValueError as error:
-        raise UserError(f"the fio job {path} is not a text") from error
-    if len(data) > _LONGEST or "\0" in text:
-        raise UserError(f"the fio job {path} is not a text")
+        raise UserError(f"the fio job {name!r} is not a text") from error
+    if "\0" in text:
+        raise UserError(f"the fio job {name!r} is not a text")
     # A file is never a command line, even if it has a single line.
     return text + "\n"
 

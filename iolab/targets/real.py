@@ -19,7 +19,7 @@ from iolab.agent.program import NEEDS_GUEST
 from iolab.blocks import encode_plan
 from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
-from iolab.reading import CONSOLE_BYTES
+from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest

@@ -108,6 +108,8 @@ def test_a_terminated_run_puts_all_back_and_a_killed_one_is_put_back(
     wait_until(lambda: any(work.iterdir()) or state_of(run) != "alive")
     pid = int(Path("/run/iolab/journal.lock").read_text())
     assert f"{run}/agent.pyz" in Path(f"/proc/{pid}/cmdline").read_text()
+    # What it starts without a folder of its own finds none of this machine's files by a bare name.
+    assert Path(f"/proc/{pid}/cwd").readlink() == run
     try:
         busy = agent(run, "restore")
         assert busy.returncode == 1

@@ -17,14 +17,18 @@ from iolab.agent.fio import (
     lay_out,
     parse_report,
     report_gates,
+    start_fio,
     unexpected_files,
 )
+from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import FioJob, Job, OpenJob, Section
-from iolab.process import run
+from iolab.agent.workplace import Workplace
+from iolab.errors import CannotRunError
+from iolab.process import kill_group, run
 from iolab.store.counters import histogram, measures
 from tests.support import plans
 from tests.support.needs import lack, needs, wants
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import PATIENCE_S, wait_until
 
 _SIDE = {"total_ios": 100, "runtime": 300}
 _REPORT = {"fio version": "fio-3.33", "jobs": [{"error": 0, "write": _SIDE, "read": _SIDE}]}
@@ -198,6 +202,50 @@ def test_sections_of_an_open_job_have_their_own_files_and_options(tmp_path: Path
     assert (shared.files, shared.direct) == (1, False)
     on_device = fio_argv(job, [Path("/dev/x")] * 3, tmp_path / "report", cpu=0)
     assert on_device.count("--filename=/dev/x") == 2
+
+
+def _place(folder: Path, files: list[Path]) -> Workplace:
+    return Workplace(files, folder, None, min(os.sched_getaffinity(0)), None)
+
+
+def test_a_job_runs_in_an_empty_folder_of_its_own(
+    host_fio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iolab.agent.fio.RUN", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    precious = tmp_path / "precious"
+    precious.write_text("text")
+    # A job as no grammar passes it: an option names a file.
+    job = _open(
+        Section("a", {"mem": "mmapshared:precious", "ioengine": "psync"}), runtime_ms=60_000
+    )
+    work = tmp_path / "work"
+    work.mkdir()
+    _on_disk(work, job)
+    journal = Journal(tmp_path / "journal")
+    fio, report, said = start_fio(journal, job, _place(work, job_files(job, work)), name="x")
+    try:
+        folder = Path(f"/proc/{fio.pid}/cwd").readlink()
+        assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
+        wait_until(lambda: (folder / "precious").exists() or fio.poll() is not None)
+    finally:
+        kill_group(fio)
+        journal.close()
+        failures = restore(tmp_path / "journal")
+    assert failures == []
+    assert precious.read_text() == "text"
+    assert sorted(tmp_path.iterdir()) == [precious, work]
+    assert {report.parent, said.parent} == {tmp_path}
+
+
+def test_a_job_that_needs_more_than_free_memory_is_not_started(tmp_path: Path) -> None:
+    deep = _open(Section("a", {"bs": "1g", "iodepth": "4096"}))
+    for job in (deep, _job(block_size=1 << 24, iodepth=4096, numjobs=512)):
+        journal = Journal(tmp_path / "journal")
+        with pytest.raises(CannotRunError, match="MiB of memory"):
+            start_fio(journal, job, _place(tmp_path, [tmp_path / "file"]), name="x")
+        journal.close()
+        assert (tmp_path / "journal").read_text() == ""
 
 
 def test_gates_of_an_open_job_name_its_sections() -> None:

@@ -133,7 +133,7 @@ def test_a_comparison_refuses_an_argument_that_a_question_lacks(tmp_path: Path) 
 @pytest.mark.vm
 def test_fios_own_parser_refuses_a_job_before_anything_boots(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="fio refuses"):
-        iolab.compare(fio="rw=sideways bs=4k", treatment={"cpu.weight": 1000}, root=tmp_path)
+        iolab.compare(fio="ioengine=libaio hipri", treatment={"cpu.weight": 1000}, root=tmp_path)
     assert not list(tmp_path.glob("raw/*"))
 
 

@@ -23,6 +23,8 @@ _MIXED = {"rw": "randrw", "bs": "8k", "rwmixread": "70", "ioengine": "libaio", "
 _MIXED |= {"direct": "1"}
 _LOG = {"rw": "write", "bs": "4k", "direct": "1", "numjobs": "2", "rate_iops": "100"}
 _SECTIONS = [{"name": "mixed", "options": _MIXED}, {"name": "log", "options": _LOG}]
+# An option of another engine, which only fio knows.
+_WRONG = {"name": "a", "options": {"ioengine": "libaio", "hipri": ""}}
 _SETTINGS = {"cpuset.cpus": "1", "cpu.weight": 500, "cpu.max": "50000 100000"}
 
 
@@ -46,7 +48,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
         null_blk_cell("burnt", job=open_job(burn)),
         null_blk_cell("weighted", group={"settings": {"io.weight": 200}}, job=open_job(alone)),
         null_blk_cell("lacking", group={"settings": {"io.bfq.weight": 200}}, job=open_job(alone)),
-        null_blk_cell("wrong", job=open_job({"name": "a", "options": {"rw": "read", "bs": "x"}})),
+        null_blk_cell("wrong", job=open_job(_WRONG)),
     ]
     folder = tmp_path_factory.mktemp("open") / "results"
     with pytest.MonkeyPatch.context() as patch:
@@ -134,4 +136,4 @@ def test_what_cannot_be_measured_says_why(results: Path) -> None:
     assert lacking["reason"] == "the io controller has no io.bfq.weight here"
     wrong = cell_of(results, "wrong")
     assert wrong["state"] == "failed"
-    assert "failed parsing bs=x" in wrong["reason"]
+    assert "unrecognized option '--hipri'" in wrong["reason"]

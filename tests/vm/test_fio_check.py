@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.plan import FioJob, Job, OpenJob
+from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.errors import IolabError, UserError
 from iolab.pathology.fio_text import parse_fio
 from iolab.process import run
@@ -61,18 +61,24 @@ def test_a_good_job_is_accepted(text: str, fio: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("options", "sentence"),
     [
-        ("rw=rndrw", "fio refuses the job: failed parsing rw=rndrw; valid values: read, write, "),
-        ("rw=read rwmixread=170", "rwmixread: max value out of range: 170 (100 max)"),
-        ("rw=read iodepth=x", "fio refuses the job: failed parsing iodepth=x"),
-        ("ioengine=libaio hipri", "fio refuses the job: unrecognized option '--hipri'"),
-        ("[a]\nrw=read\n[b]\nrw=wirte\n", "failed parsing rw=wirte"),
+        ({"rw": "x"}, "fio refuses the job: failed parsing rw=x; valid values: read, write, "),
+        ({"rwmixread": "170"}, "rwmixread: max value out of range: 170 (100 max)"),
+        ({"iodepth": "x"}, "fio refuses the job: failed parsing iodepth=x"),
+        (
+            {"ioengine": "libaio", "hipri": ""},
+            "fio refuses the job: unrecognized option '--hipri'",
+        ),
     ],
 )
-def test_a_wrong_job_is_refused_in_fios_own_words(text: str, sentence: str, fio: list[str]) -> None:
+def test_a_wrong_job_is_refused_in_fios_own_words(
+    options: dict[str, str], sentence: str, fio: list[str]
+) -> None:
+    # What iolab's own grammar refuses, too, may be what an older fio does not know.
+    sections = [Section("good", {"rw": "read"}), Section("wrong", options)]
     with pytest.raises(UserError) as caught:
-        check_job(_open(text), fio)
+        check_job(OpenJob(sections, 16, "written", 100, 200, 7), fio)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
