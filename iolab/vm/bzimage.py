@@ -46,13 +46,15 @@ _ENTRY: Final = (b"Xen", 18)
 _BANNER: Final = re.compile(rb"Linux version ([A-Za-z0-9][A-Za-z0-9._+-]{0,63}) \(")
 
 
-def read_given(path: Path, most: int, *, below: Path | None = None) -> bytes:
+def read_given(path: Path, most: int, *, below: Path | None = None, name: str = "") -> bytes:
     """Return the content of a file of a kernel that somebody gave.
 
     Parameters
     ----------
     path, most, below
         As for `iolab.reading.read_regular`.
+    name : str
+        What it is called in an error; by default the name that it has.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def read_given(path: Path, most: int, *, below: Path | None = None) -> bytes:
     try:
         return read_regular(path, most, below=below)
     except OSError as error:
-        raise UserError(f"cannot read {path.name}: {error.strerror or error}") from error
+        raise UserError(f"cannot read {name or path.name}: {error.strerror or error}") from error
 
 
 def read_image(path: Path, *, below: Path | None = None) -> bytes:

@@ -106,7 +106,8 @@ def _copy(root: Path, source: Path, into: Path) -> None:
         raise UserError(f"cannot read {error.filename}: {error.strerror}") from error
 
     def read(name: Path, most: int) -> bytes:
-        return read_given(inside(root, source.relative_to(root) / name), most, below=root)
+        where = inside(root, source.relative_to(root) / name)
+        return read_given(where, most, below=root, name=name.name)
 
     room = Room(into, _MOST)
     todo = [name.replace("-", "_") for name in WANTED]

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from iolab.errors import IolabError
-from iolab.reading import Readable, exactly, part
+from iolab.reading import Readable, RefusedFileError, exactly, part
 from iolab.tars import BLOCK, Header, TarError, header_of
 from iolab.vm.compressed import DAMAGED
 
@@ -71,6 +71,9 @@ def package_faults(package: Path) -> Iterator[None]:
         raise _damaged(package, f"it {error.problem}") from error
     except (*DAMAGED, struct.error) as error:
         raise _damaged(package, error) from error
+    except RefusedFileError as error:
+        name = Path(error.filename).name
+        raise _damaged(package, f"its {name} {error.strerror}") from error
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise IolabError(f"cannot unpack {package.name}: no space left") from error

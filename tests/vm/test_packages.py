@@ -155,6 +155,14 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
         unpack_package(stripped, tmp_path / "root")
 
 
+def test_a_description_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("arch = secret\n")
+    package = tmp_path / "a.pkg.tar"
+    package.write_bytes(tar({".PKGINFO": str(tmp_path / "secret")}))
+    with pytest.raises(UserError, match=r"\.PKGINFO .*link"):
+        unpack_package(package, tmp_path / "root")
+
+
 def test_what_is_no_ar_archive_is_no_deb(tmp_path: Path) -> None:
     path = tmp_path / "x.deb"
     for data in (b"", b"!<arch>\n", b"!<arch>\n" + b"9" * 60, b"PK\x03\x04" * 100):
