@@ -82,12 +82,11 @@ class RunningAntagonist:
         """
         job, program, place = self._antagonist.job, self._antagonist.program, self._place
         if program is not None:
-            self._program = RunningProgram(self._journal, program, name=self._name, place=place)
+            self._program = RunningProgram(self._journal, program, place=place)
             self.pid = self._program.pid
         if job is not None:
             for path in (self._report, self._said):
                 self._journal.note("unlink", str(path))
-            self._journal.note("fio", str(self._report))
             argv = fio_argv(job, place.files, self._report, cpu=place.cpu)
             with self._said.open("wb") as stream:
                 self._fio = start(argv, stdout=stream, stderr=subprocess.STDOUT, cgroup=place.group)

@@ -47,11 +47,8 @@ def _measure_copies(copies: Copies, *, place: Workplace, observer: Observer) -> 
     return {"copies": done, "first": first, "last": last, "gates": gates}
 
 
-def _start_fio(
-    journal: Journal, cell: Cell, argv: Sequence[str], *, group: Path | None
-) -> subprocess.Popen[bytes]:
-    report, output = reports(cell)
-    journal.note("fio", str(report))
+def _start_fio(cell: Cell, argv: Sequence[str], *, group: Path | None) -> subprocess.Popen[bytes]:
+    _, output = reports(cell)
     with output.open("wb") as stream:
         return start(argv, stdout=stream, stderr=subprocess.STDOUT, cgroup=group)
 
@@ -106,7 +103,7 @@ def _measure_job(
     report, output = reports(cell)
     observer.before_work(job.start_delay_us)
     argv = fio_argv(job, place.files, report, cpu=place.cpu)
-    fio = _start_fio(journal, cell, argv, group=place.group)
+    fio = _start_fio(cell, argv, group=place.group)
     try:
         observed = _observe_job(journal, cell, job, fio, observer)
     except subprocess.TimeoutExpired as error:
@@ -141,7 +138,7 @@ def _measure_program(
     first = observer.sample(None) if whole else {}
     if whole and recorder is not None:
         recorder.open()
-    running = RunningProgram(journal, program, name=cell.id, place=place)
+    running = RunningProgram(journal, program, place=place)
     try:
         steady_from_s = program.ramp_ms / 1e3
         steady_until_s = steady_from_s + (program.runtime_ms or program.limit_ms) / 1e3
