@@ -129,7 +129,7 @@ def start_fio(
     Parameters
     ----------
     journal : Journal
-        Restoring it kills what is left of the job, and removes the folder and both files.
+        Restoring it removes the folder and both files.
     job : Job or OpenJob
         The job.
     place : Workplace
@@ -155,7 +155,6 @@ def start_fio(
         journal.note("unlink", str(path))
     journal.note("tree", str(folder))
     folder.mkdir(mode=0o700)
-    journal.note("fio", str(report))
     argv = fio_argv(job, place.files, report, cpu=place.cpu)
     with said.open("wb") as stream:
         fio = start(argv, stdout=stream, stderr=subprocess.STDOUT, cwd=folder, cgroup=place.group)
