@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import pytest
+from _pytest.outcomes import Skipped
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, digest_of
@@ -48,8 +49,11 @@ _PLACES: Final = ("bin", "sbin", "usr/bin", "usr/sbin")
 _SBIN: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
-class LackError(pytest.skip.Exception):  # type: ignore[misc,name-defined]
+class LackError(Skipped):
     """A test cannot run here; `noun` is what it lacks."""
+
+    # As pytest's own exceptions: its lines of skipped tests are shorter.
+    __module__ = "builtins"
 
     def __init__(self, noun: str, detail: str = "") -> None:
         # pytest names the test, not this file.

@@ -18,8 +18,8 @@ from iolab.observer.observation import ready_observer
 from iolab.process import run
 from iolab.targets.vm import VmTarget, prepare
 from iolab.vm.programs import program
-from tests.support import needs
 from tests.support.guest import cell_of
+from tests.support.needs import need
 from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
@@ -75,12 +75,12 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = needs.program("cc")
+    need("cc")
     folder = tmp_path_factory.mktemp("known")
     (folder / "known.c").write_text(_KNOWN)
     options = ["-static", "-nostdlib", "-Wl,--build-id,-z,noseparate-code"]
     options += ["-o", str(folder / "known")]
-    run([compiler, *options, str(folder / "known.c")], timeout_s=60)
+    run(["cc", *options, str(folder / "known.c")], timeout_s=60)
     return folder / "known"
 
 
