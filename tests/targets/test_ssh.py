@@ -16,9 +16,9 @@ import pytest
 
 from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.tars import TarError
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
+from iolab.tars import TarError
 from tests.support.plans import plan_on_files
 from tests.support.processes import wait_until
 from tests.support.sshd import NEEDS, Server
