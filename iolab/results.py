@@ -36,6 +36,8 @@ MOST_CPUS: Final = 8192
 # less than one MiB, and the worst JSON of four takes 260 MiB and a few seconds to read.
 _CELL_BYTES: Final = 4 << 20
 _PROCESS_BYTES: Final = 32 << 10
+# Of what is said of a machine, and of the names and digests of a block's files.
+_FACTS_BYTES: Final = 2 << 20
 # Of a recording's pages, whatever the machine says how many CPUs it has: its measures take several
 # times as much memory. Those of the built-in pathologies have 7 MB.
 _MOST_PAGES: Final = 128 << 20
@@ -267,8 +269,8 @@ def result_bytes(plan: Plan, cpus: int) -> dict[str, int]:
     cpus : int
         Processors of the machine, as it says itself.
     """
-    names = ("agent.json", "facts.json", "status.json")
-    most = {**dict.fromkeys(names, DOCUMENT_BYTES), "console.txt": CONSOLE_BYTES}
+    most = {"agent.json": DOCUMENT_BYTES, "console.txt": CONSOLE_BYTES}
+    most |= dict.fromkeys(("facts.json", "status.json"), _FACTS_BYTES)
     for cell in plan.cells:
         most[f"cells/{cell.id}.json"] = cell_bytes(cell)
         if cell.recording is not None:

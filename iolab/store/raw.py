@@ -41,7 +41,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{1,64}")
 # Of a stored cell beside its result: its condition, facts and target.
 _PROVENANCE_BYTES: Final = 4 << 20
 # What reading a trace takes beside its pages, as a multiple of these.
-_TIMES_PAGES: Final = 4
+_TIMES_PAGES: Final = 3
 _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
 

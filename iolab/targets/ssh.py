@@ -384,14 +384,17 @@ class SshTarget(RealTarget):
         there = shlex.join(sorted(most))
         script = f"cd {shlex.quote(folder)} && for f in {there}; do "
         script += 'test ! -f "$f" || printf "%s\\n" "$f"; done | tar -cf - -T -'
-        code, said = self._do(script, into=archive, most=tar_bytes(most))
-        if code:
-            raise IolabError(f"cannot fetch the results from {self.where}: {_last(said)}")
         try:
+            code, said = self._do(script, into=archive, most=tar_bytes(most))
+            if code:
+                raise IolabError(f"cannot fetch the results from {self.where}: {_last(said)}")
             with archive.open("rb") as stream:
                 unpack(stream, most, into)
         except TarError as error:
             raise TarError(f"of {self.where} {error.problem}") from error
+        except OSError as error:
+            sentence = f"cannot keep the results of {self.where}: {error.strerror}"
+            raise IolabError(sentence) from error
         archive.unlink()
 
     def remove(self, path: str) -> None:
