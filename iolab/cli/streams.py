@@ -61,8 +61,8 @@ def open_streams() -> None:
             os.fstat(number)
         except OSError:
             # The lowest free number is this one.
-            os.set_inheritable(os.open(os.devnull, mode), True)  # noqa: FBT003 - positional only
-    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115, PTH123
+            os.set_inheritable(os.open(os.devnull, mode), True)
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     sys.stdout, sys.stderr = _text(1, sys.stdout), _text(2, sys.stderr)
 
 
