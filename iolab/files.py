@@ -181,26 +181,24 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
     """
     inputs, places = list(inputs), set[str]()
     for path in outputs:
+        status = None
         try:
-            place, status = os.path.realpath(path), path.stat()
-        except FileNotFoundError:
-            status = None
+            place = os.path.realpath(path)
+            with suppress(FileNotFoundError):
+                status = path.stat()
         except (OSError, ValueError) as error:
             raise _not_written(path, error) from error
-        mode = stat.S_IFREG if status is None else status.st_mode
-        if stat.S_ISDIR(mode) or stat.S_ISBLK(mode):
-            what = "folder" if stat.S_ISDIR(mode) else "disk"
-            raise UserError(f"{path} is a {what}: name a file")
-        if stat.S_ISREG(mode):
-            if place in places:
-                raise UserError(f"{path} is named for two outputs: name two files")
-            places.add(place)
-        if status is not None and stat.S_ISREG(mode):
-            for file in inputs:
-                if _is_of(status, file):
-                    raise UserError(
-                        f"{path} is read here, and cannot be written: name another file"
-                    )
+        if status is not None:
+            if stat.S_ISDIR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+                what = "folder" if stat.S_ISDIR(status.st_mode) else "disk"
+                raise UserError(f"{path} is a {what}: name a file")
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            if any(_is_of(status, file) for file in inputs):
+                raise UserError(f"{path} is read here, and cannot be written: name another file")
+        if place in places:
+            raise UserError(f"{path} is named for two outputs: name two files")
+        places.add(place)
 
 
 def _is_of(status: os.stat_result, place: Path) -> bool:

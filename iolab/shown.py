@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import normalize
 
 from iolab import foreign
 
@@ -44,11 +45,8 @@ NO_MATH = "tex2jax_ignore mathjax_ignore"
 # ASCII punctuation is what Markdown escapes; of it, this is never markup inside of a line.
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
-# What a formula begins with in spreadsheets, in wide characters, too.
-_FORMULA: Final = (
-    *("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}"),
-    *("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}"),
-)
+# What a formula begins with in spreadsheets.
+_FORMULA: Final = ("=", "+", "-", "@")
 # Ends of a column's name that are its unit; the longer ones come first.
 _UNITS: Final = {
     "_us_per_mib": "µs per MiB",
@@ -112,7 +110,8 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _no_formula(value: Any) -> Any:
-    if not isinstance(value, str) or value.lstrip()[:1] not in _FORMULA:
+    # Wide characters count as well.
+    if not isinstance(value, str) or normalize("NFKC", value.lstrip()[:1]) not in _FORMULA:
         return value
     try:
         float(value)

@@ -49,6 +49,29 @@ def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("cells.parquet"))
 
 
+@pytest.mark.parametrize("words", [("fsck", "F"), ("gc", "F"), ("merge", "F"), ("trace", "F")])
+def test_a_command_says_of_its_end_what_is_true(words: tuple[str, ...]) -> None:
+    # The signal comes before the command does anything.
+    name, _ = words
+    program = (
+        "import os, signal, sys, click\n"
+        "from iolab import cli\n"
+        f"command = cli.app.commands[{name!r}]\n"
+        "command.callback = lambda **_: os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"sys.argv = {['iolab', *words]!r}\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr.splitlines()[-1] == "iolab: interrupted"
+
+
 def test_ctrl_c_counts_while_the_commands_are_loaded() -> None:
     program = (
         "import os, runpy, signal, sys\n"
