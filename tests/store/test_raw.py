@@ -17,15 +17,16 @@ import pytest
 from iolab.blocks import Block
 from iolab.errors import IolabError
 from iolab.pathology import get_pathology
+from iolab.store.block_files import DIGESTS, digests_of
 from iolab.store.block_tables import block_rows
-from iolab.store.raw import DIGESTS, RawStore, block_key, digests_of
+from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
 from iolab.sweeps.kept import missing_blocks
 from tests.support.bombed_results import BOMBED, bomb_results
-from tests.support.bombs import full_pages
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.results import TARGET, block, result, write_results
 from tests.support.stores import spoil
+from tests.support.trace_bombs import full_pages
 from tests.test_files import small_disk
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.bombs import BOMBS, full_pages, make_bomb
+from tests.support.trace_bombs import BOMBS, full_pages, make_bomb
 
 __all__ = ["BOMBED", "bomb_results"]
 
