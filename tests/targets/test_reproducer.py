@@ -20,7 +20,7 @@ from iolab.report.mail.reproducer import reproducer
 from iolab.report.mail.sides import sides_of
 from iolab.store.counters import measures
 from iolab.targets import vm
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
 
 pytestmark = pytest.mark.vm
 
@@ -63,7 +63,7 @@ def _run(name: str, claim_name: str, folder: Path) -> Seen:
     except CannotRunError as error:
         pytest.skip(f"no virtual machine here: {error}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(program))
+        start_in_guests(patch, program)
         target.run(plan, folder / "results")
     ran: dict[str, Any] = json.loads((folder / "results" / "seen.json").read_text())
     for side in _SIDES:
