@@ -183,6 +183,8 @@ def read_container(file: TraceFile) -> Container:
         raise TraceError(file.path, "the section 'headers' is missing")
     if not container.buffers:
         raise TraceError(file.path, "the file describes no ring buffer")
+    if sum(cpu.size for buffer in container.buffers for cpu in buffer.cpus) > file.size:
+        raise TooLargeError(file.path, "CPUs share pages: together they claim more than the file")
     if abs(container.offset_ns) > _MOST_NS:
         raise TraceError(file.path, "the clock's offset is impossible")
     return container

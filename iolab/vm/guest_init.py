@@ -182,7 +182,8 @@ def hand_over(memory: mmap.mmap, ending: dict[str, object]) -> None:
     try:
         with tarfile.open(fileobj=memory, mode="w:", format=tarfile.USTAR_FORMAT) as archive:
             for path in sorted(results.rglob("*")):
-                if path.is_file():
+                # What has a dot in front was not finished.
+                if path.is_file() and not path.name.startswith("."):
                     archive.add(path, arcname=str(path.relative_to(results)))
     except ValueError:
         raise SystemExit(f"the results need more than {len(memory)} bytes") from None

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from iolab.store.counters import histogram, measures
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget, prepare
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
 from tests.support.needs import wants
 from tests.support.plans import null_blk_cell, open_job, plan
 
@@ -52,7 +51,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     folder = tmp_path_factory.mktemp("open") / "results"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        start_in_guests(patch, _PROGRAM.read_text())
         target.run(plan(*cells, coalesced_timers=False), folder)
     return folder
 

@@ -72,6 +72,7 @@ def test_what_the_guest_packs_is_unpacked(
     random = os.urandom(300_000)
     (results / "cells" / "c000.json").write_bytes(random)
     (results / "status.json").write_text("{}")
+    (results / "cells" / ".c001.json").write_text("{")
     monkeypatch.setattr(guest_init, "_RESULTS", str(results))
     with _as_the_guest_sees(channel) as memory:
         guest_init.hand_over(memory, {"exit": 3, "stderr": "ä"})
