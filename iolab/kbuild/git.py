@@ -179,8 +179,9 @@ class Repository:
         )
         index.unlink(missing_ok=True)
         if theirs.exists():
-            # It knows which files are unchanged: without it, git would read all of them.
-            shutil.copyfile(theirs, index)
+            # It knows which files are unchanged: without it, git would read all of them. By its own
+            # time git knows which ones were written in the same second.
+            shutil.copy2(theirs, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.worktree)}
         self._git(["add", "--all"], env=env, cwd=self.worktree, timeout_s=_CHECKOUT_S)
         tree = self._git(["write-tree"], env=env).stdout.strip()
