@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.fio_options import memory_of, processes_of
+from iolab.agent.fio_options import ends_of, memory_of, processes_of
 from iolab.agent.journal import Journal
 from iolab.agent.plan import FioJob, Job, OpenJob
 from iolab.agent.proc import available_memory
@@ -98,9 +98,12 @@ def lay_out(job: FioJob, folder: Path) -> None:
 
     Raises
     ------
+    CannotRunError
+        If the job's offsets are so large that fio would fill the disk.
     OSError
         If the device is too small.
     """
+    _check_room(job, folder)
     if job.layout == "growing":
         return
     size = job.size_mib << 20
@@ -119,6 +122,22 @@ def lay_out(job: FioJob, folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _check_room(job: FioJob, folder: Path) -> None:
+    if not isinstance(job, OpenJob):
+        return
+    size = job.size_mib << 20
+    ends = [end for section in job.sections for end in ends_of(section.options, size)]
+    # What fio adds; of the files themselves the file system says whether it has room.
+    more = max(ends) - size if job.shared_file else sum(ends) - size * job.files
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if more > free // 2:
+        raise CannotRunError(
+            f"with its offsets the fio job would add {more >> 20} MiB to its files, and "
+            f"{free >> 20} MiB are free: lower offset or offset_increment"
+        )
 
 
 def start_fio(

@@ -32,7 +32,15 @@ from iolab.agent.fio_values import (
     words,
 )
 
-__all__ = ["ENGINES", "GRAMMARS", "faults_of", "memory_of", "processes_of", "sets_same"]
+__all__ = [
+    "ENGINES",
+    "GRAMMARS",
+    "ends_of",
+    "faults_of",
+    "memory_of",
+    "processes_of",
+    "sets_same",
+]
 
 # Engines that do their I/O on the file or device that they are given; cpuio uses a core only.
 ENGINES = (
@@ -346,6 +354,32 @@ def processes_of(options: Mapping[str, str]) -> int:
         Its numjobs.
     """
     return int(options.get("numjobs", "1"))
+
+
+def ends_of(options: Mapping[str, str], file_bytes: int) -> list[int]:
+    """Return up to where the processes of a section of a fio job read or write their files.
+
+    fio fills a file that ends before: with data, before it begins.
+
+    Parameters
+    ----------
+    options, file_bytes : mapping of str to str, int
+        As for `memory_of`.
+
+    Returns
+    -------
+    list of int
+        In bytes, for each process.
+    """
+    known = {_SAME.get(name, name): value for name, value in options.items()}
+
+    def place(name: str) -> int:
+        text = known.get(name, "0")
+        percent = file_bytes * bytes_of(text[:-1]) // 100
+        return percent if text.endswith("%") else bytes_of(text)
+
+    first = file_bytes + place("offset") + place("offset_align")
+    return [first + n * place("offset_increment") for n in range(processes_of(options))]
 
 
 def memory_of(options: Mapping[str, str], file_bytes: int) -> int:

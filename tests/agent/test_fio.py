@@ -248,6 +248,20 @@ def test_a_job_that_needs_more_than_free_memory_is_not_started(tmp_path: Path) -
         assert (tmp_path / "journal").read_text() == ""
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"offset": "1p"}, {"offset_increment": "1p", "numjobs": "2"}, {"fileoffset": "500t"}],
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_job_whose_offsets_fill_the_disk_is_refused(
+    tmp_path: Path, options: dict[str, str], shared: bool
+) -> None:
+    job = _open(Section("a", {"rw": "read", **options}), shared_file=shared)
+    with pytest.raises(CannotRunError, match="offset"):
+        lay_out(job, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_gates_of_an_open_job_name_its_sections() -> None:
     job = _open(Section("a", {}), Section("burn", {"ioengine": "cpuio"}))
     burn = {**_ENTRY, "jobname": "burn", "read": {"total_ios": 2, "runtime": 0}, "write": _NONE}

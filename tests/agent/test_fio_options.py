@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.agent.fio_options import ENGINES, GRAMMARS, faults_of, memory_of
+from iolab.agent.fio_options import ENGINES, GRAMMARS, ends_of, faults_of, memory_of
 
 # Values of each grammar, by one of its options; with blanks between them.
 _SAMPLES = {
@@ -213,3 +213,12 @@ def test_memory_is_counted_for_all_processes() -> None:
     assert memory_of(huge, size) == 2 * (4096 + own) + (1 << 30) + (1 << 20)
     again = {"norandommap": "", "dedupe_mode": "working_set", "dedupe_working_set_percentage": "50"}
     assert memory_of(again, size) == 2 * (4096 + own) + size // 4096 // 2 * 48
+
+
+def test_offsets_say_where_files_end() -> None:
+    size = 100 << 20
+    assert ends_of({}, size) == [size]
+    assert ends_of({"fileoffset": "10%", "numjobs": "2"}, size) == [110 << 20] * 2
+    spread = {"offset": "1g", "offset_increment": "2m", "offset_align": "4k", "numjobs": "3"}
+    first = size + (1 << 30) + 4096
+    assert ends_of(spread, size) == [first, first + (2 << 20), first + (4 << 20)]
