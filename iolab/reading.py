@@ -13,7 +13,6 @@ import hashlib
 import io
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
@@ -43,6 +42,8 @@ DOCUMENT_BYTES: Final = 8 << 20
 # Of what a machine says while a block is measured.
 CONSOLE_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 20
+# What a line takes, however short.
+_LINE: Final = 1 << 10
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _NO_LIMIT: Final = 1 << 62
 # As the kernel's own (path_resolution(7)).
@@ -237,7 +238,7 @@ def lines_of_gzip(
     path, below : Path
         As for `open_regular`.
     most : int
-        The most bytes that all lines take in memory.
+        The most bytes of all lines; a shorter one counts as 1 KiB.
     longest : int, optional
         The most bytes of a line.
 
@@ -248,7 +249,7 @@ def lines_of_gzip(
     """
     with _open_bounded(path, most, below) as (stream, _), gzip.open(stream) as unpacked:
         while line := unpacked.readline(longest + 1):
-            most -= sys.getsizeof(line)
+            most -= max(len(line), _LINE)
             if len(line) > longest or most < 0:
                 raise _refused(errno.EFBIG, "unpacks to more than such a file has", path)
             yield line

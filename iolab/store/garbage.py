@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -132,11 +134,15 @@ def _refuse_leading_out(folder: Path, root: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    if path.is_symlink() or not path.is_dir():
-        return path.lstat().st_size
-    return sum(_size_of(below) for below in os.walk(path))
-
-
-def _size_of(listed: tuple[str, list[str], list[str]]) -> int:
-    name, _, files = listed
-    return sum(Path(name, file).lstat().st_size for file in files)
+    """Return the bytes of a file, or of all files below a folder, however deep."""
+    size, left = 0, [path]
+    while left:
+        one = left.pop()
+        # What vanishes meanwhile takes nothing, and neither does what has too long a name.
+        with suppress(OSError):
+            status = one.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                left += one.iterdir()
+            else:
+                size += status.st_size
+    return size

@@ -75,7 +75,7 @@ def merge_store(
 
 
 def _merge_block(there: RawStore, here: RawStore, key: str, merged: Merged) -> None:
-    state = block_state(there, key)
+    state = block_state(there, key, read=here.has(key))
     if state.state == "sound" and not here.has(key):
         state = _taken(there, here, key)
         merged.taken += [key] if state.state == "sound" else []

@@ -104,11 +104,11 @@ class RawStore:
         Raises
         ------
         IolabError
-            If the store may not be read.
+            If the store is no folder, or may not be read.
         """
         try:
             return sorted(p.name for p in self._raw.iterdir() if _KEY.fullmatch(p.name))
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
         except OSError as error:
             raise IolabError(f"{self._raw} cannot be read: {error.strerror}") from error

@@ -55,11 +55,13 @@ def block_states(store: RawStore) -> Iterator[BlockState]:
         yield block_state(store, key)
 
 
-def block_state(store: RawStore, key: str, planned: Block | None = None) -> BlockState:
+def block_state(
+    store: RawStore, key: str, planned: Block | None = None, *, read: bool = True
+) -> BlockState:
     """Return the state of a block.
 
-    Its files are compared with their digests. A block from before there were digests is read
-    instead, as whoever makes its tables reads it; its traces are not.
+    Its files are compared with their digests, and its cells are read as for its tables: somebody
+    may have digested anything. Its traces are not read.
 
     Parameters
     ----------
@@ -70,6 +72,8 @@ def block_state(store: RawStore, key: str, planned: Block | None = None) -> Bloc
     planned : Block, optional
         The block that this key was computed from. Then the stored one is not parsed: it has the
         same key only if it is the same.
+    read : bool, optional
+        Whether to read the cells of a block that has digests.
     """
     folder = store.folder(key)
     words = ""
@@ -88,8 +92,8 @@ def block_state(store: RawStore, key: str, planned: Block | None = None) -> Bloc
         run_of(store.content(key, RUN))
         if DIGESTS in files:
             _check_digests(store, key, files)
-            store.check_sizes(key, block)
-        else:
+        store.check_sizes(key, block)
+        if read or DIGESTS not in files:
             _check_cells(store, key, block)
         gates = machine_gates(store.facts(key))
     except IolabError as error:
