@@ -38,7 +38,7 @@ _NUMBERS = 1 << 16
 # A `Loss` in memory.
 _LOSS_BYTES = 256
 # What is made of pages takes at most so many times their memory, and some for short traces.
-_MOST_TIMES, _LEAST_BYTES = 8, 64 << 20
+_MOST_TIMES, _LEAST_BYTES = 8, 256 << 20
 _COMM = re.compile(r"^([0-9]{1,10}) (.*)$", re.MULTILINE)
 
 

@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from iolab.errors import IolabError
 from iolab.reading import part
@@ -29,6 +30,18 @@ _HEADER = struct.Struct("<8sQI")
 
 class ChannelError(IolabError):
     """The guest left no results, or damaged ones."""
+
+
+class _Payload:
+    """The next bytes of a file, and nothing behind them."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream, self._left = stream, size
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(min(size, self._left) if size >= 0 else self._left)
+        self._left -= len(data)
+        return data
 
 
 def make_channel(path: Path) -> None:
@@ -97,7 +110,7 @@ def unpack_channel(path: Path, most: Mapping[str, int], into: Path) -> None:
         stream.seek(_HEADER.size)
         try:
             # The store flushes what it takes in.
-            unpack(stream, most, into)
+            unpack(_Payload(stream, length), most, into)
         except TarError as error:
             raise ChannelError(f"the guest's results are damaged: {error}") from error
         except OSError as error:
