@@ -84,7 +84,7 @@ def lying(
     kind: int = INT64,
     rows: int = 5,
     codec: int = 0,
-    schema: list[Struct] | None = None,
+    schema: Sequence[Struct] | None = None,
     column: Struct | None = None,
     footer: Struct | None = None,
     groups: int = 1,
