@@ -62,7 +62,7 @@ def device(path: Path, major: int, minor: int, kind: int = stat.S_IFCHR) -> Path
         if kind == stat.S_IFCHR:
             os.close(os.open(path, os.O_WRONLY))
     except OSError as error:
-        pytest.skip(f"no device node can be made here: {error.strerror}")
+        lack("device nodes", str(error.strerror))
     return path
 
 
@@ -272,7 +272,7 @@ def test_a_disk_and_a_socket_are_no_outputs(tmp_path: Path) -> None:
 
 def test_what_another_user_put_into_a_folder_for_all_is_not_written(tmp_path: Path) -> None:
     if os.geteuid():
-        pytest.skip("only root can make files of another user")
+        lack("root")
     shared, own = tmp_path / "shared", tmp_path / "own"
     shared.mkdir()
     shared.chmod(0o1777)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import struct
 import subprocess
@@ -193,8 +192,7 @@ def _attached(backing: Path) -> Iterator[Path]:
 @contextmanager
 def _formatted(image: Path, mib: int, *argv: str) -> Iterator[Path]:
     """Make a disk with a file system whose first MiB is overwritten by zeros."""
-    if shutil.which(argv[0]) is None:
-        pytest.skip(f"no {argv[0]} on this machine")
+    need(argv[0])
     with loop_device(image, mib) as node:
         subprocess.run([*argv, node], check=True, capture_output=True)
         with node.open("r+b") as stream:
@@ -271,7 +269,7 @@ def test_a_partition_is_in_use_by_what_is_on_it_or_on_its_disk_alone(
     for number, first in ((1, 2048), (2, 16384)):
         made = ["addpart", str(disk), str(number), str(first), "8192"]
         if subprocess.run(made, capture_output=True, check=False).returncode:
-            pytest.skip("no partitions can be made here")
+            lack("partitions of a loop device")
         parts.append(Path(f"{disk}p{number}"))
         if not parts[-1].exists():
             text = (Path("/sys/class/block") / parts[-1].name / "dev").read_text()

@@ -17,7 +17,7 @@ from iolab.agent.observe import _tasks, realtime_priority, sample
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab.errors import CannotRunError
 from iolab.process import kill_group, start
-from tests.support.needs import wants
+from tests.support.needs import lack, wants
 from tests.support.processes import wait_until
 
 _NAMED = "import ctypes, time; ctypes.CDLL(None).prctl(15, {!r}, 0, 0, 0); print(flush=True); "
@@ -94,7 +94,7 @@ def test_the_kernels_own_workers_are_sampled() -> None:
         if stat_of(pid)[0].startswith("kworker/") and is_kernel_thread(stat_of(pid)[1])
     ]
     if not workers:
-        pytest.skip("no kernel threads are shown here")
+        lack("kernel threads in /proc")
     found = _task(workers[0], job=os.getpid())
     assert found is not None
     assert not found["job"]

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,11 +27,12 @@ from iolab.agent.undo import MARK
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, start
 from tests.support.loops import digest, loop_device
+from tests.support.needs import lack, needs
 from tests.support.processes import PATIENCE_S, alive, wait_until
 from tests.support.second_user import MALLORY, SPAWN, impostor
 from tests.test_files import small_disk
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
+pytestmark = needs("root")
 
 _OF_A_RUN = "0123456789abcdef" * 2
 _REPORT = "--output=/run/iolab/fio-c000.json"
@@ -88,11 +90,11 @@ def test_restoring_does_not_wait_for_another_user_who_begins_the_same_again_and_
 
 
 @pytest.fixture
-def reachable(tmp_path: Path) -> Path:
-    """A folder that another user can enter."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
-    return tmp_path
+def reachable() -> Iterator[Path]:
+    """A folder that another user can enter, as those of pytest cannot be."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
 
 
 def test_a_program_of_roots_that_another_user_runs_is_not_ours(
@@ -107,7 +109,7 @@ def test_a_program_of_roots_that_another_user_runs_is_not_ours(
         folder = Path(f"/proc/{process.pid}")
         wait_until(lambda: (folder / "cmdline").read_bytes() == b"slept\0" + b"1000\0")
         if (folder / "status").read_text().partition("Uid:")[2].split()[:2] != [str(MALLORY), "0"]:
-            pytest.skip("no setuid programs run here")
+            lack("setuid programs")
         assert restore(journal.path) == []
         assert process.poll() is None
 
@@ -189,7 +191,7 @@ def _made_loop(journal: Journal, folder: Path) -> Path:
     try:
         return make_device(journal, Device("data", "loop", 16, path=str(folder), rotational=True))
     except CannotRunError as error:
-        pytest.skip(str(error))
+        lack("a disk in memory", str(error))
 
 
 def _backing(node: Path) -> Path | None:
@@ -296,7 +298,7 @@ def test_a_disk_that_has_got_the_name_of_ours_keeps_its_scheduler(
 _HOT_ADD = Path("/sys/class/zram-control/hot_add")
 
 
-@pytest.mark.skipif(not _HOT_ADD.exists(), reason="this machine has no zram")
+@needs("zram")
 def test_a_zram_device_that_another_program_makes_first_is_not_ours(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +321,7 @@ def test_a_zram_device_that_another_program_makes_first_is_not_ours(
     (_HOT_ADD.parent / "hot_remove").write_text(str(theirs[0]))
 
 
-@pytest.mark.skipif(not _HOT_ADD.exists(), reason="this machine has no zram")
+@needs("zram")
 def test_a_zram_device_of_the_number_and_size_of_ours_is_not_ours(journal: Journal) -> None:
     node = make_zram(journal, 64)
     remove = _HOT_ADD.parent / "hot_remove"
@@ -327,7 +329,7 @@ def test_a_zram_device_of_the_number_and_size_of_ours_is_not_ours(journal: Journ
     added = int(_HOT_ADD.read_text())
     if f"zram{added}" != node.name:
         remove.write_text(str(added))
-        pytest.skip("the kernel gave it another number")
+        lack("the same number of a zram device")
     (Path("/sys/block") / node.name / "disksize").write_text(str(64 << 20))
     assert restore(journal.path) == []
     assert (Path("/sys/block") / node.name).exists()
@@ -337,7 +339,7 @@ def test_a_zram_device_of_the_number_and_size_of_ours_is_not_ours(journal: Journ
 def test_a_cgroup_that_is_there_already_is_refused_and_stays(journal: Journal) -> None:
     root = root_of("cpu")
     if root is None:
-        pytest.skip("this machine has no cpu controller of cgroup v1")
+        lack("a cpu controller of cgroup v1")
     folder = root / f"iolab-test-{os.getpid()}"
     folder.mkdir()
     member = start(["sleep", "1000"], cgroup=folder, env={"PATH": os.defpath})
@@ -359,7 +361,7 @@ def test_an_instance_of_tracefs_that_is_there_already_is_refused_and_stays(
         instance = tracefs(journal) / "instances/iolab"
         instance.mkdir()
     except (OSError, IolabError) as error:
-        pytest.skip(f"no instances of tracefs here: {error}")
+        lack("instances of tracefs", str(error))
     try:
         with pytest.raises(IolabError, match="is there already"):
             Recorder(journal, spec, tmp_path / "trace.dat")

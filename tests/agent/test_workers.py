@@ -14,9 +14,10 @@ import pytest
 from iolab.agent.journal import Journal, restore
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab.agent.workers import renice_workers
+from tests.support.needs import lack, needs
 from tests.support.second_user import SPAWN, impostor
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a nice value back")
+pytestmark = needs("root")
 
 # Root's own value, so that nothing is slowed down meanwhile.
 _NICE = -1
@@ -44,7 +45,7 @@ def test_only_the_kernels_ordinary_workers_of_the_core_change_and_all_come_back(
 ) -> None:
     before = _nice_values("kworker/", kernel=True)
     if not _nice_values("kworker/0:", kernel=True):
-        pytest.skip("no kernel threads are shown here")
+        lack("kernel threads in /proc")
     names = ("kworker/0:66", "kworker/0:1", "kworker/0:0-events", "kworker/0:1+x) S 2 0 0")
     with ExitStack() as running:
         for number, name in enumerate(names):
@@ -78,7 +79,7 @@ def test_who_got_the_number_of_a_worker_is_left_alone(journal: Journal) -> None:
 def test_a_worker_of_another_start_is_left_alone(journal: Journal) -> None:
     workers = _nice_values("kworker/0:", kernel=True)
     if not workers:
-        pytest.skip("no kernel threads are shown here")
+        lack("kernel threads in /proc")
     pid, nice = next(iter(workers.items()))
     journal.note("nice", f"/proc/{pid}", f"{nice + 3} {int(stat_of(pid)[1][19]) + 1}")
     assert json.loads(journal.path.read_text().splitlines()[-1])["undo"] == "nice"

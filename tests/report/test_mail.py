@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
-import os
 import random
 import re
 import subprocess
@@ -29,6 +28,7 @@ from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, load
 from iolab.trace import read
 from tests.support import reports
+from tests.support.needs import needs
 from tests.support.second_user import impostor
 
 _DIO = get_pathology("dio_kworker")
@@ -130,7 +130,7 @@ def test_every_claim_has_a_script_that_a_shell_can_read(name: str, tmp_path: Pat
         assert max(map(len, script)) <= WIDTH
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as another user")
+@needs("root")
 @pytest.mark.parametrize(
     "name",
     ["kworker/0:66", "kworker/u4:0", "kworker/u) S 2 ", "kworker/0) S 2 ", "kworker/u2:0 2 "],

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from iolab.vm.elf import loaded_part, notes, section
+from tests.support.needs import needs
 from tests.vm.conftest import elf_with_note, module
 
 MODULE = module("configfs,a-b")
@@ -25,7 +26,7 @@ def test_a_modules_section_is_found_by_its_name() -> None:
     assert section(MODULE[:58].ljust(64, b"\0"), ".modinfo") == b""
 
 
-@pytest.mark.skipif(shutil.which("objcopy") is None, reason="needs binutils")
+@needs("objcopy")
 def test_a_section_and_notes_are_those_of_binutils(tmp_path: Path) -> None:
     program, dumped = tmp_path / "true", tmp_path / "dumped"
     shutil.copy("/bin/true", program)
