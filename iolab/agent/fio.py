@@ -176,8 +176,18 @@ def start_fio(
     folder.mkdir(mode=0o700)
     journal.note("fio", str(report))
     argv = fio_argv(job, place.files, report, cpu=place.cpu)
+    # fio removes TMPDIR/fio-dump-status, and puts a second report before its own if it was there
+    # (check_status_file() of stat.c): in /tmp any user can make it.
+    environment = {**os.environ, "TMPDIR": str(folder)}
     with said.open("wb") as stream:
-        fio = start(argv, stdout=stream, stderr=subprocess.STDOUT, cwd=folder, cgroup=place.group)
+        fio = start(
+            argv,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
+            cgroup=place.group,
+        )
     return fio, report, said
 
 
