@@ -18,6 +18,8 @@ nox.options.default_venv_backend = "uv|venv"
 
 UV = "uv==0.13.8"
 ENVIRONMENT = "environment.yml"
+# Those of pyproject.toml's classifiers.
+PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 # A worker of the tests, and the virtual machine that it boots.
 WORKER_BYTES = 3 << 30
 
@@ -80,17 +82,28 @@ def workers() -> int:
     return max(1, min(len(os.sched_getaffinity(0)), memory // WORKER_BYTES))
 
 
+def run_tests(session: nox.Session, *options: str) -> None:
+    """Run the tests that the user names, else all that `options` choose, shared by workers."""
+    install(session, "dev", "docs", "paper", cluster=True)
+    # What takes longest is worth shortening.
+    # Neighbours stay together: a server or a machine that a module boots is then booted once.
+    usual = ["-n", str(workers()), "--dist", "worksteal", "--durations", "40", *options]
+    session.run("pytest", *(session.posargs or usual))
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests: nox -s tests [-- TESTS]; those that boot virtual machines fetch a kernel once.
 
     Workers share all the tests. Of some that are named, the first starts sooner without them.
     """
-    install(session, "dev", "docs", "paper", cluster=True)
-    # What takes longest is worth shortening.
-    # Neighbours stay together: a server or a machine that a module boots is then booted once.
-    usual = ["-n", str(workers()), "--dist", "worksteal", "--durations", "40"]
-    session.run("pytest", *(session.posargs or usual))
+    run_tests(session)
+
+
+@nox.session(python=PYTHONS)
+def pythons(session: nox.Session) -> None:
+    """Run the tests without machines on each Python: nox -s pythons, or nox -s pythons-3.12."""
+    run_tests(session, "-m", "not vm and not network")
 
 
 @nox.session

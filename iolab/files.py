@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Atomic file writes, scratch folders, file locks, the cache folder and digests."""
+"""File writes, scratch folders, file locks, the cache folder and digests."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.writers import refuse_writers
 
 __all__ = [
     "atomic_write",
     "cache_dir",
     "canonical_json",
+    "check_outputs",
     "digest_file",
     "digest_of",
     "locked",
@@ -28,6 +31,7 @@ __all__ = [
     "remove_short_dirs",
     "scratch_dir",
     "short_dir",
+    "write_output",
 ]
 
 # What begins so is locked by the process that works with it, or was left by one that was killed.
@@ -35,6 +39,15 @@ _SCRATCH = ".work."
 _SHORT = ".iolab."
 # A folder's lock is a file beside it: NFS does not tell other machines of a folder's own.
 _LOCK = ".lock"
+# Errors of a name that no file can have; the others are of the machine.
+_OF_A_NAME: Final = (
+    *(errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.ENOTDIR, errno.ENXIO),
+)
+# As the kernel's MAXSYMLINKS.
+_MOST_LINKS: Final = 40
+# How the files of results end, with which no output does.
+_RESULTS: Final = (".parquet", ".json", ".json.gz", ".dat")
 
 
 def cache_dir(*below: str) -> Path:
@@ -64,6 +77,9 @@ def cache_dir(*below: str) -> Path:
 def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file under a temporary name, flush it to the disk, then rename it into place.
 
+    What has the name before is replaced, be it a link or a device. `write_output` is for names that
+    the user chose.
+
     Parameters
     ----------
     path : Path
@@ -75,6 +91,8 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
 
     Raises
     ------
+    UserError
+        If no file can have this name.
     IolabError
         If the file cannot be written. An old file at `path` is then unchanged.
     """
@@ -82,21 +100,152 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = _owned(
-            lambda: tempfile.mkstemp(dir=path.parent, prefix=f"{_SCRATCH}{path.name}.")
-        )
+        handle, temporary = _owned(lambda: tempfile.mkstemp(dir=path.parent, prefix=_SCRATCH))
         with os.fdopen(handle, "wb") as stream:
             stream.write(payload)
             stream.flush()
             os.fsync(stream.fileno())
             os.chmod(temporary, mode)  # noqa: PTH101 - a name from mkstemp
             os.replace(temporary, path)  # noqa: PTH105
-    except OSError as error:
-        raise IolabError(f"cannot write {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise _not_written(path, error) from error
     finally:
         # After Ctrl-C, too. A renamed file no longer has this name.
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _not_written(path: Path, error: OSError | ValueError) -> IolabError:
+    """Return the error that says why a file was not written."""
+    if isinstance(error, ValueError):
+        return UserError(f"cannot write {str(path)!r}: {error}")
+    kind = UserError if error.errno in _OF_A_NAME else IolabError
+    return kind(f"cannot write {path}: {error.strerror}")
+
+
+def write_output(path: Path, data: bytes | str) -> None:
+    """Write an output whose name the user chose.
+
+    A file is written as `atomic_write` does, with the permissions that it had. A link stays: the
+    file behind it is written. A device, a pipe or a descriptor of this process, such as
+    ``/dev/stdout``, is written into.
+
+    Parameters
+    ----------
+    path : Path
+        The output; folders above it are created.
+    data : bytes or str
+        The whole content; text is encoded as UTF-8.
+
+    Raises
+    ------
+    UserError
+        If it is a folder or a disk, no file can have this name, or it leads through what another
+        user has put into a folder such as ``/tmp``.
+    IolabError
+        If it cannot be written. An old file is then unchanged.
+    """
+    check_outputs([path])
+    payload = data.encode() if isinstance(data, str) else data
+    try:
+        place = _behind_links(path)
+        if place.parent == _descriptors():
+            handle = os.dup(int(place.name))
+        elif place.exists() and not place.is_file():
+            _refuse_planted(place)
+            handle = os.open(place, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        else:
+            mode = place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_umask()
+            atomic_write(place, payload, mode=mode)
+            return
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(payload)
+    except (OSError, ValueError) as error:
+        raise _not_written(path, error) from error
+
+
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+    """Check that outputs can be written without the loss of an input or of each other.
+
+    Parameters
+    ----------
+    outputs : iterable of Path
+        Files that are written; they need not exist.
+    inputs : iterable of Path
+        Files that are read, and folders of results: their tables, documents and traces.
+
+    Raises
+    ------
+    UserError
+        If an output is a folder, a disk, an input under whatever name, or named twice.
+    """
+    inputs, places = list(inputs), set[str]()
+    for path in outputs:
+        status = None
+        try:
+            place = os.path.realpath(path)
+            with suppress(FileNotFoundError):
+                status = path.stat()
+        except (OSError, ValueError) as error:
+            raise _not_written(path, error) from error
+        if status is not None:
+            if stat.S_ISDIR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+                what = "folder" if stat.S_ISDIR(status.st_mode) else "disk"
+                raise UserError(f"{path} is a {what}: name a file")
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            if any(_is_of(status, file) for file in inputs):
+                raise UserError(f"{path} is read here, and cannot be written: name another file")
+        if place in places:
+            raise UserError(f"{path} is named for two outputs: name two files")
+        places.add(place)
+
+
+def _is_of(status: os.stat_result, place: Path) -> bool:
+    """Tell whether a file is an input, or one of the results in a folder."""
+    if not place.is_dir():
+        return place.exists() and os.path.samestat(place.stat(), status)
+    for folder, _, names in os.walk(place):
+        for name in names:
+            file = os.path.join(folder, name)  # noqa: PTH118 - a store has many files
+            with suppress(OSError):
+                if name.endswith(_RESULTS) and os.path.samestat(os.stat(file), status):  # noqa: PTH116
+                    return True
+    return False
+
+
+def _behind_links(path: Path) -> Path:
+    """Return the path of what a path leads to, without links."""
+    place = Path.cwd() / path
+    for _ in range(_MOST_LINKS):
+        parts = (*reversed(place.parents), place)
+        link = next((p for p in parts if p.is_symlink() and p.parent != _descriptors()), None)
+        if link is None:
+            return place
+        _refuse_planted(link)
+        place = link.parent / link.readlink() / place.relative_to(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _descriptors() -> Path:
+    """Return the folder of this process's descriptors: its links are no paths."""
+    return Path(f"/proc/{os.getpid()}/fd")
+
+
+def _refuse_planted(place: Path) -> None:
+    """Refuse what another user has put where everybody may, as sysctl fs.protected_* do."""
+    folder, owner = place.parent.stat(), place.lstat().st_uid
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    if shared and owner not in (os.geteuid(), folder.st_uid):
+        raise UserError(
+            f"{place} is of user {owner}, in a folder that everybody can write: name another file"
+        )
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _owned(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
@@ -228,7 +377,7 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
     Parameters
     ----------
     path : Path
-        The lock file; created if missing, never removed.
+        The lock file; created if missing. Its holder may remove it.
     on_wait : callable, optional
         Called once if another process holds the lock.
 
@@ -237,17 +386,28 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
     IolabError
         If the lock file cannot be opened, or its file system has no locks.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # flock(2) on NFS takes an exclusive lock only on what is open for writing.
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise IolabError(f"cannot lock {path}: {error.strerror}") from error
-    try:
-        _take(handle, path, on_wait)
-        yield
-    finally:
-        os.close(handle)
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # flock(2) on NFS takes an exclusive lock only on what is open for writing.
+            mode = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            handle = os.open(path, mode, 0o644)
+        except OSError as error:
+            raise IolabError(f"cannot lock {path}: {error.strerror}") from error
+        try:
+            _take(handle, path, on_wait)
+            # Its last holder may have removed it: then another process can lock a new one.
+            if _is_at(path, handle):
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    return False
 
 
 def _take(handle: int, path: Path, on_wait: Callable[[], None]) -> None:

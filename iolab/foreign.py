@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iolab.errors import IolabError, UserError
+from iolab.reading import RefusedFileError, read_regular
 
 __all__ = [
     "LINE",
@@ -90,20 +91,27 @@ def document(said: bytes | str) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_document(path: Path) -> Any:
+def read_document(path: Path, *, below: Path | None = None) -> Any:
     """Read a file as `document` reads its content.
+
+    Parameters
+    ----------
+    path, below : Path
+        As for `iolab.reading.open_regular`.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     UserError
-        If it cannot be read, or is not a whole JSON file.
+        If it cannot be read, is larger than any document, or is not a whole JSON file.
     """
     try:
-        return document(path.read_bytes())
+        return document(read_regular(path, below=below))
     except FileNotFoundError:
         raise
+    except RefusedFileError as error:
+        raise UserError(f"{path} {error.strerror}") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a whole JSON file") from error
 

@@ -8,23 +8,31 @@ and files that unpack without bound. Everything that reads one opens it here.
 from __future__ import annotations
 
 import errno
+import gzip
+import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import Final, Protocol
 
 __all__ = [
     "CONSOLE_BYTES",
     "DOCUMENT_BYTES",
     "Readable",
     "RefusedFileError",
+    "digest_regular",
+    "entries",
     "exactly",
     "fits_memory",
     "free_bytes",
+    "in_root",
+    "lines_of_gzip",
     "open_regular",
     "part",
+    "read_gzip",
     "read_regular",
 ]
 
@@ -34,8 +42,12 @@ DOCUMENT_BYTES: Final = 8 << 20
 # Of what a machine says while a block is measured.
 CONSOLE_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 20
+# What a line takes, however short.
+_LINE: Final = 1 << 10
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _NO_LIMIT: Final = 1 << 62
+# As the kernel's own (path_resolution(7)).
+_MOST_LINKS: Final = 40
 
 
 class RefusedFileError(OSError):
@@ -53,7 +65,7 @@ class Readable(Protocol):
         ...
 
 
-def open_regular(path: Path, *, below: Path | None = None) -> BinaryIO:
+def open_regular(path: Path, *, below: Path | None = None) -> io.BufferedReader:
     """Open a regular file for reading, without touching anything that is none.
 
     Parameters
@@ -100,6 +112,43 @@ def _beneath(path: Path, below: Path) -> int:
     return handle
 
 
+def in_root(root: Path, name: PurePath) -> Path:
+    """Return where a path leads to in a folder that its links take for ``/``, as in a chroot.
+
+    Parameters
+    ----------
+    root : Path
+        The folder, such as one with unpacked packages. No part of its own path is a link.
+    name : PurePath
+        A path below it; nothing has to be there.
+
+    Returns
+    -------
+    Path
+        A path below `root`, with no link in it: `open_regular` takes it with `below`.
+
+    Raises
+    ------
+    RefusedFileError
+        If a link leads to itself.
+    """
+    real, links = root, 0
+    todo = list(reversed(name.parts))
+    while todo:
+        step = todo.pop()
+        if step.startswith("/"):
+            real = root
+        elif step == "..":
+            real = real if real == root else real.parent
+        elif not (real / step).is_symlink():
+            real /= step
+        elif (links := links + 1) > _MOST_LINKS:
+            raise _refused(errno.ELOOP, "is a link to itself", root / name)
+        else:
+            todo += reversed((real / step).readlink().parts)
+    return real
+
+
 def _refuse_irregular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
         raise _refused(errno.EINVAL, "is no regular file", path)
@@ -131,14 +180,119 @@ def read_regular(path: Path, most: int = DOCUMENT_BYTES, *, below: Path | None =
     OSError
         If it is missing or may not be read.
     """
+    with _open_bounded(path, most, below) as (stream, size):
+        if not fits_memory(size):
+            raise _refused(errno.ENOMEM, f"has {size} bytes, more than free memory", path)
+        # It may grow while it is read; Python allocates first what it is asked for.
+        return stream.read(min(most, max(size, _CHUNK)))
+
+
+@contextmanager
+def _open_bounded(
+    path: Path, most: int, below: Path | None
+) -> Iterator[tuple[io.BufferedReader, int]]:
+    """Open a regular file of at most so many bytes, and give its size with it."""
     with open_regular(path, below=below) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size > most:
             raise _refused(errno.EFBIG, f"has {size} bytes, more than {most}", path)
-        if not fits_memory(size):
-            raise _refused(errno.ENOMEM, f"has {size} bytes, more than free memory", path)
-        # It may grow while it is read.
-        return stream.read(most)
+        yield stream, size
+
+
+def digest_regular(path: Path, most: int, *, below: Path | None = None) -> str:
+    """Return the SHA-256 (hex) of a regular file; arguments and errors are `read_regular`'s."""
+    with _open_bounded(path, most, below) as (stream, size):
+        digest = hashlib.sha256()
+        try:
+            for piece in part(stream, size):
+                digest.update(piece)
+        except EOFError as error:
+            raise _refused(errno.EIO, "was cut while it was read", path) from error
+        return digest.hexdigest()
+
+
+def read_gzip(path: Path, most: int, *, below: Path | None = None) -> bytes:
+    """Return what is packed in a regular file, at most `most` bytes.
+
+    Raises
+    ------
+    RefusedFileError
+        As `read_regular`; packed and unpacked it may be as large.
+    OSError, EOFError, zlib.error
+        If it is missing, may not be read, or is damaged.
+    """
+    with _open_bounded(path, most, below) as (stream, _), gzip.open(stream) as unpacked:
+        data = unpacked.read(most + 1)
+    if len(data) > most:
+        raise _refused(errno.EFBIG, f"unpacks to more than {most} bytes", path)
+    return data
+
+
+def lines_of_gzip(
+    path: Path, most: int, longest: int = DOCUMENT_BYTES, *, below: Path | None = None
+) -> Iterator[bytes]:
+    """Yield the lines packed in a regular file, each with its end.
+
+    Parameters
+    ----------
+    path, below : Path
+        As for `open_regular`.
+    most : int
+        The most bytes of all lines; a shorter one counts as 1 KiB.
+    longest : int, optional
+        The most bytes of a line.
+
+    Raises
+    ------
+    RefusedFileError, OSError, EOFError, zlib.error
+        As `read_gzip`.
+    """
+    with _open_bounded(path, most, below) as (stream, _), gzip.open(stream) as unpacked:
+        while line := unpacked.readline(longest + 1):
+            most -= max(len(line), _LINE)
+            if len(line) > longest or most < 0:
+                raise _refused(errno.EFBIG, "unpacks to more than such a file has", path)
+            yield line
+
+
+def entries(folder: Path, most: int, *, below: Path) -> dict[str, os.stat_result]:
+    """Return what each name in a folder stands for.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    most : int
+        The most names that such a folder has.
+    below : Path
+        As for `open_regular`.
+
+    Returns
+    -------
+    dict of str to os.stat_result
+        In the order of the names; a link stands for itself.
+
+    Raises
+    ------
+    RefusedFileError
+        If it is no folder, is reached through a link, or has more names.
+    OSError
+        If it is missing or may not be read.
+    """
+    place = _beneath(folder, below)
+    try:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            raise _refused(errno.ENOTDIR, "is no folder", folder)
+        found: dict[str, os.stat_result] = {}
+        # What O_PATH opened cannot be listed.
+        with os.scandir(f"/proc/self/fd/{place}") as names:
+            for entry in names:
+                if len(found) == most:
+                    raise _refused(errno.E2BIG, f"holds more than {most} files", folder)
+                found[entry.name] = entry.stat(follow_symlinks=False)
+    finally:
+        os.close(place)
+    return dict(sorted(found.items()))
 
 
 def fits_memory(size: int) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Types of the agent's result of a cell, as it stands in ``cells/ID.json``.
+"""What the agent leaves of a block: types of a cell's result, ``cells/ID.json``, and sizes.
 
 Counters are absolute: subtract the first sample from the last. `iolab.agent.block` writes results,
 and `iolab.foreign` checks what enters from a machine that is not trusted.
@@ -8,9 +8,14 @@ and `iolab.foreign` checks what enters from a machine that is not trusted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
+
+from iolab.agent.fio_options import processes_of
+from iolab.agent.plan import Cell, FioJob, OpenJob, Plan, Recording
+from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 
 __all__ = [
+    "MOST_CPUS",
     "AntagonistResult",
     "CellResult",
     "CpuSample",
@@ -19,8 +24,25 @@ __all__ = [
     "Sample",
     "TaskCounter",
     "TaskSample",
+    "cell_bytes",
     "growth",
+    "pages_bytes",
+    "result_bytes",
 ]
+
+# Of a Linux kernel on x86 (NR_CPUS).
+MOST_CPUS: Final = 8192
+# Of a cell's result: one of a process or two, and what each process of fio adds. A true one has
+# less than one MiB, and the worst JSON of four takes 260 MiB and a few seconds to read.
+_CELL_BYTES: Final = 4 << 20
+_PROCESS_BYTES: Final = 32 << 10
+# Of what is said of a machine, and of the names and digests of a block's files.
+_FACTS_BYTES: Final = 2 << 20
+# Of a recording's pages, whatever the machine says how many CPUs it has: its measures take several
+# times as much memory. Those of the built-in pathologies have 7 MB.
+_MOST_PAGES: Final = 128 << 20
+# Of a trace beside its pages: /proc/kallsyms, and formats of events.
+_TRACE_HEAD: Final = 32 << 20
 
 TaskCounter = Literal[
     "ran_ns", "waited_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches", "migrations"
@@ -210,3 +232,48 @@ def growth(first: Sample, pid: str, task: TaskSample, counter: TaskCounter) -> i
     """
     before = first["tasks"].get(pid)
     return task.get(counter, 0) - (0 if before is None else before.get(counter, 0))
+
+
+def cell_bytes(cell: Cell) -> int:
+    """Return the most bytes of a cell's result, ``cells/ID.json``."""
+    antagonist = None if cell.antagonist is None else cell.antagonist.job
+    return _CELL_BYTES + _PROCESS_BYTES * (_processes(cell.job) + _processes(antagonist))
+
+
+def _processes(job: FioJob | None) -> int:
+    if isinstance(job, OpenJob):
+        return sum(processes_of(section.options) for section in job.sections)
+    return 0 if job is None else job.numjobs
+
+
+def pages_bytes(recording: Recording, cpus: int) -> int:
+    """Return the most bytes of a recording's pages, decompressed.
+
+    Parameters
+    ----------
+    recording : Recording
+        What was asked for: trace-cmd empties a buffer that is half full, and the window is short.
+    cpus : int
+        Processors of the machine, as it says itself.
+    """
+    return min(2 * cpus * (recording.buffer_kib << 10), _MOST_PAGES)
+
+
+def result_bytes(plan: Plan, cpus: int) -> dict[str, int]:
+    """Return the most bytes of each file that may be in the agent's results folder of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    cpus : int
+        Processors of the machine, as it says itself.
+    """
+    most = {"agent.json": DOCUMENT_BYTES, "console.txt": CONSOLE_BYTES}
+    most |= dict.fromkeys(("facts.json", "status.json"), _FACTS_BYTES)
+    for cell in plan.cells:
+        most[f"cells/{cell.id}.json"] = cell_bytes(cell)
+        if cell.recording is not None:
+            pages = pages_bytes(cell.recording, cpus)
+            most[f"traces/{cell.id}.dat"] = pages + _TRACE_HEAD
+    return most

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import normalize
 
 from iolab import foreign
 
@@ -30,6 +31,7 @@ __all__ = [
     "markdown",
     "number",
     "rough_duration",
+    "spreadsheet",
     "terminal",
     "text_table",
 ]
@@ -43,6 +45,8 @@ NO_MATH = "tex2jax_ignore mathjax_ignore"
 # ASCII punctuation is what Markdown escapes; of it, this is never markup inside of a line.
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
+# What a formula begins with in spreadsheets.
+_FORMULA: Final = ("=", "+", "-", "@")
 # Ends of a column's name that are its unit; the longer ones come first.
 _UNITS: Final = {
     "_us_per_mib": "µs per MiB",
@@ -89,6 +93,31 @@ font-variant-numeric:tabular-nums}
 def terminal(words: str) -> str:
     """Return words without any character that a terminal obeys, but new lines and tabs."""
     return foreign.printable(words, keep="\n\t")
+
+
+def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table for CSV whose texts and names no spreadsheet takes for formulas.
+
+    A text that begins as a formula does gets an apostrophe before it, unless it is a number.
+    """
+    plain = table.rename(columns=_no_formula)
+    # By place: two columns may have one name.
+    for place, kind in enumerate(plain.dtypes):
+        if kind.kind not in "biufc":
+            column = plain.iloc[:, place].astype(object)
+            plain.isetitem(place, list(column.map(_no_formula, na_action="ignore")))
+    return plain
+
+
+def _no_formula(value: Any) -> Any:
+    # Wide characters count as well.
+    if not isinstance(value, str) or normalize("NFKC", value.lstrip()[:1]) not in _FORMULA:
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def markdown(words: str) -> str:

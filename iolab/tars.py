@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from iolab.errors import IolabError
 from iolab.reading import Readable, exactly, part
 
-__all__ = ["TarError", "members", "unpack"]
+__all__ = ["BLOCK", "Header", "TarError", "header_of", "members", "tar_bytes", "unpack"]
 
-_BLOCK: Final = 512
-_ZEROS: Final = bytes(_BLOCK)
+BLOCK: Final = 512
+_ZEROS: Final = bytes(BLOCK)
 # Bytes of the extended headers of a whole archive, which say nothing that is needed: a tar may
 # write times with fractions into them.
 _MOST_EXTENDED: Final = 1 << 20
+# Of the zeros at the end: tar fills up a record.
+_MOST_END: Final = 1 << 20
 
 
 class TarError(IolabError):
@@ -50,8 +52,9 @@ def members(stream: Readable) -> Iterator[tuple[str, int]]:
     """
     extended = 0
     try:
-        while (header := exactly(stream, _BLOCK)) != _ZEROS:
-            name, kind, size = _header(header)
+        while (header := exactly(stream, BLOCK)) != _ZEROS:
+            raw, kind, size, _, _ = header_of(header)
+            name = raw.decode(errors="backslashreplace")
             if kind == b"5" and not size:
                 continue
             if kind in (b"x", b"g"):
@@ -63,20 +66,51 @@ def members(stream: Readable) -> Iterator[tuple[str, int]]:
                 yield name, size
             else:
                 raise TarError(f"holds {name[:100]!r}, which is no plain file")
-            exactly(stream, -size % _BLOCK)
+            exactly(stream, -size % BLOCK)
     except EOFError as error:
         raise TarError("is cut short") from error
 
 
-def _header(block: bytes) -> tuple[str, bytes, int]:
-    """Return name, kind and size of a header."""
+class Header(NamedTuple):
+    """What the header of a member says.
+
+    Parameters
+    ----------
+    name : bytes
+        The member's path.
+    kind : bytes
+        One byte: ``0`` or a zero is a plain file.
+    size : int
+        Bytes of data behind the header.
+    mode : int
+        Permission bits.
+    target : bytes
+        Where a link leads to.
+    """
+
+    name: bytes
+    kind: bytes
+    size: int
+    mode: int
+    target: bytes
+
+
+def header_of(block: bytes) -> Header:
+    """Return what a block of `BLOCK` bytes says.
+
+    Raises
+    ------
+    TarError
+        If it is no header, or is damaged.
+    """
     total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
     if _octal(block[148:156]) != total:
         raise TarError("is no tar, or is damaged")
     name = block[:100].split(b"\0")[0]
     if block[257:263] == b"ustar\0" and (prefix := block[345:500].split(b"\0")[0]):
         name = prefix + b"/" + name
-    return name.decode(errors="backslashreplace"), block[156:157], _octal(block[124:136])
+    size, mode = _octal(block[124:136]), _octal(block[100:108])
+    return Header(name, block[156:157], size, mode, block[157:257].split(b"\0")[0])
 
 
 def _octal(field: bytes) -> int:
@@ -85,6 +119,12 @@ def _octal(field: bytes) -> int:
     if not digits or digits.strip(b"01234567"):
         raise TarError("is no tar, or is damaged")
     return int(digits, 8)
+
+
+def tar_bytes(most: Mapping[str, int]) -> int:
+    """Return the most bytes of a tar of files that each have at most so many bytes."""
+    # A header, an extended one with a header of its own, and zeros up to whole blocks.
+    return _MOST_EXTENDED + _MOST_END + sum(size + 4 * BLOCK for size in most.values())
 
 
 def unpack(stream: Readable, most: Mapping[str, int], into: Path) -> None:
@@ -120,5 +160,8 @@ def unpack(stream: Readable, most: Mapping[str, int], into: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # "x": never through a link that stands there.
         with path.open("xb") as file:
-            for data in part(stream, size):
-                file.write(data)
+            try:
+                for data in part(stream, size):
+                    file.write(data)
+            except EOFError as error:
+                raise TarError("is cut short") from error

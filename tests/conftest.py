@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from xdist.remote import Producer
 
 from iolab.cli import main
-from iolab.errors import CannotRunError
 from iolab.pathology import registry
 from iolab.targets.vm import VmTarget, prepare
-from tests.support.host_fio import host_fio
+from tests.support.needs import LackError, need, summary, wants
 from tests.support.shares import Shares
 
-__all__ = ["host_fio"]
+_WANT = "for want of"
 
 # A shell starts what runs in its background with this ignored, and children would inherit that:
 # those of tests that interrupt them would never end.
@@ -29,6 +28,35 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     """Share the tests between workers as they must be, whatever ``--dist`` says."""
     return Shares(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Look for what a test needs before any fixture of it."""
+    for mark in item.iter_markers("needs"):
+        need(*mark.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note in a report, which a worker sends, what its test was skipped for want of."""
+    report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, LackError):
+        report.user_properties.append((_WANT, call.excinfo.value.noun))
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None]:
+    """Say at the end, in one line, what tests were skipped for want of."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    if lacks := [dict(report.user_properties).get(_WANT, "another reason") for report in skipped]:
+        terminalreporter.write_line(summary(lacks))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -59,7 +87,5 @@ def in_process(
 @pytest.fixture(scope="session")
 def target() -> VmTarget:
     """Kernel 6.1 out of this user's own cache, so that it is fetched once."""
-    try:
+    with wants("a virtual machine"):
         return prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(f"no virtual machine here: {error}")

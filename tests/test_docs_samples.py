@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.targets.vm import prepare
+from tests.support.needs import wants
 from tests.support.samples import samples
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,10 +56,8 @@ def test_the_samples_of_a_page_work(page: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def _fetched() -> None:
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
 
 
 def _marked(page: Path) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -18,16 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.files import (
     atomic_write,
     cache_dir,
     canonical_json,
+    check_outputs,
     digest_file,
     digest_of,
     locked,
     scratch_dir,
+    write_output,
 )
+from tests.support.needs import lack, need
 from tests.support.processes import PATIENCE_S, child_environment
 
 _JSON = st.recursive(
@@ -41,16 +44,26 @@ _JSON = st.recursive(
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """Mount a disk of a few KiB; the test is skipped where that is not allowed."""
     folder.mkdir()
-    if shutil.which("mount") is None:
-        pytest.skip("no mount on this machine")
+    need("mount", "umount")
     argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "none", str(folder)]
     mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
     if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+        lack("a kernel that allows mount", mounted.stderr.strip())
     try:
         yield folder
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+def device(path: Path, major: int, minor: int, kind: int = stat.S_IFCHR) -> Path:
+    """Make a device node; the test is skipped where that is not allowed, or not usable."""
+    try:
+        os.mknod(path, kind | 0o666, os.makedev(major, minor))
+        if kind == stat.S_IFCHR:
+            os.close(os.open(path, os.O_WRONLY))
+    except OSError as error:
+        pytest.skip(f"no device node can be made here: {error.strerror}")
+    return path
 
 
 def test_a_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
@@ -216,3 +229,112 @@ def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", "/home/user")
     assert cache_dir() == Path("/home/user/.cache/iolab")
+
+
+def test_an_output_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    before = os.umask(0o027)
+    try:
+        write_output(path, "ä")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+    path.chmod(0o600)
+    write_output(path, b"\0")
+    assert path.read_bytes() == b"\0"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\0b/c", ".", "..", "/", "/dev/fd"])
+def test_what_can_be_no_output_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(name), tmp_path / name):
+        with pytest.raises(UserError):
+            write_output(path, "x")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_disk_and_a_socket_are_no_outputs(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        with pytest.raises(UserError, match="socket"):
+            write_output(tmp_path / "socket", "x")
+        assert (tmp_path / "socket").is_socket()
+    # No such disk is there: it is not opened.
+    disk = device(tmp_path / "disk", 240, 7, stat.S_IFBLK)
+    with pytest.raises(UserError, match="is a disk"):
+        write_output(disk, "x")
+    assert disk.is_block_device()
+
+
+def test_what_another_user_put_into_a_folder_for_all_is_not_written(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can make files of another user")
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    own.mkdir()
+    (own / "file").write_text("old")
+    (shared / "link").symlink_to(own / "file")
+    (shared / "new").symlink_to(own / "new")
+    (shared / "folder").symlink_to(own)
+    (own / "far").symlink_to(shared / "link")
+    os.mkfifo(shared / "pipe")
+    for name in ("link", "new", "folder", "pipe"):
+        os.chown(shared / name, 1001, 1001, follow_symlinks=False)
+    paths = [shared / name for name in ("link", "new", "folder/file", "folder/new", "pipe")]
+    for path in (*paths, own / "far"):
+        with pytest.raises(UserError, match="1001"):
+            write_output(path, "new")
+    assert {path.name for path in own.iterdir()} == {"file", "far"}
+    assert (own / "file").read_text() == "old"
+    # Elsewhere, and one's own, links are followed.
+    shared.chmod(0o755)
+    write_output(shared / "link", "new")
+    assert (own / "file").read_text() == "new"
+    shared.chmod(0o1777)
+    (shared / "mine").symlink_to(own / "file")
+    write_output(shared / "mine", "newer")
+    assert (own / "file").read_text() == "newer"
+
+
+def test_results_in_a_folder_are_inputs(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("cells.parquet", "deep/c000.json.gz", "mail.txt", "page.html"):
+        (folder / name).write_text("x")
+    (folder / "traces").symlink_to("deep")
+    (tmp_path / "hard").hardlink_to(folder / "deep" / "c000.json.gz")
+    check_outputs([folder / "mail.txt", folder / "page.html", folder / "new.json"], [folder])
+    for name in ("sweep/cells.parquet", "hard", "sweep/traces/c000.json.gz"):
+        with pytest.raises(UserError, match="is read here"):
+            check_outputs([tmp_path / name], [tmp_path / "none", folder])
+
+
+def test_a_lock_that_its_holder_removed_still_excludes(tmp_path: Path) -> None:
+    # Each removes the lock while others wait for it.
+    program = (
+        "import sys; from pathlib import Path; from iolab.files import locked\n"
+        "path = Path(sys.argv[1])\n"
+        "for _ in range(200):\n"
+        "    with locked(path.with_suffix('.lock')):\n"
+        "        path.write_text(str(int(path.read_text()) + 1))\n"
+        "        path.with_suffix('.lock').unlink()\n"
+    )
+    path = tmp_path / "number"
+    path.write_text("0")
+    argv = [sys.executable, "-c", program, str(path)]
+    processes = [subprocess.Popen(argv, env=child_environment()) for _ in range(3)]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0, 0]
+    assert path.read_text() == "600"
+    assert [left.name for left in tmp_path.iterdir()] == ["number"]
+
+
+def test_a_lock_makes_no_file_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(IolabError, match="cannot lock"), locked(tmp_path / "lock"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()

@@ -17,12 +17,10 @@ from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from iolab.paths import NOTEBOOKS, REFERENCE
 from iolab.process import kill_group, start
+from tests.support.needs import needs, program
 from tests.support.processes import PATIENCE_S, child_environment, wait_until
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here: apt-get install chromium"
-)
+pytestmark = needs("chromium")
 # How long a page of the reference data may take on a busy machine.
 _PATIENCE_MS = 1000 * PATIENCE_S
 
@@ -74,7 +72,9 @@ def _set(path: Path, old: str, new: str) -> None:
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program("chromium"), args=["--no-sandbox"]
+        )
         try:
             yield browser.new_page(viewport={"width": 1280, "height": 900})
         finally:

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from iolab import reading
-from iolab.reading import RefusedFileError, exactly, free_bytes, open_regular, read_regular
+from iolab.reading import (
+    RefusedFileError,
+    exactly,
+    free_bytes,
+    in_root,
+    open_regular,
+    read_regular,
+)
 
 
 def test_a_regular_file_is_read_whole(tmp_path: Path) -> None:
@@ -62,6 +69,39 @@ def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None
     for name in ("a", "up/secret", "../secret"):
         with pytest.raises(RefusedFileError):
             read_regular(tmp_path / "store" / name, below=tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("links", "name", "leads_to"),
+    [
+        ({}, "a/b", "a/b"),
+        ({}, "../../a", "a"),
+        ({}, "a/../..", "."),
+        ({"a": "b/c"}, "a/d", "b/c/d"),
+        ({"a": "/etc"}, "a/passwd", "etc/passwd"),
+        ({"a": "../../../../../etc"}, "a/passwd", "etc/passwd"),
+        ({"a": "b", "b": "/c", "c": "d"}, "a", "d"),
+        ({"lib": "usr/lib", "usr/lib/x": "../share"}, "lib/x/y", "usr/share/y"),
+        ({"a": ".."}, "a/a/a/b", "b"),
+        ({"a": "/dev/zero"}, "a", "dev/zero"),
+        ({"a": "//etc"}, "a", "etc"),
+    ],
+)
+def test_links_in_a_folder_take_it_for_the_root(
+    links: dict[str, str], name: str, leads_to: str, tmp_path: Path
+) -> None:
+    for link, to in links.items():
+        (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link).symlink_to(to)
+    assert in_root(tmp_path, Path(name)) == tmp_path / leads_to
+
+
+@pytest.mark.parametrize("to", ["a", "/a", "b", "a/a"])
+def test_a_link_to_itself_is_refused(to: str, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(to)
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(RefusedFileError):
+        in_root(tmp_path, Path("a/x"))
 
 
 def test_a_file_is_no_larger_than_it_may_be(tmp_path: Path) -> None:

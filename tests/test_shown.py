@@ -82,6 +82,20 @@ def test_a_notebook_shows_the_words(kind: str) -> None:
     assert "tex2jax_ignore" in made["text/html"]
 
 
+def test_a_spreadsheet_gets_no_formula() -> None:
+    wide = "\N{FULLWIDTH EQUALS SIGN}1"
+    texts = ["=1+1", "+1-1", "-x", "@SUM(A1)", "\t=1", "\r\n@x", " =1", wide]
+    plain = ["", "x=1", "-1.5", "+2", "-inf", "'=1", None, 3, -4.5, True]
+    table = pd.DataFrame({"gate": [*texts, *plain], "=name": -1.5, "kernel": "6.1"})
+    table["kernel"] = table["kernel"].astype("category")
+    made = shown.spreadsheet(table)
+    assert list(made.columns) == ["gate", "'=name", "kernel"]
+    assert made["gate"].tolist() == [*(f"'{text}" for text in texts), *plain]
+    assert set(made["'=name"]) == {-1.5}
+    assert set(made["kernel"]) == {"6.1"}
+    assert table["gate"].tolist() == [*texts, *plain]
+
+
 def test_figures_show_formulas_as_words(tmp_path: Path) -> None:
     @styled
     def draw(text: str) -> Figure:

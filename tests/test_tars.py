@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.tars import TarError, members, unpack
+from iolab.tars import TarError, members, tar_bytes, unpack
 
 MOST = {"status.json": 1000, "cells/c000.json": 4_000_000, "a.dat": 1 << 40}
 SPARSE_1_0 = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
@@ -140,6 +140,19 @@ def test_a_link_that_stands_there_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         unpack(io.BytesIO(tar(member("status.json"))), MOST, tmp_path / "out")
     assert not (tmp_path / "target").exists()
+
+
+def test_a_file_that_is_cut_is_said(tmp_path: Path) -> None:
+    whole = tar(member("a.dat", b"x" * 3_000_000))
+    with pytest.raises(TarError, match="cut short"):
+        unpack(io.BytesIO(whole[:2_000_000]), MOST, tmp_path)
+
+
+def test_the_largest_archive_of_the_files_is_known() -> None:
+    most = {f"cells/c{n:03}.json": 0 for n in range(300)}
+    for fmt in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        made = tar(*(member(name, b"", mtime=1.5) for name in most), fmt=fmt)
+        assert len(made) <= tar_bytes(most)
 
 
 def test_every_cut_and_every_changed_byte_of_a_header_is_said() -> None:

@@ -15,8 +15,9 @@ import iolab
 from iolab.errors import UserError
 from iolab.files import cache_dir
 from iolab.writers import refuse_writers
+from tests.support.needs import needs
 
-ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+ROOT_ONLY = needs("root")
 STRANGER = 12345
 
 

@@ -81,7 +81,7 @@ class RunningAntagonist:
         """
         job, program, place = self._antagonist.job, self._antagonist.program, self._place
         if program is not None:
-            self._program = RunningProgram(self._journal, program, name=self._name, place=place)
+            self._program = RunningProgram(self._journal, program, place=place)
             self.pid = self._program.pid
         if job is not None:
             self._fio, self._report, self._said = start_fio(

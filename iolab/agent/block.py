@@ -32,6 +32,7 @@ from iolab.agent.program import refuse_outside_a_guest
 from iolab.agent.recording import Recorder
 from iolab.agent.scheduler import change_features, change_preemption
 from iolab.agent.tunables import change_settings
+from iolab.agent.undo import MARK
 from iolab.agent.watch import watching
 from iolab.agent.work import measure
 from iolab.agent.workplace import RUN, Workplace
@@ -195,6 +196,8 @@ def run_block(plan: Plan, out: Path) -> None:
 def _run_locked(plan: Plan, out: Path) -> None:
     (out / "cells").mkdir(parents=True, exist_ok=True)
     restore_earlier()
+    # Nobody else can guess it: what has it is ours.
+    os.environ[MARK] = os.urandom(16).hex()
     journal = Journal(RUN / "block.journal")
     try:
         facts = collect()
@@ -216,6 +219,7 @@ def _run_locked(plan: Plan, out: Path) -> None:
             _run_cells(journal, claim, facts, out)
     finally:
         journal.close()
+        del os.environ[MARK]
         failures = restore(RUN / "block.journal")
     if failures:
         raise IolabError("; ".join(failures))

@@ -109,7 +109,7 @@ def _make_folder(journal: Journal, folder: Path, group: Group) -> Path:
         if controller not in control.read_text().split():
             journal.note("write", str(control), f"-{controller}")
             control.write_text(f"+{controller}")
-    journal.note("cgroup", str(folder))
+    journal.note_new("cgroup", folder)
     folder.mkdir()
     return folder
 
@@ -121,7 +121,7 @@ def _make_scope(journal: Journal, folder: Path, group: Group) -> Path:
         properties += properties_of(file, kernel_text(file, value))
     untouched = set(group.enabled) - {file.partition(".")[0] for file in group.settings}
     properties += [_DEFAULTS[controller] for controller in sorted(untouched & set(_DEFAULTS))]
-    journal.note("scope", str(folder), folder.name)
+    journal.note_new("scope", folder, folder.name)
     # --collect: a failed scope that systemd remembers would keep its name and its controllers.
     argv = ["systemd-run", "--quiet", "--scope", "--collect", "--slice=-.slice"]
     argv += [f"--unit={folder.name}"]

@@ -104,7 +104,7 @@ def make_v1_cgroup(journal: Journal, name: str, group: Group) -> Path | None:
             "(systemd: systemd.unified_cgroup_hierarchy=1)"
         )
     folder = root / name
-    journal.note("cgroup", str(folder))
+    journal.note_new("cgroup", folder)
     folder.mkdir()
     if "cpu.weight" in group.settings:
         shares = shares_of(int(group.settings["cpu.weight"]))

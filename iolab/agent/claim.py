@@ -21,7 +21,7 @@ from iolab.agent.named import (
     serials,
 )
 from iolab.agent.plan import Cell, Device, Plan
-from iolab.agent.trusted import trusted_folder
+from iolab.agent.trusted import resolved, trusted_folder
 from iolab.errors import IolabError
 
 __all__ = ["Claim", "check_places", "claimed", "restore_earlier"]
@@ -105,7 +105,7 @@ class Claim:
     DeviceInUseError
         If a disk must not be overwritten.
     UserError
-        If another user could redirect a folder.
+        If another user could redirect a path.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -134,7 +134,7 @@ class Claim:
             folder = trusted_folder(Path(device.path))
             self._folders[str(folder)] = _inode(folder)
             return str(folder)
-        node = node_of(Path(device.path))
+        node = node_of(resolved(Path(device.path)))
         if str(node) not in self._disks:
             disk = _Disk(node, device.serial)
             self._open_disks.callback(disk.close)

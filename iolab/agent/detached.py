@@ -2,7 +2,8 @@
 """Run a block detached from its caller, with its state in a folder.
 
 The caller puts ``agent.pyz`` and ``plan.json`` into the folder. The run writes ``console.txt``,
-``results`` and, at its end, ``agent.json`` with its exit code. ``alive`` is locked while it runs.
+``results`` and, at its end, ``agent.json`` with its exit code. On SIGTERM it writes ``agent.json``
+before it restores the machine. ``alive`` is locked while it runs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ __all__ = ["begin", "state_of"]
 
 # As a shell reports a command that SIGTERM ended.
 _TERMINATED = 128 + signal.SIGTERM
+_ASKED_TO_END: dict[str, object] = {
+    "exit": _TERMINATED,
+    "stderr": "it was asked to end (SIGTERM)",
+}
 
 
 def state_of(folder: Path) -> str:
@@ -94,6 +99,8 @@ def _live(folder: Path, writer: int) -> None:
         for number, handle in enumerate((null, console, console)):
             os.dup2(handle, number)
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The ending of a run before this one.
+        (folder / "agent.json").unlink(missing_ok=True)
     except BlockingIOError:
         # The run is already alive.
         os.write(writer, b"alive")
@@ -104,18 +111,23 @@ def _live(folder: Path, writer: int) -> None:
     os.write(writer, b"alive")
     os.close(writer)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
-    ending = _ending(folder)
-    temporary = folder / ".agent.json"
-    temporary.write_text(json.dumps(ending))
-    temporary.replace(folder / "agent.json")
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        # A second SIGTERM must not interrupt the restoring that the first one started.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        # A caller that comes while it restores does not follow it.
+        _write_ending(folder, _ASKED_TO_END)
+        sys.exit(_TERMINATED)
+
+    signal.signal(signal.SIGTERM, terminate)
+    _write_ending(folder, _ending(folder))
     os._exit(0)
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    # A second SIGTERM must not interrupt the restoring that the first one started.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(_TERMINATED)
+def _write_ending(folder: Path, ending: dict[str, object]) -> None:
+    temporary = folder / ".agent.json"
+    temporary.write_text(json.dumps(ending))
+    temporary.replace(folder / "agent.json")
 
 
 def _ending(folder: Path) -> dict[str, object]:
@@ -124,7 +136,7 @@ def _ending(folder: Path) -> dict[str, object]:
     except IolabError as error:
         return {"exit": error.exit_code, "stderr": str(error)}
     except SystemExit:
-        return {"exit": _TERMINATED, "stderr": "it was asked to end (SIGTERM)"}
+        return _ASKED_TO_END
     except BaseException:
         return {"exit": 1, "stderr": traceback.format_exc()}
     return {"exit": 0, "stderr": ""}

@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-from iolab.agent.filesystem import make_folder
+from iolab.agent.filesystem import make_folder, mount_kernels
 from iolab.agent.journal import Journal
 from iolab.agent.memory_disks import make_brd, make_zram
 from iolab.agent.modules import load_module
@@ -42,15 +42,14 @@ def load_null_blk(journal: Journal) -> None:
     """
     load_module(journal, "null_blk", "nr_devices=0")
     if not _CONFIGFS.is_mount():
-        journal.note("umount", str(_CONFIGFS))
-        run(["mount", "-t", "configfs", "configfs", _CONFIGFS], timeout_s=30)
+        mount_kernels(journal, "configfs", _CONFIGFS)
 
 
 def _null_blk(journal: Journal, device: Device) -> Path:
     # Through configfs: memory_backed is a module parameter only since Linux commit 058efe000b31.
     load_null_blk(journal)
     folder = _CONFIGFS / "nullb" / f"iolab-{device.name}"
-    journal.note("null_blk", str(folder))
+    journal.note_new("null_blk", folder)
     before = {p.name for p in _SYS_BLOCK.glob("nullb*")} | {
         p.name for p in _SYS_BLOCK.glob("iolab-*")
     }
@@ -107,10 +106,11 @@ def _loop(journal: Journal, device: Device) -> Path:
 
 
 def _attach(journal: Journal, backing: Path, *options: str) -> Path:
-    node = run(["losetup", "-f"], timeout_s=30).stdout.strip()
-    journal.note("loop", node)
-    run(["losetup", *options, node, backing], timeout_s=30)
-    return Path(node)
+    # Another program may take a free device first: the file is ours, whatever the device's number.
+    status = backing.stat()
+    journal.note("loop", str(backing), f"{status.st_dev}:{status.st_ino}")
+    argv = ["losetup", "--find", "--show", *options, str(backing)]
+    return Path(run(argv, timeout_s=30).stdout.strip())
 
 
 def _direct_loop(journal: Journal, device: Device) -> Path:
@@ -191,12 +191,12 @@ def make_device(journal: Journal, device: Device) -> Path:
         If this kernel cannot make the device, or it is too small.
     """
     node = _MAKERS[device.kind](journal, device)
-    queue = _SYS_BLOCK / disk_of(node).name / "queue"
+    disk = _SYS_BLOCK / disk_of(node).name
     # The file system and files are made without a scheduler; the measured I/O may have one.
-    if (queue / "scheduler").exists():
-        change(journal, queue / "scheduler", "none")
+    if (disk / "queue/scheduler").exists():
+        change(journal, disk / "queue/scheduler", "none", disk=disk)
     if not device.real:
-        change(journal, queue / "rotational", str(int(device.rotational)))
+        change(journal, disk / "queue/rotational", str(int(device.rotational)), disk=disk)
     return node
 
 
@@ -219,7 +219,8 @@ def schedule(journal: Journal, device: Device, node: Path) -> None:
     SettingError
         If the kernel refuses a value.
     """
-    queue = _SYS_BLOCK / disk_of(node).name / "queue"
+    disk = _SYS_BLOCK / disk_of(node).name
+    queue = disk / "queue"
     if not (queue / "scheduler").exists():
         # A bio-based device, such as zram, has no requests to schedule.
         if device.scheduler != "none":
@@ -228,9 +229,9 @@ def schedule(journal: Journal, device: Device, node: Path) -> None:
     offered = (queue / "scheduler").read_text().replace("[", " ").replace("]", " ").split()
     if device.scheduler not in offered:
         raise CannotRunError(f"this kernel has no I/O scheduler {device.scheduler}")
-    change(journal, queue / "scheduler", device.scheduler)
+    change(journal, queue / "scheduler", device.scheduler, disk=disk)
     for name, value in device.tunables.items():
         path = queue / "iosched" / name
         if not path.exists():
             raise CannotRunError(f"the I/O scheduler {device.scheduler} has no tunable {name}")
-        change(journal, path, str(value))
+        change(journal, path, str(value), disk=disk)

@@ -13,10 +13,11 @@ from iolab.agent.fresh_xfs import write_fresh_xfs
 from iolab.agent.journal import FILES, Journal
 from iolab.agent.modules import load_module
 from iolab.agent.plan import FileSystem
+from iolab.agent.undo import MOUNTED_BY_US
 from iolab.errors import CannotRunError
 from iolab.process import run
 
-__all__ = ["make_filesystem", "make_folder"]
+__all__ = ["make_filesystem", "make_folder", "mount_kernels"]
 
 _FILE_SYSTEMS = Path("/proc/filesystems")
 
@@ -31,6 +32,27 @@ def _page_cache_kept(node: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def mount_kernels(journal: Journal, kind: str, folder: Path) -> None:
+    """Mount a file system of the kernel's own; restoring unmounts this mount, not another's.
+
+    Parameters
+    ----------
+    journal : Journal
+        Restoring it unmounts the file system.
+    kind : str
+        Kind of file system, such as "tracefs".
+    folder : Path
+        Where it is usually mounted.
+
+    Raises
+    ------
+    CommandError
+        If mount fails.
+    """
+    journal.note("umount", str(folder), MOUNTED_BY_US)
+    run(["mount", "-t", kind, MOUNTED_BY_US, folder], timeout_s=30)
 
 
 def make_folder(parent: Path) -> Path:
@@ -140,5 +162,5 @@ def _make(
             run(["mkfs.xfs", "-q", "-f", "-K", *mine, node], timeout_s=300)
     journal.note("rmdir", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
-    journal.note("umount", str(folder), "users")
+    journal.note("umount", str(folder))
     run(["mount", "-t", filesystem.kind, *options, node, folder], timeout_s=60)

@@ -148,7 +148,7 @@ def start_fio(
     Parameters
     ----------
     journal : Journal
-        Restoring it kills what is left of the job, and removes the folder and both files.
+        Restoring it removes the folder and both files.
     job : Job or OpenJob
         The job.
     place : Workplace
@@ -174,7 +174,6 @@ def start_fio(
         journal.note("unlink", str(path))
     journal.note("tree", str(folder))
     folder.mkdir(mode=0o700)
-    journal.note("fio", str(report))
     argv = fio_argv(job, place.files, report, cpu=place.cpu)
     # fio removes TMPDIR/fio-dump-status, and puts a second report before its own if it was there
     # (check_status_file() of stat.c): in /tmp any user can make it.

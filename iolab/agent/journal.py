@@ -9,6 +9,9 @@ A setting, a mount, a module or a cgroup is gone after a reboot, and writing its
 another boot would be a new change. A journal therefore begins with the id of its boot; of another
 boot's journal only lasting changes are undone. Lasting changes belong in a journal on a disk, the
 others in one in memory, where fsync costs nothing and disturbs no measured disk.
+
+The first line also has the mark that everything inherits that this run starts. What is left of it
+ends before anything else is undone.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.trusted import open_private
-from iolab.agent.undo import BELOW_A_MOUNT, LASTING, UNDO
+from iolab.agent.undo import BELOW_A_MOUNT, IDENTIFIED, LASTING, MARK, UNDO
 from iolab.errors import IolabError
 
 __all__ = ["FILES", "JOURNALS", "Journal", "pending", "restore", "restore_all"]
@@ -75,8 +78,25 @@ class Journal:
             If the line cannot be written; then the change must not be made.
         """
         if not os.fstat(self._handle).st_size:
-            self._append({"boot": _boot()})
+            self._append({"boot": _boot(), "mark": os.environ.get(MARK, "")})
         self._append({"undo": undo, "path": path, "value": value})
+
+    def note_new(self, undo: str, path: Path, value: str = "") -> None:
+        """Write down how to undo what is about to be made under a name.
+
+        Parameters
+        ----------
+        undo, path, value
+            As `note` has them.
+
+        Raises
+        ------
+        IolabError
+            As `note`, or if the name is taken: undoing would remove what is not ours.
+        """
+        if path.exists():
+            raise IolabError(f"{path} is there already, and iolab has not made it")
+        self.note(undo, str(path), value)
 
     def _append(self, entry: dict[str, str]) -> None:
         line = (json.dumps(entry) + "\n").encode()
@@ -103,12 +123,12 @@ def _entries(path: Path) -> list[tuple[str, Path, str]] | None:
     except OSError as error:
         raise IolabError(f"cannot read the journal {path}: {error.strerror}") from error
     entries = []
-    this_boot = True
+    this_boot, mark = True, ""
     for number, line in enumerate(lines, 1):
         try:
             entry: dict[str, Any] = json.loads(line)
             if number == 1:
-                this_boot = entry["boot"] == _boot()
+                this_boot, mark = entry["boot"] == _boot(), str(entry.get("mark", ""))
                 continue
             undo, where, value = entry["undo"], entry["path"], entry["value"]
             UNDO[undo]
@@ -119,7 +139,9 @@ def _entries(path: Path) -> list[tuple[str, Path, str]] | None:
             if number == len(lines):
                 break
             raise IolabError(f"{path}: line {number} is damaged; nothing was undone") from error
-    return entries
+    last = {entry[:2]: number for number, entry in enumerate(entries) if entry[0] in IDENTIFIED}
+    kept = [entry for number, entry in enumerate(entries) if last.get(entry[:2], number) == number]
+    return [*kept, ("processes", Path("/proc"), mark)] if this_boot and mark else kept
 
 
 def pending(path: Path) -> list[str]:

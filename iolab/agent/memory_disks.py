@@ -12,7 +12,7 @@ from pathlib import Path
 from iolab.agent.journal import Journal
 from iolab.agent.modules import load_module
 from iolab.agent.proc import available_memory
-from iolab.errors import CannotRunError, IolabError
+from iolab.errors import CannotRunError
 
 __all__ = ["make_brd", "make_zram"]
 
@@ -59,8 +59,6 @@ def make_zram(journal: Journal, size_mib: int) -> Path:
     ------
     CannotRunError
         If the kernel has no zram, or there is not enough memory.
-    IolabError
-        If another program makes a zram device at the same time.
     """
     # A built-in zram may have no folder in /sys/module.
     if not _CONTROL.is_dir():
@@ -73,10 +71,12 @@ def make_zram(journal: Journal, size_mib: int) -> Path:
     journal.note("zram", f"/dev/zram{number}", str(size))
     added = int((_CONTROL / "hot_add").read_text())
     if added != number:
-        journal.note("zram", f"/dev/zram{added}", str(size))
-        raise IolabError("another program makes zram devices at the same time")
-    (_SYS_BLOCK / f"zram{number}" / "disksize").write_text(str(size))
-    return _node(f"zram{number}")
+        # Another program took it meanwhile: no inode is 0.
+        journal.note("zram", f"/dev/zram{number}", f"{size} 0")
+    folder = _SYS_BLOCK / f"zram{added}"
+    journal.note("zram", f"/dev/zram{added}", f"{size} {folder.stat().st_ino}")
+    (folder / "disksize").write_text(str(size))
+    return _node(folder.name)
 
 
 def make_brd(journal: Journal, size_mib: int) -> Path:

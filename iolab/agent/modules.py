@@ -56,5 +56,9 @@ def load_module(journal: Journal, name: str, *parameters: str) -> None:
     new = [other for other in others if not _loaded(other)]
     if new:
         journal.note("dependencies", str(_MODULES), " ".join(new))
-    journal.note("module", str(_MODULES / name.replace("-", "_")), name)
+    folder = _MODULES / name.replace("-", "_")
+    journal.note("module", str(folder), name)
     run(["modprobe", name, *parameters], timeout_s=120)
+    # Each module that is loaded has an inode of its own there; an alias has none.
+    if folder.is_dir():
+        journal.note("module", str(folder), f"{name} {folder.stat().st_ino}")

@@ -3,22 +3,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from iolab.errors import CannotRunError, UserError
 from iolab.process import CommandError, run
 
 __all__ = [
+    "LOOP_CLEAR",
     "DeviceInUseError",
+    "Loop",
     "beneath",
     "check_size",
     "disk_of",
     "disks_beneath",
+    "identity_at",
     "identity_of",
+    "loops",
     "node_of",
     "number_of",
     "open_free",
@@ -34,15 +41,25 @@ _BLKID_NOTHING = 2
 _NO_CONTENT = ("DEVNAME", "PART_ENTRY_")
 # Bytes at both ends of a device that must be zero, and that are zeroed when it is wiped.
 _EDGE = 1 << 20
+_PAGE = 4096
+# Requests and structure of include/uapi/linux/loop.h; a request for its state begins with device
+# and inode of the backing file, and its number if it is itself a device.
+LOOP_CLEAR = 0x4C01
+_LOOP_GET_STATUS64 = 0x4C05
+_LOOP_INFO64 = struct.Struct("=QQQ208x")
 
 
 class DeviceInUseError(UserError):
     """A device is in use or holds data, and must not be overwritten."""
 
 
+def _numbers(number: int) -> str:
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
 def _sysfs(number: int) -> Path:
     """Return the folder in sysfs of the block device with number `number` (st_rdev)."""
-    link = _BY_NUMBER / f"{os.major(number)}:{os.minor(number)}"
+    link = _BY_NUMBER / _numbers(number)
     if not link.exists():
         raise CannotRunError(f"block device {link.name} is not in sysfs")
     return link.resolve()
@@ -202,7 +219,10 @@ def serials(node: Path) -> set[str]:
     set of str
         Empty for a disk without a serial number.
     """
-    disk = _whole(_sysfs(number_of(node)))
+    return _serials(_whole(_sysfs(number_of(node))))
+
+
+def _serials(disk: Path) -> set[str]:
     numbers = set()
     for name in ("serial", "device/serial", "wwid", "device/wwid"):
         with suppress(OSError):
@@ -225,13 +245,79 @@ def identity_of(node: Path) -> str:
     Returns
     -------
     str
-        Disk sequence number ("-" if the kernel has none), size in sectors and serial numbers.
+        As `identity_at`.
     """
-    folder = _sysfs(number_of(node))
-    # Linux commit cf179948554a ("block: add disk sequence number") counts the disks of a boot.
-    sequence = _whole(folder) / "diskseq"
-    number = sequence.read_text().strip() if sequence.exists() else "-"
-    return " ".join([number, (folder / "size").read_text().strip(), *sorted(serials(node))])
+    return identity_at(_sysfs(number_of(node)))
+
+
+def identity_at(folder: Path) -> str:
+    """Return what `identity_of` returns, for a device's folder in sysfs.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder in sysfs, or a link to it.
+
+    Returns
+    -------
+    str
+        Disk sequence number ("-" if the kernel has none), inode of the disk in sysfs, size in
+        sectors, of a loop device the backing file's device and inode, and serial numbers.
+    """
+    disk = _whole(folder)
+    # Linux commit cf179948554a ("block: add disk sequence number") counts the disks of a boot, and
+    # what is put into one. Each disk that appears has an inode of its own, on all kernels.
+    sequence = disk / "diskseq"
+    words = [sequence.read_text().strip() if sequence.exists() else "-", str(disk.stat().st_ino)]
+    words.append((folder / "size").read_text().strip())
+    if (disk / "loop").is_dir():
+        words += [f"{loop.device}:{loop.inode}" for _, loop in loops() if loop.name == disk.name]
+    return " ".join([*words, *sorted(_serials(disk))])
+
+
+class Loop(NamedTuple):
+    """A loop device that has a backing file.
+
+    Parameters
+    ----------
+    name : str
+        Its name in /sys/block.
+    device, inode : int
+        Of the backing file, as stat(2) has them.
+    number : int
+        Device number of the backing file if that is a device itself, else 0.
+    """
+
+    name: str
+    device: int
+    inode: int
+    number: int
+
+
+def loops() -> Iterator[tuple[int, Loop]]:
+    """Yield each loop device that has a backing file.
+
+    Yields
+    ------
+    handle : int
+        A descriptor of the device, until the next one.
+    loop : Loop
+        The device.
+    """
+    for path in sorted(Path("/sys/block").glob("loop*/loop")):
+        name, state = path.parent.name, bytearray(_LOOP_INFO64.size)
+        try:
+            handle = os.open(Path("/dev") / name, os.O_RDONLY)
+        except OSError:
+            # Gone, or without a node here.
+            continue
+        try:
+            # It has no file: ENXIO.
+            with suppress(OSError):
+                fcntl.ioctl(handle, _LOOP_GET_STATUS64, state)
+                yield handle, Loop(name, *_LOOP_INFO64.unpack(state))
+        finally:
+            os.close(handle)
 
 
 def open_unused(node: Path) -> int:
@@ -262,6 +348,8 @@ def open_unused(node: Path) -> int:
         holders = sorted(p.name for p in (part / "holders").glob("*"))
         if holders:
             raise DeviceInUseError(f"{node} is in use: {part.name} is part of {', '.join(holders)}")
+    if shared := _shared(folder):
+        raise DeviceInUseError(f"{node} is in use: {shared}")
     if (folder / "ro").read_text().strip() != "0":
         raise DeviceInUseError(f"{node} is read-only")
     try:
@@ -275,6 +363,26 @@ def open_unused(node: Path) -> int:
         os.close(handle)
         raise DeviceInUseError(f"{node} was replaced just now")
     return handle
+
+
+def _shared(folder: Path) -> str:
+    """Return how another device has the contents of a device, or "".
+
+    The kernel does not count a loop device among the holders of what it is on.
+    """
+    disk, found = _whole(folder), [loop for _, loop in loops()]
+    own = next((loop for loop in found if loop.name == disk.name), None)
+    if own is not None and own.number:
+        return f"its contents are those of block device {_numbers(own.number)}"
+    for loop in found:
+        if own is not None and loop != own and loop[1:] == own[1:]:
+            return f"it has the same backing file as {loop.name}"
+        backing = _BY_NUMBER / _numbers(loop.number)
+        if loop.number and backing.exists():
+            of_loop = backing.resolve()
+            if of_loop in (folder, disk) or _whole(of_loop) == folder:
+                return f"{of_loop.name} is the backing file of {loop.name}"
+    return ""
 
 
 def check_size(node: Path, size_mib: int) -> None:
@@ -360,9 +468,36 @@ def _content(node: Path, handle: int) -> str:
         for offset in (0, max(0, end - _EDGE)):
             if any(os.pread(handle, _EDGE, offset)):
                 return "data without a signature (in its first or last MiB)"
+        for _, kind in _remains(handle, end):
+            return f"a copy of a signature ({kind})"
     except OSError as error:
         raise DeviceInUseError(f"{node} cannot be read: {error.strerror}") from error
     return ""
+
+
+def _copies(size: int) -> Iterator[tuple[int, str, dict[int, bytes]]]:
+    """Yield where file systems keep copies of what is at a device's begin, with parts of them."""
+    # Groups of 8 * block blocks; those of a power of 3, 5 or 7 have a copy (ext4's sparse_super).
+    for exponent in range(7):
+        block = 1024 << exponent
+        for group in (1, 3, 5, 7, 9, 25, 27, 49):
+            # Blocks of 1 KiB: the first block of the device belongs to no group.
+            offset = 8 * block * block * group + (1024 if exponent == 0 else 0)
+            yield offset, "ext4", {0x18: bytes([exponent, 0, 0, 0]), 0x38: b"\x53\xef"}
+    # mkfs.xfs makes four allocation groups by default, of whole blocks.
+    blocks = size // _PAGE
+    for group in (1, 2, 3):
+        yield -(-blocks // 4) * _PAGE * group, "xfs", {0: b"XFSB"}
+    for offset in (64 << 20, 256 << 30):
+        yield offset, "btrfs", {0x40: b"_BHRfS_M"}
+
+
+def _remains(handle: int, size: int) -> Iterator[tuple[int, str]]:
+    """Yield offset and kind of each copy of a signature on an open device."""
+    for offset, kind, parts in _copies(size):
+        page = os.pread(handle, _PAGE, offset) if offset < size else b""
+        if page and all(page[at : at + len(part)] == part for at, part in parts.items()):
+            yield offset, kind
 
 
 def wipe(node: Path) -> None:
@@ -382,11 +517,13 @@ def wipe(node: Path) -> None:
     """
     os.close(open_unused(node))
     run(["wipefs", "-q", "-a", node], timeout_s=60)
-    handle = os.open(node, os.O_WRONLY | os.O_EXCL)
+    handle = os.open(node, os.O_RDWR | os.O_EXCL)
     try:
         end = os.lseek(handle, 0, os.SEEK_END)
         for offset in (0, max(0, end - _EDGE)):
             os.pwrite(handle, bytes(min(_EDGE, end - offset)), offset)
+        for offset, _ in _remains(handle, end):
+            os.pwrite(handle, bytes(_PAGE), offset)
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.core_time import core_running
+from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab.errors import CannotRunError
 
 __all__ = ["realtime_priority", "sample"]
@@ -84,33 +85,33 @@ def _times(folder: Path) -> dict[str, int]:
     return {"at_ns": at_ns, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
 
 
-def _tasks(pid: str, *, job: int | None, antagonist: int | None, threads: bool) -> dict[str, Any]:
+def _tasks(pid: int, *, job: int | None, antagonist: int | None, threads: bool) -> dict[str, Any]:
     """Return the counters of a process by its id, or of each of its threads by theirs."""
-    # The comm may hold any bytes, parentheses too: the fields start after the last parenthesis.
-    head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
-    comm = head.partition("(")[2]
-    fields = tail.split()
+    comm, fields = stat_of(pid)
+    folder = _PROC / str(pid)
     # fio's jobs leave its process group and session (setsid) but stay its children. What a program
     # starts stays in its session.
-    family = {int(pid), int(fields[1]), int(fields[3])}
+    family = {pid, int(fields[1]), int(fields[3])}
     # A program that has ended keeps its counters until its parent asks for them; an antagonist
     # that has ended is none.
     is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
-    if not (is_job or is_antagonist or comm.startswith("kworker/")):
+    # Anybody may call a process so.
+    is_worker = comm.startswith("kworker/") and is_kernel_thread(fields)
+    if not (is_job or is_antagonist or is_worker):
         return {}
     known = {"comm": comm, "job": is_job, "nice": int(fields[16])}
     if not (is_job or is_antagonist):
         # There may be hundreds of kworkers, and every file read takes time from the job.
-        return {pid: {**known, **_times(_PROC / pid)}}
+        return {folder.name: {**known, **_times(folder)}}
     if is_antagonist:
         known["antagonist"] = True
-    folders = [_PROC / pid]
+    folders = [folder]
     if threads and int(fields[17]) > 1:
-        folders = list((_PROC / pid / "task").iterdir())
+        folders = list((folder / "task").iterdir())
     tasks = {}
-    for folder in folders:
+    for task in folders:
         with suppress(FileNotFoundError, ProcessLookupError):
-            tasks[folder.name] = {**known, **_times(folder), **_counters(folder)}
+            tasks[task.name] = {**known, **_times(task), **_counters(task)}
     return tasks
 
 
@@ -162,7 +163,7 @@ def sample(
         "calls": calls(),
     }
     tasks: dict[str, Any] = {}
-    for pid in sorted((p.name for p in _PROC.iterdir() if p.name.isdigit()), key=int):
+    for pid in sorted(processes()):
         with suppress(FileNotFoundError, ProcessLookupError):
             tasks.update(_tasks(pid, job=job, antagonist=antagonist, threads=threads))
     return {**counters, "tasks": tasks}

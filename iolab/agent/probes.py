@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iolab.agent.journal import Journal
 from iolab.agent.recording import tracefs
-from iolab.errors import CannotRunError
+from iolab.errors import CannotRunError, IolabError
 
 __all__ = ["Probes"]
 
@@ -35,6 +35,8 @@ class Probes:
     ------
     CannotRunError
         If this kernel lacks a function or cannot probe it; the message names it.
+    IolabError
+        If there are such probes already.
     """
 
     def __init__(self, journal: Journal, functions: Sequence[str]) -> None:
@@ -44,6 +46,8 @@ class Probes:
         definitions = root / "kprobe_events"
         if not definitions.exists():
             raise CannotRunError("this kernel cannot count function calls (no kprobe_events)")
+        if f":{_GROUP}/" in definitions.read_text():
+            raise IolabError(f"{definitions} has probes of {_GROUP} that iolab has not made")
         for number, function in enumerate(functions):
             probe = f"{_GROUP}/c{number}"
             journal.note("kprobe", str(definitions), probe)
@@ -54,7 +58,7 @@ class Probes:
                     f"this kernel cannot count calls of {function}: {error.strerror}"
                 ) from error
         instance = root / "instances" / _GROUP
-        journal.note("tracing", str(instance))
+        journal.note_new("tracing", instance)
         instance.mkdir()
         (instance / "tracing_on").write_text("0")
         enable = instance / "events" / _GROUP / "enable"

@@ -6,8 +6,8 @@ journalled first and undone; what an unknown program changes as root cannot be, 
 leaves a trace on someone's machine is worth less than no cell. The guest is thrown away after its
 block, so nothing that a program does there lasts.
 
-Whatever it starts can be found again, also by another agent after a kill: all of it inherits an
-environment variable that names the cell.
+Whatever it starts can be found again, also by another agent after a kill: all of it inherits the
+run's mark (`iolab.agent.undo.MARK`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 from iolab.agent.affinity import pinned_to
 from iolab.agent.journal import Journal
 from iolab.agent.plan_program import Program
-from iolab.agent.undo import PROGRAM_MARK
+from iolab.agent.proc import in_guest
 from iolab.agent.workplace import Workplace
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import kill_group, start
@@ -64,7 +64,7 @@ def refuse_outside_a_guest() -> None:
     CannotRunError
         If the first process is not the guest's init.
     """
-    if b"/iolab/guest_init.py" not in Path("/proc/1/cmdline").read_bytes().split(b"\0"):
+    if not in_guest():
         raise CannotRunError(NEEDS_GUEST)
 
 
@@ -167,8 +167,6 @@ class RunningProgram:
         Restoring it kills everything that the program started, and removes its folder.
     program : Program
         What to run.
-    name : str
-        Tells it from the cell's other programs, and from those of other cells.
     place : Workplace
         Where it runs, on which core, and the node that stands for ``{device}`` in its arguments.
 
@@ -189,14 +187,13 @@ class RunningProgram:
         If it cannot be started.
     """
 
-    def __init__(self, journal: Journal, program: Program, *, name: str, place: Workplace) -> None:
+    def __init__(self, journal: Journal, program: Program, *, place: Workplace) -> None:
         self.program = program
         argv, folder = _with_device(program.argv, place.device), place.folder
         if not folder.is_dir():
             journal.note("tree", str(folder))
             folder.mkdir()
-        journal.note("program", "/", name)
-        environment = {**os.environ, "LC_ALL": "C", "HOME": str(folder), PROGRAM_MARK: name}
+        environment = {**os.environ, "LC_ALL": "C", "HOME": str(folder)}
         self.output = Output()
         try:
             with pinned_to(program.cpus or [place.cpu]):

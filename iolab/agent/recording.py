@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from iolab.agent.filesystem import mount_kernels
 from iolab.agent.journal import Journal
 from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
@@ -58,16 +59,17 @@ def tracefs(journal: Journal) -> Path:
     folder = Path("/sys/kernel/tracing")
     if not folder.is_dir():
         raise CannotRunError("this kernel has no tracefs: nothing can be recorded")
-    journal.note("umount", str(folder))
-    run(["mount", "-t", "tracefs", "tracefs", folder], timeout_s=30)
+    mount_kernels(journal, "tracefs", folder)
     return folder
 
 
-def _note_debugfs(journal: Journal) -> None:
-    """Note that trace-cmd's library mounts debugfs, with tracefs inside, if it is not mounted."""
-    if not mounts("debugfs"):
-        for folder in ("/sys/kernel/debug", "/sys/kernel/debug/tracing"):
-            journal.note("umount", folder)
+def _mount_debugfs(journal: Journal) -> None:
+    """Mount debugfs unless it is mounted: trace-cmd does, at a moment that nobody knows."""
+    folder = Path("/sys/kernel/debug")
+    if folder.is_dir() and not mounts("debugfs"):
+        mount_kernels(journal, "debugfs", folder)
+        # The kernel mounts tracefs there when somebody looks (tracing_init_dentry()).
+        journal.note("umount", str(folder / "tracing"))
 
 
 def _available_events(root: Path, spec: Recording) -> list[str]:
@@ -128,11 +130,11 @@ class Recorder:
         self._raw = into.with_name(f".{into.name}")
         self._log = into.with_name(f".{into.name}.txt")
         self._instance = root / "instances" / _INSTANCE
-        _note_debugfs(journal)
+        _mount_debugfs(journal)
         # trace-cmd may leave tracing_on of the top-level instance at 0.
         tracing_on = root / "tracing_on"
         journal.note("write", str(tracing_on), tracing_on.read_text().strip())
-        journal.note("tracing", str(self._instance))
+        journal.note_new("tracing", self._instance)
         into.parent.mkdir(parents=True, exist_ok=True)
         # Files of a killed run would look like files of the readers.
         self._remove_parts()

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from iolab.agent.journal import Journal
+from iolab.agent.named import identity_at
 from iolab.errors import IolabError
 
 __all__ = ["SettingError", "change", "read"]
@@ -42,7 +43,14 @@ def read(path: Path) -> str:
     return chosen.group(1) if chosen else text
 
 
-def change(journal: Journal, path: Path, value: str, *, undone_by: Path | None = None) -> None:
+def change(
+    journal: Journal,
+    path: Path,
+    value: str,
+    *,
+    undone_by: Path | None = None,
+    disk: Path | None = None,
+) -> None:
     """Change a setting unless it has the value already.
 
     Parameters
@@ -56,6 +64,9 @@ def change(journal: Journal, path: Path, value: str, *, undone_by: Path | None =
     undone_by : Path, optional
         Another setting that the kernel changes together with this one: its old value is written to
         restore both.
+    disk : Path, optional
+        The disk whose setting it is, as its folder in sysfs: the old value is written back to this
+        disk only, not to another one that has got its name.
 
     Raises
     ------
@@ -65,7 +76,10 @@ def change(journal: Journal, path: Path, value: str, *, undone_by: Path | None =
     if read(path) == value:
         return
     undo = undone_by or path
-    journal.note("write", str(undo), read(undo))
+    if disk is None:
+        journal.note("write", str(undo), read(undo))
+    else:
+        journal.note("queue", str(undo), f"{read(undo)} {identity_at(disk)}")
     try:
         path.write_text(value)
     except OSError as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -11,9 +12,18 @@ from pathlib import Path
 
 from iolab.errors import UserError
 
-__all__ = ["check_private", "new_file", "open_private", "private_folder", "trusted_folder"]
+__all__ = [
+    "check_private",
+    "new_file",
+    "open_private",
+    "private_folder",
+    "resolved",
+    "trusted_folder",
+]
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+# As the kernel (MAXSYMLINKS of include/linux/namei.h).
+_MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -25,7 +35,7 @@ def trusted_folder(path: Path) -> Path:
     Parameters
     ----------
     path : Path
-        The folder, or a link to it.
+        The folder, or a link to it; absolute.
 
     Returns
     -------
@@ -35,34 +45,74 @@ def trusted_folder(path: Path) -> Path:
     Raises
     ------
     UserError
-        If the folder is missing, or another user owns or can write a part of its path.
+        If the folder is missing, or another user owns or can write a part of its path, which may
+        be a link.
     """
-    try:
-        folder = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        raise UserError(f"{path} cannot be used: {_reason(error)}") from error
+    folder = resolved(path)
     if not folder.is_dir():
         raise UserError(f"{path} is not a directory on the measured machine")
-    # From the root on: below a trusted folder, nobody else can replace what was checked.
-    for part in (*reversed(folder.parents), folder):
-        status = part.lstat()
-        if status.st_uid not in (0, os.geteuid()):
-            fault = f"belongs to user {status.st_uid}"
-        elif not stat.S_ISDIR(status.st_mode):
-            fault = "was replaced just now"
-        elif status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
-            fault = "can be written by other users"
-        else:
-            continue
-        raise UserError(
-            f"{path} is refused, because another user could make root write elsewhere: {part} "
-            f"{fault}; name a folder that belongs to root, with only such folders above it"
-        )
+    _check_part(path, folder)
     return folder
 
 
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else "") or str(error)
+def resolved(path: Path) -> Path:
+    """Return the canonical path of what no other user can exchange for something else.
+
+    Parameters
+    ----------
+    path : Path
+        An absolute path. Its links are followed; what it leads to may be anybody's.
+
+    Returns
+    -------
+    Path
+        The path without links.
+
+    Raises
+    ------
+    UserError
+        If it leads nowhere, or another user owns a link on the way, or can write a folder there.
+    """
+    at, ahead, links = Path("/"), list(reversed(path.parts[1:])), 0
+    try:
+        while ahead:
+            # From the root on: below a trusted folder, nobody else can replace what was checked.
+            _check_part(path, at)
+            part = ahead.pop()
+            if part == "..":
+                at = at.parent
+                continue
+            status = (at / part).lstat()
+            if not stat.S_ISLNK(status.st_mode):
+                at /= part
+                continue
+            if status.st_uid not in (0, os.geteuid()):
+                raise _redirected(path, at / part, f"is a link of user {status.st_uid}")
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = (at / part).readlink()
+            at = Path("/") if target.is_absolute() else at
+            ahead += reversed([name for name in target.parts if name != "/"])
+    except OSError as error:
+        raise UserError(f"{path} cannot be used: {error.strerror}") from error
+    return at
+
+
+def _check_part(path: Path, folder: Path) -> None:
+    """Check that no other user can change the names in a folder on a path."""
+    status = folder.lstat()
+    if status.st_uid not in (0, os.geteuid()):
+        raise _redirected(path, folder, f"belongs to user {status.st_uid}")
+    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+        raise _redirected(path, folder, "can be written by other users")
+
+
+def _redirected(path: Path, part: Path, fault: str) -> UserError:
+    return UserError(
+        f"{path} is refused, because another user could make root write elsewhere: {part} "
+        f"{fault}; name one that belongs to root, with only such folders and links above it"
+    )
 
 
 def _fault(status: os.stat_result) -> str:

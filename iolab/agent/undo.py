@@ -3,34 +3,53 @@
 
 Undoing a change that was never made, or was undone before, is harmless. A change may have been
 announced but not made: the journal is written first.
+
+What has taken a name or a number of ours by now is not touched. A process is ours if it has
+inherited the run's mark and runs as the agent's user: the mark is random, and it is in files and
+environments that nobody else reads. A loop device is ours by its backing file, a disk by its
+identity (`iolab.agent.named.identity_at`), a module by its inode in sysfs. Names in configfs,
+cgroups and tracefs are noted only if nothing has them (`Journal.note_new`).
+
+A program that is not ours is not ended, even if it uses what must be removed. The undo waits for it
+a while, then fails and names it; the next restore tries again. Only the virtual machine, which
+nobody else uses, ends it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import fcntl
 import os
 import shutil
+import signal
 import stat
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
-from iolab.agent.named import identity_of, wipe
+from iolab.agent.named import LOOP_CLEAR, identity_at, identity_of, loops, wipe
+from iolab.agent.proc import in_guest, is_kernel_thread, processes, stat_of, text_of, user_of
 from iolab.errors import IolabError
 from iolab.process import run
 
-__all__ = ["BELOW_A_MOUNT", "LASTING", "PROGRAM_MARK", "UNDO"]
+__all__ = ["BELOW_A_MOUNT", "IDENTIFIED", "LASTING", "MARK", "MOUNTED_BY_US", "UNDO"]
 
-# The environment variable that everything inherits that a cell's program starts.
-PROGRAM_MARK = "IOLAB_PROGRAM"
+# The environment variable that everything inherits that a run starts.
+MARK = "IOLAB_RUN"
+# The source of a mount that has no device.
+MOUNTED_BY_US = "iolab"
 
-# The programs that do a cell's work.
-_WORK = ("fio", "dd")
+_SYS_BLOCK = Path("/sys/block")
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
 # Several grace periods, on a core that is idle.
 _RCU_S = 0.2
+# include/linux/fs.h
+_UMOUNT_NOFOLLOW = 8
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _write(path: Path, value: str) -> None:
@@ -38,67 +57,120 @@ def _write(path: Path, value: str) -> None:
         path.write_text(value)
 
 
+def _queue(path: Path, value: str) -> None:
+    old, _, identity = value.partition(" ")
+    folder = _SYS_BLOCK / path.relative_to(_SYS_BLOCK).parts[0]
+    # Another disk may have this name by now.
+    if path.exists() and identity_at(folder) == identity:
+        path.write_text(old)
+
+
 def _users(folder: Path) -> list[int]:
-    """Return the processes that have something open below `folder`."""
+    """Return the processes that have something open at or below `folder`."""
     pids = []
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
+    for pid in processes():
+        process = Path(f"/proc/{pid}")
         with suppress(OSError):
-            links = [process / "cwd", *(process / "fd").iterdir()]
+            links = [
+                *(process / name for name in ("cwd", "root", "exe")),
+                *(process / "fd").iterdir(),
+            ]
             for link in links:
                 with suppress(OSError):
                     target = str(link.readlink())
                     if target == str(folder) or target.startswith(f"{folder}/"):
-                        pids.append(int(process.name))
+                        pids.append(pid)
                         break
     return pids
 
 
-def _comm(process: Path) -> str:
-    with suppress(OSError):
-        return (process / "comm").read_text(errors="replace").strip()
-    return ""
+def _described(pid: int) -> str:
+    comm = text_of(Path(f"/proc/{pid}/comm")) or "ended"
+    name = "".join(c if c.isprintable() else "?" for c in comm)
+    return f"process {pid} ({name}) of user {user_of(pid)}"
 
 
-def _is_work(pid: int) -> bool:
-    return _comm(Path(f"/proc/{pid}")) in _WORK
+def _pidfd(pid: int) -> int:
+    """Return a descriptor of a process; -1 where the kernel or this Python has none."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (AttributeError, OSError):
+        return -1
 
 
-def _kill_until_none(find: Callable[[], list[int]]) -> bool:
-    """Kill the processes that `find` lists until it lists none; return whether it succeeded."""
+def _kill_until_none(find: Callable[[], Collection[int]]) -> None:
+    """Kill the processes that `find` lists until it lists none."""
+    pids: Collection[int] = ()
     for _ in range(_TRIES):
-        pids = find()
-        if not pids:
-            return True
-        for pid in pids:
+        handles: dict[int, int] = {}
+        for pid in find():
             with suppress(ProcessLookupError):
-                os.kill(pid, 9)
+                handles[pid] = _pidfd(pid)
+        # A number may have become another's since: its descriptor has not.
+        pids = find() if handles else ()
+        for pid, handle in handles.items():
+            with suppress(ProcessLookupError):
+                if pid not in pids:
+                    continue
+                if handle < 0:
+                    os.kill(pid, signal.SIGKILL)
+                else:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+        for handle in handles.values():
+            if handle >= 0:
+                os.close(handle)
+        if not pids:
+            return
         time.sleep(_TRY_AGAIN_S)
-    return False
+    raise IolabError(f"{', '.join(_described(pid) for pid in pids)} does not end")
 
 
-def _kill_users(folder: Path) -> None:
-    """Kill all processes that have something open below `folder`."""
-    _kill_until_none(lambda: _users(folder))
+def _processes(path: Path, value: str) -> None:
+    mark = f"{MARK}={value}".encode()
+
+    def is_ours(pid: int) -> bool:
+        with suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                return pid != os.getpid() and (user_of(pid) == os.getuid() or in_guest())
+        return False
+
+    _kill_until_none(lambda: [pid for pid in processes() if is_ours(pid)])
 
 
-def _kill_work(folder: Path) -> None:
-    """Kill the processes of a cell's work that have something open below `folder`.
-
-    fio's jobs outlive a killed fio: each has a session of its own. Other programs may look into a
-    real machine's folders and disks, too: a backup, udev, a person. They are not killed.
-    """
-    _kill_until_none(lambda: [pid for pid in _users(folder) if _is_work(pid)])
+def _once_free(path: Path, act: Callable[[], object]) -> None:
+    """Do what the kernel refuses while a file, folder or disk is in use."""
+    for _ in range(_TRIES):
+        try:
+            act()
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        if in_guest():
+            _kill_until_none(lambda: _users(path))
+        # udev opens a device that was just unmounted; a program may look into a folder.
+        time.sleep(_TRY_AGAIN_S)
+    users = (
+        ", ".join(_described(pid) for pid in _users(path)) or "something that /proc does not show"
+    )
+    raise IolabError(f"it is in use by {users}")
 
 
 def _umount(path: Path, value: str) -> None:
-    lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
-    if not any(line.split()[1] == str(path) for line in lines):
+    lines = [x.split() for x in Path("/proc/self/mounts").read_text(errors="replace").splitlines()]
+    sources = [source for source, where, *_ in lines if where == str(path)]
+    # Somebody may have unmounted ours, and mounted another. A disk's mount has its node for source.
+    if not sources or (value and sources[-1] != value):
         return
-    if value == "users":
-        _kill_users(path)
-    run(["umount", path], timeout_s=60)
+
+    def umount() -> None:
+        if _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    _once_free(path, umount)
 
 
 def _rmdir(path: Path, value: str) -> None:
@@ -106,11 +178,16 @@ def _rmdir(path: Path, value: str) -> None:
         path.rmdir()
 
 
+def _members(group: Path) -> set[int]:
+    # 0 is a process of another PID namespace; kill(2) takes it for the caller's own group.
+    return {int(x) for x in (group / "cgroup.procs").read_text().split()} - {0}
+
+
 def _cgroup(path: Path, value: str) -> None:
     # systemd may remove the folder at any moment.
     with suppress(FileNotFoundError):
         # A killed process stays in its cgroup until it has ended.
-        _kill_until_none(lambda: [int(x) for x in (path / "cgroup.procs").read_text().split()])
+        _kill_until_none(lambda: _members(path))
         path.rmdir()
 
 
@@ -126,21 +203,35 @@ def _null_blk(path: Path, value: str) -> None:
         path.rmdir()
 
 
+def _loading() -> set[int]:
+    """Return root's processes that load or unload a module, which the kernel starts, too."""
+    found = set()
+    for pid in processes():
+        with suppress(OSError):
+            if stat_of(pid)[0] == "modprobe" and user_of(pid) == 0:
+                found.add(pid)
+    return found
+
+
 def _loaded(path: Path) -> bool:
-    """Return whether a module is loaded, once no modprobe is running."""
-    for _ in range(_TRIES):
+    """Return whether a module is loaded, once each modprobe has ended that runs now."""
+    running = _loading()
+    for _ in range(_TRIES if running else 0):
         # A killed modprobe returns from init_module() before it dies.
-        if not any(_comm(p) == "modprobe" for p in Path("/proc").glob("[0-9]*")):
+        running &= _loading()
+        if not running:
             break
         time.sleep(_TRY_AGAIN_S)
     return path.is_dir()
 
 
 def _module(path: Path, value: str) -> None:
-    if not _loaded(path):
+    name, _, inode = value.partition(" ")
+    # Somebody may have unloaded ours, and loaded it again.
+    if not _loaded(path) or (inode and inode != str(path.stat().st_ino)):
         return
     used = any(path.parent.glob(f"*/holders/{path.name}"))
-    result = run(["rmmod", value], timeout_s=60, check=False)
+    result = run(["rmmod", name], timeout_s=60, check=False)
     if path.is_dir():
         raise IolabError(result.stderr.strip() or "the module is still there")
     if used:
@@ -165,34 +256,31 @@ def _dependencies(path: Path, value: str) -> None:
 
 
 def _loop(path: Path, value: str) -> None:
-    if (Path("/sys/block") / path.name / "loop/backing_file").exists():
-        run(["losetup", "-d", path], timeout_s=60)
+    # A name alone is not enough: it may be a name in another mount namespace. Neither is an inode:
+    # a file system gives a removed file's number to the next one.
+    names = (str(path), f"{path} (deleted)")
+    for handle, loop in loops():
+        backing = text_of(_SYS_BLOCK / loop.name / "loop/backing_file")
+        if backing in names and f"{loop.device}:{loop.inode}" == value:
+            fcntl.ioctl(handle, LOOP_CLEAR)
 
 
 def _zram(path: Path, value: str) -> None:
-    size = Path("/sys/block") / path.name / "disksize"
-    # Another size: another program's device. Ours reads 0 until its size is set.
-    if not size.exists() or size.read_text().strip() not in ("0", value):
+    size, _, inode = value.partition(" ")
+    folder = _SYS_BLOCK / path.name
+    if not folder.exists() or (inode and inode != str(folder.stat().st_ino)):
         return
-    _kill_work(path)
+    # Another size: another program has found it unused. Ours reads 0 until its size is set.
+    if (folder / "disksize").read_text().strip() not in ("0", size):
+        return
     number = path.name[len("zram") :]
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            Path("/sys/class/zram-control/hot_remove").write_text(number)
-            return
-        except OSError as error:
-            # udev opens a device that was just unmounted.
-            if error.errno != errno.EBUSY or not tries_left:
-                raise
-        time.sleep(_TRY_AGAIN_S)
+    remove = Path("/sys/class/zram-control/hot_remove")
+    _once_free(path, lambda: remove.write_text(number))
 
 
 def _tracing(path: Path, value: str) -> None:
-    if not path.is_dir():
-        return
-    # trace-cmd's readers outlive a killed trace-cmd, and hold its instance.
-    _kill_users(path)
-    path.rmdir()
+    if path.is_dir():
+        _once_free(path, path.rmdir)
 
 
 def _kprobe(path: Path, value: str) -> None:
@@ -207,43 +295,11 @@ def _kprobe(path: Path, value: str) -> None:
 def _nice(path: Path, value: str) -> None:
     nice, start_time = value.split()
     with suppress(FileNotFoundError, ProcessLookupError):
-        # A process with another start time has reused the process id.
-        stat_fields = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        if stat_fields[19] == start_time:
+        _, fields = stat_of(int(path.name))
+        # A process with another start time has reused the process id. That cannot happen from here
+        # to the next line: the kernel goes through all other ids first (alloc_pid()).
+        if fields[19] == start_time and is_kernel_thread(fields):
             os.setpriority(os.PRIO_PROCESS, int(path.name), int(nice))
-
-
-def _fio(path: Path, value: str) -> None:
-    # fio's jobs outlive a killed fio: each has a session of its own. On a device without a file
-    # system, outside of any cgroup, only the command line tells them from others.
-    report = f"--output={path}".encode()
-
-    def find() -> list[int]:
-        pids = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if report in (process / "cmdline").read_bytes().split(b"\0"):
-                    pids.append(int(process.name))
-        return pids
-
-    if not _kill_until_none(find):
-        raise IolabError("its jobs do not end")
-
-
-def _program(path: Path, value: str) -> None:
-    # What it started may have left its process group and session.
-    mark = f"{PROGRAM_MARK}={value}".encode()
-
-    def find() -> list[int]:
-        pids = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    pids.append(int(process.name))
-        return pids
-
-    if not _kill_until_none(find):
-        raise IolabError("its processes do not end")
 
 
 def _unlink(path: Path, value: str) -> None:
@@ -254,12 +310,10 @@ def _tree(path: Path, value: str) -> None:
     # Only a folder was made: a link or a file of this name is another program's.
     if not path.exists() or not stat.S_ISDIR(path.lstat().st_mode):
         return
-    _kill_work(path)
     shutil.rmtree(path)
 
 
 def _wipe(path: Path, value: str) -> None:
-    _kill_work(path)
     # Another disk may have this name by now.
     if path.exists() and identity_of(path) == value:
         wipe(path)
@@ -269,13 +323,13 @@ def _wipe(path: Path, value: str) -> None:
 UNDO: dict[str, Callable[[Path, str], None]] = {
     "cgroup": _cgroup,
     "dependencies": _dependencies,
-    "fio": _fio,
     "kprobe": _kprobe,
     "loop": _loop,
     "module": _module,
     "nice": _nice,
     "null_blk": _null_blk,
-    "program": _program,
+    "processes": _processes,
+    "queue": _queue,
     "rmdir": _rmdir,
     "scope": _scope,
     "tracing": _tracing,
@@ -289,5 +343,7 @@ UNDO: dict[str, Callable[[Path, str], None]] = {
 # Not undone while a file system is still mounted: the kernel reports I/O errors without end when
 # the disk below a mounted file system disappears.
 BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink", "wipe", "zram"}
+# Of these the last line about a path decides: it tells what was made from what another made there.
+IDENTIFIED = {"module", "zram"}
 # Changes that survive a reboot.
 LASTING = {"tree", "unlink"}

@@ -123,7 +123,7 @@ def _measure_program(
     first = observer.sample(None) if whole else {}
     if whole and recorder is not None:
         recorder.open()
-    running = RunningProgram(journal, program, name=cell.id, place=place)
+    running = RunningProgram(journal, program, place=place)
     try:
         steady_from_s = program.ramp_ms / 1e3
         steady_until_s = steady_from_s + (program.runtime_ms or program.limit_ms) / 1e3

@@ -6,22 +6,15 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 
 from iolab.agent.journal import Journal
+from iolab.agent.proc import is_kernel_thread, processes, stat_of
 
 __all__ = ["renice_workers"]
 
-_PROC = Path("/proc")
 # Workers that are bound to a core and have ordinary priority. High-priority workers, such as
 # "kworker/0:1H", have a pool of their own (Documentation/core-api/workqueue.rst).
 _BOUND = re.compile(r"kworker/(\d+):\d+(?![\dH])")
-
-
-def _stat(pid: str) -> tuple[str, list[str]]:
-    # The comm may hold parentheses: the fields start after the last parenthesis.
-    head, _, tail = (_PROC / pid / "stat").read_text(errors="replace").rpartition(")")
-    return head.partition("(")[2], tail.split()
 
 
 def renice_workers(journal: Journal, *, cpu: int, nice: int) -> int:
@@ -50,14 +43,19 @@ def renice_workers(journal: Journal, *, cpu: int, nice: int) -> int:
         If the agent may not set this nice value.
     """
     changed = 0
-    for pid in [p.name for p in _PROC.iterdir() if p.name.isdigit()]:
+    for pid in processes():
         with suppress(FileNotFoundError, ProcessLookupError):
-            comm, fields = _stat(pid)
+            comm, fields = stat_of(pid)
             match = _BOUND.match(comm)
+            # Anybody may call a process so.
+            if match is None or int(match.group(1)) != cpu or not is_kernel_thread(fields):
+                continue
             old, start_time = int(fields[16]), fields[19]
-            if match is None or int(match.group(1)) != cpu or old == nice:
+            if old == nice:
                 continue
             journal.note("nice", f"/proc/{pid}", f"{old} {start_time}")
-            os.setpriority(os.PRIO_PROCESS, int(pid), nice)
-            changed += 1
+            # It may have ended meanwhile.
+            if stat_of(pid)[1][19] == start_time:
+                os.setpriority(os.PRIO_PROCESS, pid, nice)
+                changed += 1
     return changed

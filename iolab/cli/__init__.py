@@ -38,8 +38,6 @@ _COMMANDS = (
     *(bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
     *(profile, restore, status, sweep, trace, verdicts, verify, why),
 )
-_INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
-
 # click's own name for a program called iolab; README and docs/command-line.md give it.
 _COMPLETION = "_IOLAB_COMPLETE"
 
@@ -82,6 +80,6 @@ def _code(ending: Ending) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         forget_interrupt()
         # click makes an Abort of an interrupt; a command may have given that its own sentence.
-        return _fail(str(error.__cause__ or error) or _INTERRUPTED, ending.exit_code)
+        return _fail(str(error.__cause__ or error) or "interrupted", ending.exit_code)
     except OSError as error:
         return _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)

@@ -41,6 +41,9 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     is found is verified: its parent, and BAD without it. With --why the report also has what the
     commit costs, function by function, and which of the kernel's switches matter. An interrupted
     search goes on when it is started again. The work tree is left as it is.
+
+    Building a kernel runs the tree's code as you: bisect only trees that you trust, or in a
+    container.
     """
     from iolab.cli.progress import SweepProgress
     from iolab.pathology.expressions import question_of

@@ -110,6 +110,9 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     Without a question, those of iolab.lock are judged, and good is what gives the expected verdict
     and value. With --kernel, that kernel is asked instead of the lock's. Of several questions, one
     bad answer is bad.
+
+    Building a kernel runs the tree's code as you: judge only trees that you trust, or in a
+    container.
     """
     from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress

@@ -102,6 +102,9 @@ def kernels_build(
     TREE is a git work tree or bare repository, a tarball, a linux-source package, or a folder. It
     is left as it is: files are compiled in iolab's cache, and the next build compiles only what
     changed.
+
+    Building a kernel runs the tree's code as you, without your environment: build only trees that
+    you trust, or in a container.
     """
     from iolab.kbuild.building import build_kernel
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -50,11 +49,12 @@ def mail(
     show, the cause if a folder of `iolab why` is given, a reproducer as a shell script, what was
     not tested, and how to verify it. Nothing is sent.
     """
-    from iolab.files import atomic_write
+    from iolab.files import check_outputs, write_output
     from iolab.report.attribution import load_attribution
     from iolab.report.mail import finding_mail
     from iolab.store.dataset import load, result_folders
 
+    check_outputs([output] if output else [], [folder, *causes])
     folders = result_folders(folder)
     if len(folders) > 1:
         names = ", ".join(found.name for found in folders)
@@ -62,6 +62,6 @@ def mail(
     found = [load_attribution(cause) for cause in causes]
     text = finding_mail(load(folders[0]), kernels=kernels, claim=claim, causes=found)
     if output is None:
-        sys.stdout.write(text)
+        click.echo(text, nl=False)
     else:
-        atomic_write(output, text)
+        write_output(output, text)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan", "sweep"]
 
+_INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 _TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
 
 
@@ -102,9 +103,12 @@ def _run(request: Request, *, as_json: bool) -> None:
     from iolab.sweeps.sweep import run_sweep, start_page
     from iolab.sweeps.warm import WarmPages
 
-    with SweepProgress() as progress, WarmPages(request.root) as pages:
-        outcomes = run_sweep(request, pages, progress.log, progress.update)
-        first = start_page(request, outcomes, pages)
+    try:
+        with SweepProgress() as progress, WarmPages(request.root) as pages:
+            outcomes = run_sweep(request, pages, progress.log, progress.update)
+            first = start_page(request, outcomes, pages)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_INTERRUPTED) from None
     if as_json:
         print_json({"start_page": first, "pathologies": list(map(_outcome_document, outcomes))})
     else:

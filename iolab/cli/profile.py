@@ -64,8 +64,11 @@ def profile(
     conditions or two kernels: the differences then have an interval. The tables show the costliest
     functions; --json gives all of them.
     """
+    from iolab.files import check_outputs
     from iolab.store.profiles import ProfileStore
+    from iolab.store.raw import RawStore
 
+    RawStore(root).check_format()
     store = ProfileStore(root.resolve())
     files = {"flame": flame, "collapsed": collapsed, "pprof": pprof, "perfetto": perfetto}
     wanted = {name: path for name, path in files.items() if path is not None}
@@ -81,6 +84,7 @@ def profile(
     if len(cells) > 1 and (not against or wanted):
         what = ", ".join(f"--{name}" for name in wanted) or "a table without --against"
         raise UserError(f"{what} is of one cell: name one, not {len(cells)}")
+    check_outputs(wanted.values(), [root])
     profiles = [store.profile(name) for name in cells]
     others = [store.profile(name) for name in against]
     if wanted:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from iolab import shown
 from iolab.cli.choices import defined_in
 from iolab.cli.documents import json_option, print_json, records
 from iolab.cli.terminal import echo, print_table
@@ -57,7 +57,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
         from iolab.store.tidy import canonical_lines
 
         for line in canonical_lines(RawStore(root.resolve()), folder):
-            sys.stdout.write(line + "\n")
+            click.echo(line)
     else:
         from iolab.store.dataset import load
 
@@ -65,7 +65,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
         if as_json:
             print_json(records(cells))
         else:
-            sys.stdout.write(cells.to_csv(index=False))
+            click.echo(shown.spreadsheet(cells).to_csv(index=False), nl=False)
 
 
 @click.command()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.files import atomic_write
+from iolab.files import write_output
 from iolab.measure.profile import Profile
 
 __all__ = ["Flame", "differential_flame", "flame"]
@@ -153,7 +153,7 @@ class Flame:
         path : Path or str
             The file.
         """
-        atomic_write(Path(path), self.html)
+        write_output(Path(path), self.html)
 
     def _repr_html_(self) -> str:
         return (

@@ -19,7 +19,7 @@ from iolab.errors import UserError
 from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
 from iolab.figures.lanes import Scene, embedded_span, first_view, scene
 from iolab.figures.standalone import document, frame, script_hashes
-from iolab.files import atomic_write
+from iolab.files import write_output
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
 from iolab.trace import Trace
 from iolab.trace.export.perfetto import perfetto_file
@@ -95,7 +95,7 @@ class Timeline:
         head = f'<main class="page"><h1>{html.escape(self.title)}</h1>'
         page = self.inside.replace("<main>", head, 1)
         page = page.replace("</main>", f"{_below(self.caption, self.links)}</main>", 1)
-        atomic_write(Path(path), page)
+        write_output(Path(path), page)
         return Path(path)
 
 

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, digest_of, locked
+from iolab.files import atomic_write, cache_dir, digest_of, locked
 from iolab.kbuild.configuring import Configuration, configuration, configure, options_of
 from iolab.kbuild.git import State
 from iolab.kbuild.making import BuildError, last_words, make_kernel
 from iolab.kbuild.source import Source, Tree, open_tree
-from iolab.kbuild.tools import check_tools, compiler, compiler_version
+from iolab.kbuild.tools import check_tools, compiler, compiler_version, environment
 from iolab.kbuild.types import built_offsets
 from iolab.process import CommandError, run
-from iolab.vm.bzimage import release_of
+from iolab.vm.bzimage import read_image, release_of
+from iolab.vm.found import Found, inside
 from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
 
 __all__ = ["Built", "build_kernel", "build_state"]
@@ -39,13 +40,7 @@ _SAME = {
     "KBUILD_BUILD_USER": "iolab",
     "KBUILD_BUILD_HOST": "iolab",
     "KBUILD_BUILD_VERSION": "1",
-    "LC_ALL": "C.UTF-8",
 }
-# Variables of the user's that would change what is built.
-_DROPPED = (
-    *("ARCH", "CROSS_COMPILE", "KCFLAGS", "KAFLAGS", "KBUILD_OUTPUT", "LOCALVERSION", "O"),
-    *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "KCONFIG_CONFIG", "W", "V", "C"),
-)
 
 
 @dataclass(frozen=True)
@@ -85,6 +80,8 @@ def build_kernel(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Build a kernel from a source tree into the cache; it replaces one of the same name.
+
+    This runs the tree's code as the user: its Makefiles, its scripts, its configuration of git.
 
     Parameters
     ----------
@@ -133,7 +130,7 @@ def build_state(
     began = time.monotonic()
     with locked(tree.lock, lambda: progress("waiting for another build of this tree")):
         source = tree.source(state, progress)
-        progress(f"building {source.title}, {wanted.title}")
+        progress(f"building {source.title}, {wanted.title}: this runs the tree's code as you")
         work = _Work(tree, source, wanted, compiler_version())
         try:
             absent, options, files = work.compile(progress)
@@ -163,7 +160,10 @@ class _Work:
             # would go into .config, and from there into the image.
             *(("PAHOLE=/dev/null",) if wanted.own else ()),
         ]
-        self._env = {key: value for key, value in os.environ.items() if key not in _DROPPED} | _SAME
+        # One for all trees: ccache keeps its files there, unless CCACHE_DIR names another folder.
+        home = cache_dir("builds", "home")
+        home.mkdir(mode=0o700, exist_ok=True)
+        self._env = environment(home) | _SAME
 
     def compile(self, progress: Callable[[str], None]) -> tuple[tuple[str, ...], int, int]:
         """Return the options that are absent, how many are on, and how many files were compiled."""
@@ -200,15 +200,16 @@ class _Work:
     def install(self, name: str | None, origin: str, absent: tuple[str, ...]) -> Kernel:
         """Put the kernel that was compiled into the cache."""
         source = self._source
-        image = self._folder / "arch" / "x86" / "boot" / "bzImage"
-        release = release_of(image)
-        root = self._folder / "iolab-root"
+        image = read_image(self._folder / "arch" / "x86" / "boot" / "bzImage")
+        release = release_of(image, "bzImage")
+        root = self._folder.resolve() / "iolab-root"
         shutil.rmtree(root, ignore_errors=True)
         argv = [*self._make, f"INSTALL_MOD_PATH={root}", "DEPMOD=true", "modules_install"]
         try:
             run(argv, timeout_s=_INSTALL_S, env=self._env)
         except CommandError as error:
             raise BuildError(f"the modules cannot be installed: {last_words(error)}") from error
+        config = inside(self._folder.resolve(), ".config")
         built = {
             "title": source.title,
             "commit": source.commit,
@@ -221,9 +222,7 @@ class _Work:
         built_from = f"built from {source.title}, {self._wanted.title}, {self._version}"
         return add_built_kernel(
             name or _name(release, source),
-            image,
-            root / "lib" / "modules" / release,
-            config=self._folder / ".config",
+            Found(root, image, release, inside(root, f"lib/modules/{release}"), config),
             source=origin or built_from,
             built=built,
         )

@@ -13,8 +13,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from iolab.errors import UserError
+from iolab.kbuild.tools import environment
 from iolab.process import CommandError, Result, run
 
 __all__ = ["Repository", "State", "repository_of"]
@@ -46,10 +48,25 @@ class State:
     unchanged: bool = True
 
 
+# Programs that a repository's configuration names, and none of which is needed. Filters of its
+# files (smudge, clean) cannot be switched off for all of them.
+_OPTIONS: Final = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "log.showSignature=false")
+_GIT: Final = ("git", *(word for option in _OPTIONS for word in ("-c", option)))
+
+
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    # A hook, or `git bisect run`, may hand down variables that name another repository.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return {**own, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", **more}
+    # The home is the user's: its configuration, or the machine's, says whose trees git may read
+    # (safe.directory). Variables that name another repository stay behind: a hook, or `git bisect
+    # run`, may hand them down.
+    own = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
+    quiet = {
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        # A repository that lacks objects would fetch them, and write them.
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }
+    return {**environment(Path(os.environ.get("HOME") or "/")), **own, **quiet, **more}
 
 
 def repository_of(tree: Path, scratch: Path) -> Repository | None:
@@ -67,7 +84,7 @@ def repository_of(tree: Path, scratch: Path) -> Repository | None:
     UserError
         If git is missing, or refuses the repository.
     """
-    argv = ["git", "-C", str(tree), "rev-parse", "--absolute-git-dir", "--is-bare-repository"]
+    argv = [*_GIT, "-C", str(tree), "rev-parse", "--absolute-git-dir", "--is-bare-repository"]
     try:
         result = run(argv, timeout_s=_QUICK_S, env=_environment({}), check=False)
     except CommandError as error:
@@ -82,7 +99,7 @@ def repository_of(tree: Path, scratch: Path) -> Repository | None:
     if bare == "true":
         # Only if it is this folder: a tarball may be unpacked somewhere below a bare repository.
         return Repository(Path(folder), None, scratch) if Path(folder) == tree.resolve() else None
-    argv = ["git", "-C", str(tree), "rev-parse", "--show-toplevel"]
+    argv = [*_GIT, "-C", str(tree), "rev-parse", "--show-toplevel"]
     top = run(argv, timeout_s=_QUICK_S, env=_environment({})).stdout.strip()
     if Path(top).resolve() != tree.resolve():
         return None
@@ -147,7 +164,8 @@ class Repository:
 
     def patch_of(self, commit: str) -> str:
         """Return what a commit with one parent changes."""
-        return self.text("diff-tree", "-p", "--binary", "--full-index", f"{commit}^", commit)
+        how = ("-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
+        return self.text("diff-tree", *how, f"{commit}^", commit)
 
     def present_state(self) -> State:
         """Return the state of the user's work tree, uncommitted changes included."""
@@ -161,8 +179,9 @@ class Repository:
         )
         index.unlink(missing_ok=True)
         if theirs.exists():
-            # It knows which files are unchanged: without it, git would read all of them.
-            shutil.copyfile(theirs, index)
+            # It knows which files are unchanged: without it, git would read all of them. By its own
+            # time git knows which ones were written in the same second.
+            shutil.copy2(theirs, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.worktree)}
         self._git(["add", "--all"], env=env, cwd=self.worktree, timeout_s=_CHECKOUT_S)
         tree = self._git(["write-tree"], env=env).stdout.strip()
@@ -229,13 +248,9 @@ class Repository:
             "GIT_DIR": str(self.folder),
             "GIT_OBJECT_DIRECTORY": str(self._objects),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self._theirs()),
-            # A repository that lacks objects would fetch them, and write them.
-            "GIT_NO_LAZY_FETCH": "1",
         }
-        # core.hooksPath and friends run programs of the repository's owner: none is needed.
-        options = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
         return run(
-            ["git", *options, *argv],
+            [*_GIT, *argv],
             timeout_s=timeout_s,
             env=_environment({**common, **(env or {})}),
             cwd=cwd,

@@ -14,6 +14,7 @@ from pathlib import Path
 from iolab.errors import IolabError, UserError
 from iolab.files import cache_dir, digest_file, digest_of, scratch_dir
 from iolab.kbuild.git import Repository, State, repository_of
+from iolab.kbuild.tools import environment
 from iolab.process import CommandError, run
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
@@ -188,7 +189,8 @@ def _unpack(archive: Path, files: Path) -> None:
             # tar itself refuses members outside the folder.
             argv: list[str | Path] = ["tar", "--extract", "--no-same-owner", "--file", tarball]
             try:
-                run([*argv, "--directory", work / "files"], timeout_s=_UNPACK_S)
+                argv += ["--directory", work / "files"]
+                run(argv, timeout_s=_UNPACK_S, env=environment(work))
             except CommandError as error:
                 if "No space left" in error.output:
                     raise IolabError(f"cannot unpack {archive.name}: no space left") from error

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Programs and headers of this machine that compile a kernel, and the command that installs them.
 
-They are the system's: a kernel developer's own compiler is the one that counts.
+They are the system's: a kernel developer's own compiler is the one that counts. A build runs the
+tree's code; it gets what compilers need of the user's environment, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from pathlib import Path
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = ["Missing", "check_tools", "compiler", "compiler_version", "missing_tools"]
+__all__ = [
+    "Missing",
+    "check_tools",
+    "compiler",
+    "compiler_version",
+    "environment",
+    "missing_tools",
+]
 
 # By program, or header: its package in Debian and Ubuntu, in Fedora and openSUSE, and in Arch.
 _NEEDED = {
@@ -37,6 +45,12 @@ _MANAGERS = (
     ("zypper", "zypper install", 1),
     ("pacman", "pacman -S", 2),
 )
+# Of the user's environment: where programs, headers, libraries and the compiler's cache are, and
+# whose trees git may read under sudo. No token, no agent, nothing that changes what is built.
+_PASSED = (
+    *("PATH", "TMPDIR", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH"),
+    *("PKG_CONFIG_PATH", "CCACHE_DIR", "CCACHE_CONFIGPATH", "CCACHE_DISABLE", "SUDO_UID"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,18 @@ class Missing:
 
     names: tuple[str, ...]
     fix: str
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the whole environment of a command that may run a tree's code.
+
+    Parameters
+    ----------
+    home : Path
+        Its home.
+    """
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {**passed, "HOME": str(home), "LC_ALL": "C.UTF-8"}
 
 
 def compiler() -> str:

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from iolab.files import atomic_write
 from iolab.process import CommandError, run
+from iolab.reading import read_regular
 from iolab.vm.layout import LayoutError, member_offsets
 
 __all__ = ["Dwarf", "built_offsets"]
@@ -33,6 +33,8 @@ struct mod_kallsyms iolab_kallsyms;
 # The enumeration that numbers a module's memory is used by no variable.
 _FLAGS: Final = "-g -gdwarf-4 -fno-eliminate-unused-debug-types"
 _COMPILE_S: Final = 300.0
+# Of the object: the types of all that the two headers include.
+_MOST_BYTES: Final = 256 << 20
 _STRUCTURES: Final = ("DW_TAG_structure_type", "DW_TAG_union_type")
 _OTHER_NAMES: Final = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type")
 
@@ -84,12 +86,13 @@ class Dwarf:
         self._enumerators: dict[str, int] = {}
         try:
             # pyelftools reads members later, so the whole object is kept.
-            elf = ELFFile(io.BytesIO(path.read_bytes()))
+            elf = ELFFile(io.BytesIO(read_regular(path, _MOST_BYTES)))
             units = list(elf.get_dwarf_info().iter_CUs()) if elf.has_dwarf_info() else []
             for unit in units:
                 for entry in unit.get_top_DIE().iter_children():
                     self._note(entry)
-        except (OSError, ELFError, ValueError, KeyError) as error:
+        except Exception as error:
+            # pyelftools raises whatever a damaged file makes it stumble over.
             raise LayoutError(f"the types in {path} cannot be read: {error}") from error
 
     def offset(self, structure: str, path: str) -> int:
@@ -105,6 +108,14 @@ class Dwarf:
         LayoutError
             If there is no such structure or member.
         """
+        try:
+            return self._offset(structure, path)
+        except LayoutError:
+            raise
+        except Exception as error:
+            raise LayoutError(f"the kernel's types are damaged: {error!r}") from error
+
+    def _offset(self, structure: str, path: str) -> int:
         entry = self._structures.get(structure)
         total = 0
         for step in path.split("."):

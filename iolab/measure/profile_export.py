@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from iolab.files import atomic_write
+from iolab.files import write_output
 from iolab.measure.profile import Profile
 
 __all__ = ["collapsed_difference", "collapsed_stacks", "write_collapsed", "write_pprof"]
@@ -81,7 +81,7 @@ def write_collapsed(path: Path | str, profile: Profile, control: Profile | None 
         If two profiles are given and no I/O was done in one.
     """
     lines = collapsed_stacks(profile) if control is None else collapsed_difference(profile, control)
-    atomic_write(Path(path), "".join(f"{line}\n" for line in lines))
+    write_output(Path(path), "".join(f"{line}\n" for line in lines))
 
 
 def _varint(value: int) -> bytes:
@@ -135,4 +135,4 @@ def write_pprof(path: Path | str, profile: Profile) -> None:
         parts.append(_bytes(_LOCATION, _number(1, number) + _bytes(4, _number(1, number))))
         parts.append(_bytes(_FUNCTION, _number(1, number) + _number(2, text(name))))
     parts += [_bytes(_STRINGS, word.encode()) for word in strings]
-    atomic_write(Path(path), gzip.compress(b"".join(parts), mtime=0))
+    write_output(Path(path), gzip.compress(b"".join(parts), mtime=0))

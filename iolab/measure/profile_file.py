@@ -12,16 +12,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from iolab import foreign
 from iolab.errors import IolabError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
-from iolab.parquet import UNREADABLE
+from iolab.parquet import as_frame, read_metadata, read_table
 
 __all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profile"]
 
 _KEY = b"iolab"
 EVENTS_KEY = b"iolab-calls"
 _FORMAT = "iolab-profile/1"
+# What other values than a profile's raise.
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions", "calls")
 
 
@@ -62,13 +65,13 @@ def write_events(path: Path, events: pd.DataFrame, functions: Iterable[str]) -> 
     atomic_write(path, stream.getvalue())
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: Path, *, below: Path | None = None) -> Profile:
     """Return the profile in a file.
 
     Parameters
     ----------
-    path : Path
-        The file.
+    path, below : Path
+        As for `iolab.reading.open_regular`.
 
     Raises
     ------
@@ -76,24 +79,23 @@ def read_profile(path: Path) -> Profile:
         If the file is missing, damaged or of another format.
     """
     try:
-        table = pq.read_table(path)
-        described = json.loads((table.schema.metadata or {})[_KEY])
+        described = json.loads(read_metadata(path, below=below)[_KEY])
         if described["format"] != _FORMAT:
-            raise IolabError(f"{path} is of the format {described['format']}, not {_FORMAT}")
-        nodes = table.select(list(_COLUMNS)).to_pandas()
+            raise IolabError(f"{path} is of the format {described['format']!r:.80}, not {_FORMAT}")
+        nodes = as_frame(read_table(path, below=below), path)[list(_COLUMNS)]
         totals = {str(name): int(value) for name, value in described["totals"].items()}
         # A parent comes before its children: sums walk the rows once.
         if (nodes["parent"] >= pd.RangeIndex(len(nodes))).any() or (nodes["parent"] < -1).any():
             raise IolabError(f"{path} holds a damaged profile: it is no tree")
-    except UNREADABLE as error:
-        raise IolabError(f"{path} holds no profile: {error}") from error
+    except _DAMAGED as error:
+        raise IolabError(f"{path} holds no profile: {foreign.line(str(error))}") from error
     return Profile(nodes, totals)
 
 
-def is_flat(path: Path) -> bool:
+def is_flat(path: Path, *, below: Path | None = None) -> bool:
     """Tell whether a file is known to hold a profile without callers; a damaged one is not."""
     try:
-        described = json.loads((pq.read_schema(path).metadata or {})[_KEY])
+        described = json.loads(read_metadata(path, below=below)[_KEY])
         return bool(described["totals"].get("flat", 0))
-    except UNREADABLE:
+    except (IolabError, *_DAMAGED):
         return False

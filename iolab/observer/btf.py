@@ -21,6 +21,10 @@ _NAMES = {8, 9, 10, 11, 18}
 # Bytes that follow a type of each kind: fixed, and for each of its members.
 _FIXED = {1: 4, 3: 12, 14: 4, 17: 4}
 _EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
+# Of a name (KSYM_NAME_LEN), and of what is looked at for one member: a kernel may lie, and then its
+# types may have no end.
+_LONGEST = 512
+_MOST_STEPS = 1 << 18
 
 
 class BtfError(LayoutError):
@@ -73,8 +77,15 @@ class Btf:
         Raises
         ------
         BtfError
-            If there is no such structure or member.
+            If there is no such structure or member, or its types are damaged.
         """
+        self._steps = _MOST_STEPS
+        try:
+            return self._offset(structure, path)
+        except (struct.error, IndexError, ValueError, RecursionError) as error:
+            raise BtfError("the kernel's types (BTF) are damaged") from error
+
+    def _offset(self, structure: str, path: str) -> int:
         number = self._structures.get(structure)
         if number is None:
             raise BtfError(f"the kernel's types (BTF) lack struct {structure}")
@@ -101,12 +112,18 @@ class Btf:
             self._at.append(at)
             at += _TYPE.size + _FIXED.get(kind, 0) + _EACH.get(kind, 0) * members
 
+    def _step(self) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            raise BtfError("the kernel's types (BTF) have no end")
+
     def _name(self, at: int) -> str:
-        return self._strings[at : self._strings.index(b"\0", at)].decode(errors="replace")
+        return self._strings[at : at + _LONGEST].split(b"\0")[0].decode(errors="replace")
 
     def _resolved(self, number: int) -> tuple[int, int, int, int]:
         """Return kind, number of members, size and place of a type, behind its other names."""
         while True:
+            self._step()
             _, info, size = _TYPE.unpack_from(self._types, self._at[number])
             kind = info >> 24 & 0x1F
             if kind not in _NAMES:
@@ -119,6 +136,7 @@ class Btf:
         if kind not in (_STRUCT, _UNION):
             return None
         for n in range(members):
+            self._step()
             named, kept, offset = _MEMBER.unpack_from(self._types, at + n * _MEMBER.size)
             # The upper byte is a bit field's size in structures that have any.
             offset &= 0xFFFFFF

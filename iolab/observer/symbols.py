@@ -24,7 +24,7 @@ from iolab.observer.btf import Btf
 from iolab.vm import guest_init
 from iolab.vm.boot_files import boot_image
 from iolab.vm.cached import make_folder
-from iolab.vm.channel import ChannelError, make_channel, unpack_channel
+from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.image import Image
 from iolab.vm.kernels import Kernel
@@ -237,7 +237,8 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[st
         stall_s=_STALL_S,
     )
     boot(Machine("tcg", memory_mib=_MEMORY_MIB), given)
-    unpack_channel(channel, work / "told")
+    names = ("agent.json", "btf", "kallsyms")
+    unpack_channel(channel, dict.fromkeys(names, CHANNEL_BYTES), work / "told")
     kallsyms = (work / "told" / "kallsyms").read_text(errors="replace")
     return kallsyms, (work / "told" / "btf").read_bytes()
 

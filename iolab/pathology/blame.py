@@ -25,11 +25,27 @@ def blame(error: BaseException, file: str) -> str:
     str
         Such as ``", line 12: NameError: name 'x' is not defined"``; without the line where the
         error did not pass through the file.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If that is the error: no code is to blame for Ctrl-C.
     """
+    if type(error) is KeyboardInterrupt:
+        raise error
     if isinstance(error, SyntaxError) and error.filename == file:
         return f", line {error.lineno}: {error.msg}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     where = f", line {lines[-1]}" if lines else ""
-    kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
-    words = " ".join(str(error).split())
-    return f"{where}: {kind}{words}".removesuffix(": ")
+    return f"{where}: {_words(error)}".removesuffix(": ")
+
+
+def _words(error: BaseException) -> str:
+    """Return what an error is in one line; somebody's class may fail at telling it."""
+    try:
+        kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
+        return f"{kind}{' '.join(str(error).split())}".removesuffix(": ")
+    except BaseException as another:
+        if type(another) is KeyboardInterrupt:
+            raise
+        return "an error that cannot be shown"

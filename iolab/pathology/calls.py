@@ -96,7 +96,7 @@ def _blamed(pathology: Pathology, part: str, function: Callable[..., Any]) -> It
     except IolabError:
         raise
     # It is the user's code, or as good as: it may fail in any way.
-    except Exception as error:
+    except BaseException as error:
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
         # The name of a cell in a notebook is a temporary file's: it tells nobody anything.
         shown = f": {file}" if Path(file).is_file() else ""

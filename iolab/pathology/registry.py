@@ -256,10 +256,10 @@ def handover_file() -> bytes | None:
         try:
             pickled.append(cloudpickle.dumps((entry.pathology, entry.notebook)))
         # Pickling runs the code of whatever the pathology refers to.
-        except Exception as error:
+        except BaseException as error:
             raise UserError(
-                f"pathology {entry.pathology.name} cannot be handed to its pages "
-                f"({type(error).__name__}: {' '.join(str(error).split())}): define it in a file"
+                f"pathology {entry.pathology.name} cannot be handed to its pages"
+                f"{blame(error, '')}; define it in a file"
             ) from error
     places = [str(Path(place).absolute()) for place in sys.path]
     payload: bytes = cloudpickle.dumps((places, pickled))
@@ -337,7 +337,7 @@ def _load(point: metadata.EntryPoint) -> _Entry | str:
         folder = Path(str(module.__file__)).parent if module.__file__ else None
         return _Entry(loaded, _own_notebook(loaded, folder))
     # Somebody else's package may fail in any way; the other pathologies are not its business.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return f"{what}{blame(error, '')}"
 
 

@@ -56,9 +56,7 @@ def read_file(path: Path) -> list[Pathology]:
         del sys.modules[module.__name__]
         if before is not None:
             sys.modules[module.__name__] = before
-        if isinstance(error, Exception | SystemExit):
-            raise UserError(f"{path}{blame(error, file)}") from error
-        raise
+        raise UserError(f"{path}{blame(error, file)}") from error
 
 
 def _defined(module: ModuleType, path: Path) -> list[Pathology]:

@@ -111,7 +111,7 @@ def load_attribution(folder: Path | str) -> Attribution:
     root = Path(folder)
     path = root / "attribution.json"
     try:
-        found = foreign.read_document(path)
+        found = foreign.read_document(path, below=root)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of iolab why?") from error
     if not isinstance(found, dict) or found.get("format") != ATTRIBUTION_FORMAT:

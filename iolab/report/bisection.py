@@ -34,7 +34,8 @@ def write_bisection(
     path = folder / f"bisect-{name}.md"
     if found.culprit and why is not None and why.before is not None and why.after is not None:
         title = f"{found.culprit.title} against its parent"
-        differential_flame(why.after, why.before, title).save(path.with_suffix(".html"))
+        flame = differential_flame(why.after, why.before, title)
+        atomic_write(path.with_suffix(".html"), flame.html)
     atomic_write(path, bisection_text(found, repository, why))
     return path
 

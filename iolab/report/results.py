@@ -21,6 +21,7 @@ from iolab.errors import UserError
 from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.rules import rules_digest
+from iolab.reading import read_regular
 from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
@@ -329,10 +330,10 @@ def read_results(path: Path) -> dict[str, Any]:
         If it is missing, damaged, or of another version.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        document = json.loads(read_regular(path), parse_constant=_refuse)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file: nox -s figures makes it") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a whole JSON file") from error
     check(document, str(path))
     return dict(document)

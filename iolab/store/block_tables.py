@@ -35,8 +35,10 @@ def block_rows(
         If a result is damaged.
     """
     block = store.block(key)
+    # Neither links nor devices: the traces are read by their paths.
+    store.files(key)
     pathology = get_pathology(block.pathology)
-    for document in store.cells(key):
+    for document, planned in zip(store.cells(key), block.plan.cells, strict=True):
         cell, facts, target = document["cell"], document["facts"], document["target"]
         try:
             found = measures(document["result"], cpu=block.plan.cpu)
@@ -53,7 +55,8 @@ def block_rows(
             mechanism = measures_of_result(pathology, document["result"])
         if cell["recorded"] and found["valid"]:
             try:
-                recorded = trace.read(store.trace(key, cell["id"]))
+                room = store.trace_room(key, planned)
+                recorded = trace.read(store.trace(key, cell["id"]), most=room)
                 mechanism |= measures_of_trace(pathology, recorded)
             except BrokenPathologyError:
                 raise

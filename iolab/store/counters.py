@@ -17,11 +17,17 @@ from iolab.errors import IolabError
 from iolab.results import CellResult, CpuSample, growth
 from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, program_measures
 
-__all__ = ["check_result", "histogram", "measures"]
+__all__ = ["check_origin", "check_result", "histogram", "measures"]
 
 # What a result raises that is not the agent's: a missing key, a list for a mapping, letters for a
 # number, a number beyond all floats, two samples of one moment.
 _SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+# What an agent leaves of a cell; what is not in `CellResult` is kept for people.
+_KEYS = {
+    *CellResult.__annotations__,
+    *("agent", "began_ns", "cgroup", "ended_ns", "measuring_from_ns", "measuring_until_ns"),
+    *("fio_said", "recording", "reniced", "settings"),
+}
 _Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
 
 _PERCENTILES = {
@@ -129,7 +135,9 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
         # Copies come and go between the samples, and each has its own counters.
         total = sum(process[name] for process in result["copies"]) if job and copied else 0
         for pid, task in last["tasks"].items():
-            if task["job"] != job or not (job or task["comm"].startswith(f"kworker/{cpu}:")):
+            # An antagonist may call itself a kworker.
+            worker = task["comm"].startswith(f"kworker/{cpu}:") and not task.get("antagonist")
+            if task["job"] != job or not (job or worker):
                 continue
             total += growth(first, pid, task, name)
         return total
@@ -192,6 +200,20 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
 
 def _not_the_agents(error: Exception) -> IolabError:
     return IolabError(f"a cell's result is not the agent's: {foreign.line(repr(error))}")
+
+
+def check_origin(result: Mapping[str, Any], cell: str) -> None:
+    """Check that a result is of a cell, and has only what an agent leaves of one.
+
+    Raises
+    ------
+    IolabError
+        If it is of another cell, or holds anything else.
+    """
+    if result.get("id") != cell:
+        raise IolabError(f"the result is of another cell: {foreign.line(str(result.get('id')))!r}")
+    if unknown := sorted(set(result) - _KEYS):
+        raise IolabError(f"the result holds {foreign.line(unknown[0], 80)!r}, which is refused")
 
 
 def check_result(result: CellResult, *, cpu: int) -> None:

@@ -3,23 +3,22 @@
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pandas as pd
 import pyarrow as pa
-from pyarrow import parquet
 
 from iolab import foreign
 from iolab.errors import UserError
-from iolab.parquet import UNREADABLE
+from iolab.parquet import as_frame, plain_texts, read_table
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
+from iolab.reading import RefusedFileError, entries
 from iolab.store.columns import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
@@ -46,7 +45,7 @@ _MOST: Final = {
     "kernel_release": foreign.NAME,
     "scheduler": foreign.SCHEDULER,
 }
-_STR: Final = pd.StringDtype("pyarrow", na_value=math.nan)
+_MOST_TRACES: Final = 1_000_000
 
 
 class UnknownPathologyError(UserError):
@@ -126,15 +125,15 @@ def load(folder: Path | str) -> Dataset:
     names = ("cells.parquet", "latency.parquet", "unavailable.json", "mechanism.parquet")
     paths = [root / name for name in names]
     # Tables from before this gate are gated too.
-    cells = gate_other_regimes(_cells(_parquet(paths[0]), paths[0]))
+    table = as_frame(read_table(paths[0], below=root), paths[0])
+    cells = gate_other_regimes(_cells(table, paths[0]))
     latency = _of_cells(paths[1], LATENCY_COLUMNS, cells)
     unavailable = conformed(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():
         raise UserError(f"{paths[0]}: one cell stands there twice")
     mechanism = _of_cells(paths[3], MECHANISM_COLUMNS, cells)
-    traces = {p.stem: p for p in sorted((root / "traces").glob("*.dat"))}
     kernels = read_builds(root / "kernels.json")
-    return Dataset(cells, latency, unavailable, mechanism, traces, kernels)
+    return Dataset(cells, latency, unavailable, mechanism, _traces(root), kernels)
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -156,64 +155,57 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     return conformed(table, column_types(names[0]), path)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Say in a sentence that a table is missing or damaged."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; is this a folder of results?") from error
-    except UNREADABLE as error:
-        raise UserError(f"{path}: not a whole Parquet file") from error
-
-
-def _parquet(path: Path) -> pd.DataFrame:
-    with _reading(path):
-        # By its bytes: pyarrow takes no name that is not UTF-8.
-        return pd.read_parquet(io.BytesIO(path.read_bytes()))
-
-
 def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.DataFrame:
     """Return a table in long form, whose rows are of these cells.
 
     A histogram repeats the name of its cell in each row: each name is looked at once.
     """
-    table = _read(path)
+    table = read_table(path, below=path.parent)
     known = set(cells["cell"].tolist())
     named = table["cell"] if "cell" in table.column_names else None
     if named is not None and pa.types.is_dictionary(named.type) and not named.null_count:
-        chunks = named.unify_dictionaries().chunks
-        # All chunks have one dictionary now.
-        if all(known.issuperset(one.dictionary.to_pylist()) for one in chunks[:1]):
+        # All chunks have one dictionary then.
+        first = named.unify_dictionaries().chunks[:1]
+        if all(known.issuperset(one.dictionary.to_pylist()) for one in first):
+            whole = plain_texts(table, path)
             rest = {name: kind for name, kind in columns.items() if name != "cell"}
-            found = conformed(_frame(table.drop_columns("cell"), path), rest, path)
-            texts = pa.chunked_array([c.dictionary_decode() for c in chunks], pa.string())
-            found.insert(0, "cell", texts.to_pandas(types_mapper={pa.string(): _STR}.get))
+            found = conformed(as_frame(whole.drop_columns("cell"), path), rest, path)
+            found.insert(0, "cell", whole["cell"].to_pandas())
             return found
-    found = conformed(_frame(table, path), columns, path)
+    found = conformed(as_frame(table, path), columns, path)
     if not found["cell"].isin(cells["cell"]).all():
         raise UserError(f"{path}: holds cells that cells.parquet does not have")
     return found
 
 
-def _read(path: Path) -> pa.Table:
-    with _reading(path):
-        data = pa.BufferReader(path.read_bytes())
-        return parquet.read_table(data, read_dictionary=["cell"])
-
-
-def _frame(table: pa.Table, path: Path) -> pd.DataFrame:
-    with _reading(path):
-        frame: pd.DataFrame = table.to_pandas()
-        return frame
-
-
 def _unavailable(path: Path) -> pd.DataFrame:
-    with _reading(path):
-        rows = foreign.read_document(path)
+    try:
+        rows = foreign.read_document(path, below=path.parent)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this a folder of results?") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: is no list of kernels and reasons")
-    return pd.DataFrame(rows, columns=None if rows else pd.Index(UNAVAILABLE_COLUMNS))
+    # Not of all the columns that somebody names: each row may name others.
+    held = {name for row in rows for name in row}
+    return pd.DataFrame(rows, columns=[n for n in UNAVAILABLE_COLUMNS if not rows or n in held])
+
+
+def _traces(root: Path) -> dict[str, Path]:
+    """Return the traces of a folder of tables by their cells."""
+    folder = root / "traces"
+    try:
+        held = entries(folder, _MOST_TRACES, below=root)
+    except FileNotFoundError:
+        return {}
+    except RefusedFileError as error:
+        raise UserError(f"{folder} {error.strerror}") from error
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
+    traces = {name: status for name, status in held.items() if name.endswith(".dat")}
+    for name, status in traces.items():
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"{folder / name} is no regular file")
+    return {name.removesuffix(".dat"): folder / name for name in traces}
 
 
 def _lines(texts: pd.Series, most: int) -> pd.Series:

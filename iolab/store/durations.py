@@ -6,8 +6,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+from iolab.errors import IolabError
+from iolab.store.raw import RawStore
 
 __all__ = ["BlockDuration", "block_durations"]
+
+_DAMAGED: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +55,11 @@ def block_durations(root: Path) -> list[BlockDuration]:
     Blocks that are damaged, or of a format without these fields, are left out.
     """
     durations = []
-    for folder in sorted((root / "raw").glob("[0-9a-f]*")):
+    store = RawStore(root)
+    for key in store.all_keys():
         try:
             block, target, run = (
-                json.loads((folder / f"{name}.json").read_text())
+                json.loads(store.content(key, f"{name}.json"))
                 for name in ("block", "target", "run")
             )
             jobs = (cell.get("job") or {} for cell in block["plan"]["cells"])
@@ -59,6 +73,6 @@ def block_durations(root: Path) -> list[BlockDuration]:
                     wall_s=float(run["wall_s"]),
                 )
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (IolabError, *_DAMAGED):
             continue
     return durations

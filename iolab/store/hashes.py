@@ -11,17 +11,21 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from iolab import foreign
 from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.errors import UserError
 from iolab.files import atomic_write, canonical_json, digest_file, digest_of
+from iolab.parquet import FILE_BYTES
+from iolab.reading import RefusedFileError, digest_regular, lines_of_gzip
+from iolab.store.block_files import digest_in, most_bytes
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 
@@ -45,6 +49,7 @@ _TABLES: Final = (
 )
 # Of a file that is no bomb; a thousand blocks of fifty cells take a third.
 _MOST_BYTES: Final = 256 << 20
+_TRACE_BYTES: Final = most_bytes("c000.dat")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -66,39 +71,37 @@ class BlockHashes:
         Its key in the store: the digest of `block` and `target`.
     iolab : str
         Version of the iolab that measured it.
-    block : dict
-        The document of the `Block`, as `Block.parse` reads it if its format is still known.
-    target : dict
-        Everything of the target that a result depends on: kernel, image, QEMU, agent.
+    pathology, kernel, boot
+        As `iolab.blocks.Block` has them.
     cells : dict of str to CellHashes
         By the cells' names in the plan, in the order of measuring.
+    line : bytes
+        Its line of the file, JSON.
     """
 
     key: str
     iolab: str
-    block: dict[str, Any]
-    target: dict[str, Any]
+    pathology: str
+    kernel: str
+    boot: int
     cells: dict[str, CellHashes]
+    line: bytes
 
     @property
     def name(self) -> str:
         """The first part of the key: the block's name in the tables."""
         return self.key[:16]
 
+    # Decoded, a line takes thirty times as much memory.
     @property
-    def pathology(self) -> str:
-        """Name of the pathology."""
-        return str(self.block["pathology"])
+    def block(self) -> dict[str, Any]:
+        """The document of the `Block`, as `Block.parse` reads it if its format is still known."""
+        return cast("dict[str, Any]", json.loads(self.line)["block"])
 
     @property
-    def kernel(self) -> str:
-        """Name of the kernel."""
-        return str(self.block["kernel"])
-
-    @property
-    def boot(self) -> int:
-        """Number of the block among those of its kernel."""
-        return int(self.block["boot"])
+    def target(self) -> dict[str, Any]:
+        """Everything of the target that a result depends on: kernel, image, QEMU, agent."""
+        return cast("dict[str, Any]", json.loads(self.line)["target"])
 
 
 def recorded_digest(result: Mapping[str, Any]) -> str:
@@ -114,11 +117,11 @@ def cell_hashes(store: RawStore, key: str) -> dict[str, CellHashes]:
     IolabError
         If the block is not in the store, or damaged.
     """
-    found = {}
+    found, folder, files = {}, store.folder(key), store.files(key)
     for document in store.cells(key):
         name = document["cell"]["id"]
-        trace = store.trace(key, name)
-        digest = digest_file(trace) if trace.exists() else None
+        trace = f"traces/{name}.dat"
+        digest = digest_in(folder, trace) if trace in files else None
         found[name] = CellHashes(recorded_digest(document["result"]), digest)
     return found
 
@@ -166,7 +169,7 @@ def _digest(text: str) -> str:
 
 def has_hashes(folder: Path) -> bool:
     """Tell whether a folder of results carries hashes; those of older releases do not."""
-    return (folder / HASHES).exists()
+    return os.path.lexists(folder / HASHES)
 
 
 def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
@@ -186,7 +189,7 @@ def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
         was written with it; the message names the file.
     """
     path = folder / HASHES
-    header, _, rest = _text(path).partition("\n")
+    header, *lines = _lines(path, folder)
     try:
         found = foreign.document(header)
         if not isinstance(found, dict) or "format" not in found:
@@ -198,42 +201,52 @@ def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
         tables, sealed = dict(found["tables"]), str(found["blocks_sha256"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: its first line is damaged") from error
-    if _digest(rest) != sealed:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line)
+    if digest.hexdigest() != sealed:
         raise UserError(f"{path}: its blocks were changed or cut since they were written")
     for name in _TABLES:
-        if not (folder / name).exists():
-            raise UserError(f"{folder / name} is missing: it belongs to {HASHES}")
-        if digest_file(folder / name) != tables.get(name):
+        if _digest_of(folder / name, FILE_BYTES, folder) != tables.get(name):
             raise UserError(
                 f"{folder / name}: it was changed since {HASHES} was written, or is of another "
                 "sweep"
             )
-    blocks = [_block(line, f"{path}: line {n}") for n, line in enumerate(rest.splitlines(), 2)]
+    blocks = [_block(line, f"{path}: line {n}") for n, line in enumerate(lines, 2)]
     _check_cells(blocks, data, folder)
     return blocks
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path, folder: Path) -> list[bytes]:
     try:
-        with gzip.open(path) as stream:
-            data = stream.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise UserError(f"{path}: it is larger than any file of hashes")
-        return data.decode()
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+        return list(lines_of_gzip(path, _MOST_BYTES, below=folder)) or [b""]
+    except RefusedFileError as error:
+        raise UserError(f"{path} {error.strerror}") from error
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: not a whole file of hashes ({error})") from error
 
 
-def _block(line: str, where: str) -> BlockHashes:
+def _digest_of(path: Path, most: int, folder: Path) -> str:
+    try:
+        return digest_regular(path, most, below=folder)
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing: it belongs to {HASHES}") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _block(line: bytes, where: str) -> BlockHashes:
     try:
         document = json.loads(line)
         block, target = document["block"], document["target"]
         if document["key"] != digest_of({"block": block, "target": target}):
             raise UserError(f"{where}: its key is not of its block and target")
         cells = {name: CellHashes(**hashes) for name, hashes in document["cells"].items()}
-        found = BlockHashes(document["key"], str(document["iolab"]), block, target, cells)
+        own = {name: block[name] for name in ("pathology", "kernel", "boot")}
+        version = str(document["iolab"])
+        found = BlockHashes(key=document["key"], iolab=version, **own, cells=cells, line=line)
         names = [cell["id"] for cell in block["cells"]]
-        parts = [found.pathology, found.kernel, found.boot, block["clock"], target["target"]]
+        parts = [*own.values(), block["clock"], target["target"]]
         wanted = [str, str, int, str, str]
         digests = [h for c in cells.values() for h in (c.recorded_sha256, c.trace_sha256) if h]
         whole = [type(part) for part in parts] == wanted and all(map(_SHA256.fullmatch, digests))
@@ -258,5 +271,7 @@ def _check_cells(blocks: Iterable[BlockHashes], data: Dataset, folder: Path) -> 
             "only in one"
         )
     for cell, trace in data.traces.items():
-        if cell not in hashed or digest_file(trace) != hashed[cell].trace_sha256:
+        if cell not in hashed or _digest_of(trace, _TRACE_BYTES, folder) != (
+            hashed[cell].trace_sha256
+        ):
             raise UserError(f"{trace}: it is not the trace that {HASHES} has of this cell")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final, Literal
 from iolab.errors import IolabError, UserError
 from iolab.store.dataset import UnknownPathologyError, load
 from iolab.store.hashes import has_hashes, read_hashes
-from iolab.store.raw import RawStore
+from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import BlockState, block_states
 
 __all__ = ["Inspection", "TablesState", "inspect_folder"]
@@ -114,10 +113,10 @@ def _tables_state(folder: Path, sound: set[str]) -> TablesState:
 def _mend(folder: Path, sound: set[str]) -> str:
     """Return what makes damaged tables whole again."""
     try:
-        keys = json.loads((folder / "blocks.json").read_bytes())
-        lost = sum(key not in sound for key in keys)
-    except (OSError, ValueError, TypeError, RecursionError):
+        keys = named_blocks(folder)
+    except (FileNotFoundError, UserError):
         return "sweep again: which blocks of the store it is made of is not known any more"
+    lost = sum(key not in sound for key in keys)
     if not lost:
         return "sweep again: the store has its blocks, nothing is measured"
     return f"sweep again: {lost} of its {len(keys)} blocks are measured again"

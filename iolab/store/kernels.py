@@ -15,6 +15,7 @@ from typing import Any, Final
 from iolab import foreign
 from iolab.agent.scheduler import preemption_models
 from iolab.errors import UserError
+from iolab.vm.bzimage import KERNEL_NAME
 from iolab.vm.kernels import cached_kernel
 
 __all__ = ["KernelBuild", "build_of", "kernel_config", "merge_builds", "read_builds"]
@@ -111,7 +112,8 @@ def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
         where neither is the measured kernel's.
     """
     if target.get("target") == "vm":
-        cached = cached_kernel(kernel)
+        # The name becomes part of a path.
+        cached = cached_kernel(kernel) if KERNEL_NAME.fullmatch(kernel) else None
         if cached is None or cached.identity != target.get("kernel") or cached.config is None:
             return ""
         return cached.config.read_text(errors="replace")
@@ -166,7 +168,7 @@ def read_builds(path: Path) -> dict[str, KernelBuild]:
         If it is damaged.
     """
     try:
-        document = foreign.read_document(path)
+        document = foreign.read_document(path, below=path.parent)
     except FileNotFoundError:
         return {}
     try:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iolab.errors import IolabError, UserError
-from iolab.store.profiles import ProfileStore
+from iolab.store.profiles import ProfileStore, RefusedProfileError
 from iolab.store.raw import RawStore
 from iolab.store.soundness import BlockState, block_state
 
@@ -30,7 +29,8 @@ class Merged:
         stays. In virtual time equal keys promise equal bytes; on a host's clock a block that was
         measured twice differs.
     left_out : list of BlockState
-        Blocks that are damaged, refused by their machine's checks, or of another format.
+        Blocks that are damaged, refused by their machine's checks, or of another format; and those
+        that were taken without a profile, because it is damaged.
     """
 
     taken: list[str] = field(default_factory=list)
@@ -75,23 +75,40 @@ def merge_store(
 
 
 def _merge_block(there: RawStore, here: RawStore, key: str, merged: Merged) -> None:
-    state = block_state(there, key)
-    if state.state != "sound":
-        merged.left_out.append(state)
-        return
-    if not here.has(key):
-        try:
-            here.adopt(key, there.folder(key))
-        except (OSError, shutil.Error) as error:
-            raise IolabError(f"cannot copy block {key[:16]} to {here.root}: {error}") from error
-        merged.taken.append(key)
-    else:
+    state = block_state(there, key, read=here.has(key))
+    if state.state == "sound" and not here.has(key):
+        state = _taken(there, here, key)
+        merged.taken += [key] if state.state == "sound" else []
+    elif state.state == "sound":
         differing = sorted(differing_files(there.digests(key), here.digests(key)))
         if differing:
             merged.different[key] = differing
             return
         merged.same.append(key)
-    ProfileStore(here.root).add(key, ProfileStore(there.root))
+    if state.state == "sound":
+        try:
+            ProfileStore(here.root).add(key, ProfileStore(there.root))
+            return
+        except RefusedProfileError as error:
+            state = replace(state, state="damaged", reason=str(error))
+    merged.left_out.append(state)
+
+
+def _taken(there: RawStore, here: RawStore, key: str) -> BlockState:
+    """Take a block that looks sound: what is kept is the copy, if that is sound. Return its state.
+
+    Somebody may write to the other store.
+    """
+    try:
+        with here.workspace() as work:
+            copied = RawStore(work)
+            copied.copy(key, there)
+            state = block_state(copied, key)
+            if state.state == "sound":
+                here.adopt(key, copied)
+            return state
+    except OSError as error:
+        raise IolabError(f"cannot copy block {key[:16]} to {here.root}: {error}") from error
 
 
 def differing_files(one: dict[str, str], other: dict[str, str]) -> set[str]:

@@ -23,10 +23,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from iolab import foreign
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json, digest_of
-from iolab.parquet import UNREADABLE
+from iolab.parquet import FILE_BYTES, plain_texts, read_table
 from iolab.pathology import PATHOLOGIES
+from iolab.reading import digest_regular, read_regular
 from iolab.store.block_tables import block_tables, table_columns
 from iolab.store.dataset import conformed
 from iolab.store.hashes import CellHashes, cell_hashes
@@ -95,7 +96,8 @@ def _joined(tables: Iterable[pa.Table]) -> pd.DataFrame:
 
 def _partition(store: RawStore, key: str) -> _Partition:
     if stamp := _stamp(store, key):
-        with suppress(*UNREADABLE):
+        # A damaged one is made anew.
+        with suppress(UserError, LookupError, TypeError, ValueError, OSError):
             return _Partition(stamp["pathology"], _read(store, key, stamp))
     pathology = store.block(key).pathology
     files = _files(store, key)
@@ -134,17 +136,17 @@ def _keep(store: RawStore, key: str, made: _Partition, files: Mapping[str, Any])
 def _read(store: RawStore, key: str, stamp: Mapping[str, Any]) -> dict[str, pa.Table]:
     tables = {}
     for name in _NAMES:
-        data = _path(store, key, f"{name}.parquet").read_bytes()
-        if _digest(data) != stamp["tables"][name]:
+        path = _path(store, key, f"{name}.parquet")
+        if digest_regular(path, FILE_BYTES, below=store.root) != stamp["tables"][name]:
             raise ValueError("it is not the table of the stamp")
-        tables[name] = parquet.read_table(pa.BufferReader(data), use_threads=False)
+        tables[name] = plain_texts(read_table(path, below=store.root), path)
     return tables
 
 
 def _stamp(store: RawStore, key: str) -> dict[str, Any]:
     """Return the stamp of a block's partition; {} if it is damaged, of other files or code."""
     try:
-        document = foreign.document(_path(store, key, "json").read_bytes())
+        document = foreign.document(read_regular(_path(store, key, "json"), below=store.root))
         stamp: dict[str, Any] = document["stamp"]
         whole = document["sha256"] == digest_of(stamp)
         current = (stamp["code"], stamp["files"]) == (_code(), _files(store, key))
@@ -159,9 +161,7 @@ def _hashes(stamp: Mapping[str, Any]) -> dict[str, CellHashes]:
 
 def _files(store: RawStore, key: str) -> dict[str, list[int]]:
     """Return the size and the time of each of a block's files: a change of it changes one."""
-    folder = store.folder(key)
-    status = {str(p.relative_to(folder)): p.stat() for p in folder.rglob("*") if p.is_file()}
-    return {name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}
+    return {name: [one.st_size, one.st_mtime_ns] for name, one in store.files(key).items()}
 
 
 def _digest(data: bytes) -> str:

@@ -3,33 +3,35 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from iolab.blocks import Block, PlannedCell
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import EVENTS_KEY, is_flat, read_profile
-from iolab.parquet import UNREADABLE
+from iolab.parquet import FILE_BYTES, as_frame, read_metadata, read_table
+from iolab.reading import read_regular
 from iolab.store.raw import RawStore
 
-__all__ = ["ProfileStore"]
+__all__ = ["ProfileStore", "RefusedProfileError"]
 
-_PROFILE = ".parquet"
+_PROFILE, _EVENTS = _ENDS = (".parquet", ".events.parquet")
 
 
-def _recorded(path: Path) -> set[str]:
+class RefusedProfileError(IolabError):
+    """A profile of another store was not taken."""
+
+
+def _recorded(path: Path, root: Path) -> set[str]:
     """Return the functions whose calls are in a file, as its metadata say."""
     try:
-        named = (pq.read_schema(path).metadata or {}).get(EVENTS_KEY, b"[]")
-        return set(json.loads(named))
-    except UNREADABLE:
+        return set(json.loads(read_metadata(path, below=root).get(EVENTS_KEY, b"[]")))
+    except (UserError, ValueError, TypeError, RecursionError):
         return set()
 
 
@@ -55,6 +57,7 @@ class ProfileStore:
     """
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self._profiles = root / "profiles"
         self._raw = RawStore(root)
 
@@ -68,10 +71,10 @@ class ProfileStore:
         One without callers is enough if `flat`.
         """
         path = self.path(key, cell)
-        if not path.is_file() or (not flat and is_flat(path)):
+        if not path.is_file() or (not flat and is_flat(path, below=self.root)):
             return False
-        wanted, recorded = set(calls), path.with_suffix(".events.parquet")
-        return not wanted or (recorded.is_file() and wanted <= _recorded(recorded))
+        wanted, recorded = set(calls), path.with_suffix(_EVENTS)
+        return not wanted or (recorded.is_file() and wanted <= _recorded(recorded, self.root))
 
     def take(self, key: str, folder: Path) -> None:
         """Copy the files that a run left in a folder."""
@@ -79,16 +82,31 @@ class ProfileStore:
             atomic_write(self._profiles / key / path.name, path.read_bytes())
 
     def add(self, key: str, other: ProfileStore) -> None:
-        """Copy a block's profiles from another store; those that are here stay."""
-        for path in sorted((other._profiles / key).glob("*.parquet")):
+        """Copy a stored block's profiles from another store; those that are here stay.
+
+        Raises
+        ------
+        RefusedProfileError
+            If one cannot be read, or is no regular file; the others are copied.
+        """
+        refused = ""
+        names = [f"{cell.id}{end}" for cell in self._raw.block(key).cells for end in _ENDS]
+        for path in [other._profiles / key / name for name in names]:
             place = self._profiles / key / path.name
-            if not place.exists():
-                atomic_write(place, path.read_bytes())
+            try:
+                if not place.exists():
+                    atomic_write(place, read_regular(path, FILE_BYTES, below=other.root))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                refused = f"its profile {path.name} was left out: {error.strerror}"
+        if refused:
+            raise RefusedProfileError(refused)
 
     def names(self) -> Iterator[str]:
         """Yield the names of the observed cells, as the tables have them."""
         for path in sorted(self._profiles.glob("*/*.parquet")):
-            if not path.name.endswith(".events.parquet"):
+            if not path.name.endswith(_EVENTS):
                 yield f"{path.parent.name[:16]}-{path.stem}"
 
     def described(self, name: str) -> dict[str, str]:
@@ -114,7 +132,9 @@ class ProfileStore:
         found = {"cell": name}
         if self._raw.has(key := path.parent.name):
             block = self._raw.block(key)
-            cell = next(cell for cell in block.cells if cell.id == path.stem)
+            cell = next((cell for cell in block.cells if cell.id == path.stem), None)
+            if cell is None:
+                raise IolabError(f"{path} is of no cell of its block")
             found |= {"pathology": block.pathology, "kernel": block.kernel}
             found |= {"boot": str(block.boot), "role": "A/A" if cell.aa else cell.role}
             found["condition"] = _condition(block, cell)
@@ -133,7 +153,7 @@ class ProfileStore:
         IolabError
             If the cell was not observed, or its file is damaged.
         """
-        return read_profile(self._found(name, _PROFILE))
+        return read_profile(self._found(name, _PROFILE), below=self.root)
 
     def events(self, name: str) -> pd.DataFrame:
         """Return the recorded calls of a cell.
@@ -148,11 +168,8 @@ class ProfileStore:
         IolabError
             If no calls of the cell were recorded, or their file is damaged.
         """
-        path = self._found(name, ".events.parquet")
-        try:
-            return pd.read_parquet(io.BytesIO(path.read_bytes()))
-        except UNREADABLE as error:
-            raise IolabError(f"{path} holds no events: {error}") from error
+        path = self._found(name, _EVENTS)
+        return as_frame(read_table(path, below=self.root), path)
 
     def _found(self, name: str, suffix: str) -> Path:
         block, _, cell = name.rpartition("-")

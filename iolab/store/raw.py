@@ -6,27 +6,42 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import shutil
+import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from iolab import foreign
+from iolab.agent.plan import Cell
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, canonical_json, digest_file, digest_of, scratch_dir
-from iolab.results import CellResult
-from iolab.store.counters import check_result
+from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
+from iolab.reading import open_regular, part, read_gzip, read_regular
+from iolab.results import MOST_CPUS, CellResult, cell_bytes, pages_bytes, result_bytes
+from iolab.store.block_files import (
+    DIGESTS,
+    RUN,
+    digests_of,
+    files_of,
+    most_bytes,
+    run_of,
+    said_of,
+)
+from iolab.store.counters import check_origin, check_result
 
-__all__ = ["DIGESTS", "STORE_FORMAT", "RawStore", "block_key"]
+__all__ = ["STORE_FORMAT", "RawStore", "block_key", "named_blocks"]
 
 STORE_FORMAT: Final = "iolab-store/1"
-# Of each of a block's files but run.json, the SHA-256.
-DIGESTS: Final = "sha256.json"
-# Of a cell that is no bomb: traces are files of their own.
-_MOST_CELL_BYTES: Final = 256 << 20
+_CONSOLE: Final = "console.txt"
+_TAIL_BYTES: Final = 1 << 16
+_KEY: Final = re.compile(r"[0-9a-f]{1,64}")
+# Of a stored cell beside its result: its condition, facts and target.
+_PROVENANCE_BYTES: Final = 4 << 20
+# What reading a trace takes beside its pages, as a multiple of these.
+_TIMES_PAGES: Final = 3
 _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
 
@@ -47,6 +62,8 @@ class RawStore:
     agent's result with its condition and provenance. ``traces/ID.dat`` is what was recorded of it.
     ``sha256.json`` has the digests of all of these but ``run.json``. ``root/store.json`` names the
     format of the store. What `set_aside` took out of it is in ``root/set-aside``.
+
+    ``root`` and ``raw`` may be links. A block holds regular files alone, and nothing else.
     """
 
     def __init__(self, root: Path) -> None:
@@ -54,8 +71,8 @@ class RawStore:
         self._raw = root / "raw"
 
     def has(self, key: str) -> bool:
-        """Tell whether a block's results are there, whole."""
-        return (self._raw / key).is_dir()
+        """Tell whether a block is there: measured whole, or something else that has its place."""
+        return os.path.lexists(self._raw / key)
 
     def check_format(self) -> None:
         """Check that this iolab knows the store's format; a store without a name has the first.
@@ -67,7 +84,7 @@ class RawStore:
         """
         path = self._format
         try:
-            found = foreign.read_document(path)
+            found = foreign.read_document(path, below=self.root)
         except FileNotFoundError:
             return
         named = found.get("format") if isinstance(found, dict) else None
@@ -82,8 +99,24 @@ class RawStore:
         return self.root / "store.json"
 
     def all_keys(self) -> list[str]:
-        """Return the keys of all blocks, sorted; whole or not."""
-        return sorted(p.name for p in self._raw.glob("[0-9a-f]*") if p.is_dir())
+        """Return the keys of all blocks, sorted; whole or not.
+
+        Raises
+        ------
+        IolabError
+            If the store is no folder, or may not be read.
+        """
+        try:
+            return sorted(p.name for p in self._raw.iterdir() if _KEY.fullmatch(p.name))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise IolabError(f"{self._raw} cannot be read: {error.strerror}") from error
+
+    @property
+    def aside(self) -> Path:
+        """Where blocks are that were set aside: on the disk that has the others."""
+        return self._raw.resolve().parent / "set-aside"
 
     def set_aside(self, key: str) -> Path | None:
         """Move a block out of the store, so that it can be measured again.
@@ -98,9 +131,11 @@ class RawStore:
         IolabError
             If the store cannot be written.
         """
-        aside = self.root / "set-aside"
+        aside = self.aside
         try:
             aside.mkdir(exist_ok=True)
+            if aside.is_symlink():
+                raise IolabError(f"cannot set {self._raw / key} aside: {aside} is a link")
             # One block may be damaged again and again.
             number = sum(1 for _ in aside.glob(f"{key}*"))
             place = aside / (f"{key}.{number}" if number else key)
@@ -147,11 +182,12 @@ class RawStore:
             the store is of another format; then nothing is left.
         """
         self.check_format()
-        found, digests = _status(results)
+        most = result_bytes(block.plan, _cpus(target))
+        found, digests = _status(results, most["status.json"])
         if found != block.plan.block:
             other = foreign.line(found, 80)
             raise IolabError(f"the results are of block {other!r}, not of this one")
-        facts = foreign.facts(_checked_bytes(results, "facts.json", digests))
+        facts = foreign.facts(_checked_bytes(results, "facts.json", most, digests))
         document = block.document()
         with self.workspace() as work:
             made = work / key
@@ -162,22 +198,25 @@ class RawStore:
                 ("run.json", run),
             ):
                 atomic_write(made / name, canonical_json(dict(value)), mode=0o444)
-            for cell in document["cells"]:
-                result = _checked(results, f"cells/{cell['id']}.json", digests)
+            for cell, planned in zip(document["cells"], block.plan.cells, strict=True):
+                result = _checked(results, f"cells/{cell['id']}.json", most, digests)
                 try:
+                    check_origin(result, cell["id"])
                     check_result(cast("CellResult", result), cpu=block.plan.cpu)
                 except IolabError as error:
                     raise IolabError(f"cell {cell['id']}: {error}") from error
                 stored = {"cell": cell, "target": dict(target), "facts": facts, "result": result}
-                data = gzip.compress(canonical_json(stored).encode(), mtime=0)
-                atomic_write(made / "cells" / f"{cell['id']}.json.gz", data, mode=0o444)
+                data = canonical_json(stored).encode()
+                if len(data) > _stored_bytes(planned):
+                    raise IolabError(f"cell {cell['id']}: its result has {len(data)} bytes")
+                packed = gzip.compress(data, mtime=0)
+                atomic_write(made / "cells" / f"{cell['id']}.json.gz", packed, mode=0o444)
                 trace = f"traces/{cell['id']}.dat"
-                if trace in digests:
-                    whole = _checked_bytes(results, trace, digests)
-                    atomic_write(made / trace, whole, mode=0o444)
-            console = results / "console.txt"
-            if console.exists():
-                atomic_write(made / "console.txt", console.read_bytes(), mode=0o444)
+                if trace in digests and trace in most:
+                    _copy(results, trace, made, most, digests[trace])
+            if (results / "console.txt").exists():
+                _copy(results, "console.txt", made, most)
+            _check_traces(made, block, target)
             _write_digests(made)
             if not self._format.exists():
                 atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
@@ -189,24 +228,82 @@ class RawStore:
                     sentence = f"cannot store {self._raw / key}: {error.strerror}"
                     raise IolabError(sentence) from error
 
-    def adopt(self, key: str, folder: Path) -> None:
-        """Copy the folder of a sound block of another store in under its key.
+    def copy(self, key: str, other: RawStore) -> None:
+        """Copy a block of another store, which may change meanwhile: check the copy, not the block.
+
+        Raises
+        ------
+        IolabError
+            If the block holds anything but its files, or one cannot be read.
+        OSError
+            If it cannot be written. In both cases parts of it may be left.
+        """
+        made = self._raw / key
+        for name in other.files(key):
+            place = made / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if name == RUN:
+                # In no digest: only what is known of it is taken over.
+                place.write_text(canonical_json(run_of(other.content(key, RUN))))
+                place.chmod(0o444)
+                continue
+            with other._opened(key, name) as stream, place.open("xb") as whole:
+                size = os.fstat(stream.fileno()).st_size
+                try:
+                    whole.writelines(part(stream, min(size, most_bytes(name))))
+                except EOFError as error:
+                    raise IolabError(f"{name} was cut while it was copied") from error
+                os.fchmod(whole.fileno(), 0o444)
+
+    def adopt(self, key: str, other: RawStore) -> None:
+        """Move a block in from a store that lies in this one's `workspace`.
 
         Raises
         ------
         OSError
-            If it cannot be copied; then nothing is left.
+            If it cannot be moved.
         IolabError
-            If the copy is not what the other store has.
+            If the store cannot be written.
         """
-        with self.workspace() as work:
-            made = work / key
-            shutil.copytree(folder, made)
-            if digests_of(made) != digests_of(folder):
-                raise IolabError(f"the copy of {folder} differs from it: is the disk sound?")
-            if not self._format.exists():
-                atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
-            made.rename(self._raw / key)
+        if not self._format.exists():
+            atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
+        other.folder(key).rename(self._raw / key)
+
+    def files(self, key: str) -> dict[str, os.stat_result]:
+        """Return the status of each of a block's files by its name, such as ``cells/ID.json.gz``.
+
+        Raises
+        ------
+        IolabError
+            If the block is not there, cannot be read, or holds anything else, or more than a block.
+        """
+        return files_of(self.folder(key))
+
+    def _opened(self, key: str, name: str) -> BinaryIO:
+        path = self.folder(key) / name
+        with said_of(path):
+            return open_regular(path, below=self._raw)
+
+    def content(self, key: str, name: str) -> bytes:
+        """Return the bytes of one of a block's documents.
+
+        Raises
+        ------
+        IolabError
+            If it is missing, no regular file or too large, or cannot be read.
+        """
+        path = self.folder(key) / name
+        with said_of(path):
+            return read_regular(path, below=self._raw)
+
+    def console_tail(self, key: str) -> list[str]:
+        """Return the last lines that the machine said while a block was measured, or none."""
+        if _CONSOLE not in self.files(key):
+            return []
+        with self._opened(key, _CONSOLE) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            tail = stream.read(_TAIL_BYTES).decode(errors="replace")
+        return [foreign.line(line) for line in tail.splitlines()]
 
     def digests(self, key: str) -> dict[str, str]:
         """Return the SHA-256 of each of a block's files but run.json, by its name."""
@@ -229,10 +326,10 @@ class RawStore:
     def _document(self, key: str, name: str, parse: Callable[[bytes], Any]) -> dict[str, Any]:
         path = self.folder(key) / name
         try:
-            found = parse(path.read_bytes())
+            found = parse(self.content(key, name))
             if not isinstance(found, dict):
                 raise ValueError("it is no object")
-        except (OSError, ValueError, RecursionError, IolabError) as error:
+        except (ValueError, RecursionError, IolabError) as error:
             raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
         return found
 
@@ -262,15 +359,40 @@ class RawStore:
         IolabError
             If a file is missing or damaged.
         """
-        for cell in self.block(key).document()["cells"]:
+        block = self.block(key)
+        for cell, planned in zip(block.document()["cells"], block.plan.cells, strict=True):
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
             try:
-                document = foreign.document(_unzipped(path))
+                data = read_gzip(path, _stored_bytes(planned), below=self._raw)
+                document = foreign.document(data)
                 if not _is_of(cell, document):
                     raise ValueError("it is not of this cell")
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise IolabError(f"{path} is missing or damaged; {_MEND}") from error
             yield document
+
+    def check_sizes(self, key: str, block: Block) -> None:
+        """Check that a stored block's cells and traces claim no more than its plan asked for.
+
+        Raises
+        ------
+        IolabError
+            If one claims more, or cannot be read.
+        """
+        for cell in block.plan.cells:
+            name = f"cells/{cell.id}.json.gz"
+            with said_of(self.folder(key) / name), self._opened(key, name) as stream:
+                stream.seek(-4, os.SEEK_END)
+                size = int.from_bytes(stream.read(4), "little")
+            if size > _stored_bytes(cell):
+                raise IolabError(f"{name} unpacks to {size} bytes, which is no cell's result")
+        _check_traces(self.folder(key), block, self.read(key, "target.json"))
+
+    def trace_room(self, key: str, cell: Cell) -> int:
+        """Return the most bytes of memory that reading the trace of a recorded cell may take."""
+        if cell.recording is None:
+            return 0
+        return _TIMES_PAGES * pages_bytes(cell.recording, _cpus(self.read(key, "target.json")))
 
     def trace(self, key: str, cell: str) -> Path:
         """Return where the trace.dat of a recorded cell of a block is."""
@@ -285,12 +407,38 @@ def _exact(data: bytes) -> Any:
     return found
 
 
-def _unzipped(path: Path) -> bytes:
-    with gzip.open(path) as stream:
-        data = stream.read(_MOST_CELL_BYTES + 1)
-    if len(data) > _MOST_CELL_BYTES:
-        raise ValueError("it is larger than any cell's result")
-    return data
+def _stored_bytes(cell: Cell) -> int:
+    """Return the most bytes of a stored cell, unpacked."""
+    return cell_bytes(cell) + _PROVENANCE_BYTES
+
+
+def _cpus(target: Mapping[str, Any]) -> int:
+    """Return how many processors a target has, at most as many as a kernel can have."""
+    for said in (target.get("cpus"), target.get("machine")):
+        cpus = said.get("cpus") if isinstance(said, Mapping) else said
+        if isinstance(cpus, int) and 0 < cpus <= MOST_CPUS:
+            return cpus
+    return MOST_CPUS
+
+
+def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None:
+    """Check that the traces in a block's folder claim no more than its plan asked for.
+
+    A damaged one passes: its cell is not valid, and says so.
+    """
+    for cell in block.plan.cells:
+        path = folder / "traces" / f"{cell.id}.dat"
+        if cell.recording is None or not path.exists():
+            continue
+        from iolab.trace import TooLargeError, TraceError, check_size  # noqa: PLC0415 - a second
+
+        try:
+            check_size(path, pages_bytes(cell.recording, _cpus(target)))
+        except TooLargeError as error:
+            sentence = foreign.line(error.problem, 300)
+            raise IolabError(f"the trace of cell {cell.id} is refused: {sentence}") from error
+        except TraceError:
+            continue
 
 
 def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
@@ -300,27 +448,40 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     facts, target = document.get("facts"), document.get("target")
     if not isinstance(facts, dict) or not isinstance(target, dict):
         return False
-    if "scheduler" not in facts or not isinstance(document.get("result"), dict):
+    result = document.get("result")
+    if not isinstance(result, dict) or result.get("id") != cell["id"] or "scheduler" not in facts:
         return False
     told = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
     return all(isinstance(text, str) for text in told)
 
 
-def digests_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of a block's files; two runs in virtual time differ in run.json alone."""
-    left_out = {"run.json", DIGESTS}
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in left_out)
-    return {str(path.relative_to(folder)): digest_file(path) for path in files}
+def named_blocks(folder: Path) -> list[str]:
+    """Return the keys of the blocks that the tables in a folder are made of (``blocks.json``).
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not there.
+    UserError
+        If it is damaged.
+    """
+    path = folder / "blocks.json"
+    keys = foreign.read_document(path, below=folder)
+    if not isinstance(keys, list) or not all(
+        isinstance(key, str) and _KEY.fullmatch(key) for key in keys
+    ):
+        raise UserError(f"{path} is damaged: it names no blocks")
+    return keys
 
 
 def _write_digests(folder: Path) -> None:
     atomic_write(folder / DIGESTS, canonical_json(digests_of(folder)), mode=0o444)
 
 
-def _status(results: Path) -> tuple[str, dict[str, str]]:
+def _status(results: Path, most: int) -> tuple[str, dict[str, str]]:
     """Return the name of the block that the agent finished, and the digests of its files."""
     try:
-        status = foreign.document((results / "status.json").read_bytes())
+        status = foreign.document(read_regular(results / "status.json", most, below=results))
         return str(status["block"]), dict(status["sha256"])
     except OSError as error:
         raise IolabError("the results lack status.json: the block was not finished") from error
@@ -328,18 +489,53 @@ def _status(results: Path) -> tuple[str, dict[str, str]]:
         raise IolabError("the results hold a damaged status.json") from error
 
 
-def _checked_bytes(results: Path, name: str, digests: Mapping[str, str]) -> bytes:
+def _checked_bytes(
+    results: Path, name: str, most: Mapping[str, int], digests: Mapping[str, str]
+) -> bytes:
     try:
-        data = (results / name).read_bytes()
+        data = read_regular(results / name, most[name], below=results)
     except OSError as error:
-        raise IolabError(f"the results lack {name}") from error
+        raise _unreadable(name, error) from error
     if hashlib.sha256(data).hexdigest() != digests.get(name):
         raise IolabError(f"the results hold a damaged {name}")
     return data
 
 
-def _checked(results: Path, name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+def _unreadable(name: str, error: OSError) -> IolabError:
+    if isinstance(error, FileNotFoundError):
+        return IolabError(f"the results lack {name}")
+    return IolabError(f"the results hold a {name} that {error.strerror}")
+
+
+def _copy(
+    results: Path, name: str, into: Path, most: Mapping[str, int], digest: str | None = None
+) -> None:
+    """Copy a file of the results that may be large, and check its digest if there is one."""
+    found = hashlib.sha256()
+    path = into / name
     try:
-        return dict(foreign.document(_checked_bytes(results, name, digests)))
+        with open_regular(results / name, below=results) as source:
+            size = os.fstat(source.fileno()).st_size
+            if size > most[name]:
+                raise IolabError(f"the results hold a {name} of {size} bytes")
+            path.parent.mkdir(exist_ok=True)
+            with path.open("xb") as stream:
+                for data in part(source, size):
+                    found.update(data)
+                    stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        path.chmod(0o444)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    if digest is not None and found.hexdigest() != digest:
+        raise IolabError(f"the results hold a damaged {name}")
+
+
+def _checked(
+    results: Path, name: str, most: Mapping[str, int], digests: Mapping[str, str]
+) -> dict[str, Any]:
+    try:
+        return dict(foreign.document(_checked_bytes(results, name, most, digests)))
     except (ValueError, TypeError) as error:
         raise IolabError(f"the results hold a damaged {name}: {error}") from error

@@ -4,23 +4,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from iolab import foreign
 from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.errors import IolabError
-from iolab.files import digest_file, digest_of
+from iolab.files import digest_of
 from iolab.results import CellResult
+from iolab.store.block_files import DIGESTS, RUN, digest_in, run_of
 from iolab.store.counters import check_result
 from iolab.store.findings import machine_gates
-from iolab.store.raw import DIGESTS, RawStore
+from iolab.store.raw import RawStore
 
 __all__ = ["BlockState", "block_state", "block_states"]
-
-_LISTED: Final = ("block.json", "target.json", "facts.json")
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,13 @@ def block_states(store: RawStore) -> Iterator[BlockState]:
         yield block_state(store, key)
 
 
-def block_state(store: RawStore, key: str, planned: Block | None = None) -> BlockState:
+def block_state(
+    store: RawStore, key: str, planned: Block | None = None, *, read: bool = True
+) -> BlockState:
     """Return the state of a block.
 
-    Its files are compared with their digests. A block from before there were digests is read
-    instead, as whoever makes its tables reads it; its traces are not.
+    Its files are compared with their digests, and its cells are read as for its tables: somebody
+    may have digested anything. Its traces are not read.
 
     Parameters
     ----------
@@ -71,23 +72,28 @@ def block_state(store: RawStore, key: str, planned: Block | None = None) -> Bloc
     planned : Block, optional
         The block that this key was computed from. Then the stored one is not parsed: it has the
         same key only if it is the same.
+    read : bool, optional
+        Whether to read the cells of a block that has digests.
     """
     folder = store.folder(key)
     words = ""
     try:
-        document = _json(folder / "block.json")
+        document = _json(store, key, "block.json")
         if not isinstance(document, dict):
             raise IolabError("block.json is no block")
         named = foreign.line(str(document.get("format")), 80)
         if named != BLOCK_FORMAT:
-            return _of_another_format(folder, key, document, named)
+            return _of_another_format(store, key, document, named)
         block = Block.parse(document) if planned is None else planned
         words = f"{block.pathology} {block.kernel} boot {block.boot}"
-        _check_key(folder, key, document)
-        _check_run(folder)
-        if (folder / DIGESTS).exists():
-            _check_digests(folder, block)
-        else:
+        _check_key(store, key, document)
+        files = store.files(key)
+        _check_names(block, files)
+        run_of(store.content(key, RUN))
+        if DIGESTS in files:
+            _check_digests(store, key, files)
+        store.check_sizes(key, block)
+        if read or DIGESTS not in files:
             _check_cells(store, key, block)
         gates = machine_gates(store.facts(key))
     except IolabError as error:
@@ -95,9 +101,9 @@ def block_state(store: RawStore, key: str, planned: Block | None = None) -> Bloc
     return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
 
 
-def _of_another_format(folder: Path, key: str, document: Any, named: str) -> BlockState:
+def _of_another_format(store: RawStore, key: str, document: Any, named: str) -> BlockState:
     """Return the state of a block that another iolab wrote; its key tells it from a damaged one."""
-    _check_key(folder, key, document)
+    _check_key(store, key, document)
     return BlockState(
         key, "other format", f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
     )
@@ -108,20 +114,16 @@ def _without(sentence: str, folder: Path) -> str:
     return sentence.replace(f"{folder}/", "").partition("; `iolab fsck")[0]
 
 
-def _json(path: Path) -> Any:
-    """Return a file as it was written: the key is the digest of every character."""
+def _json(store: RawStore, key: str, name: str) -> Any:
+    """Return a document as it was written: the key is the digest of every character."""
     try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise IolabError(f"{path} is missing") from error
-    except OSError as error:
-        raise IolabError(f"{path} cannot be read: {error.strerror}") from error
+        return json.loads(store.content(key, name))
     except (ValueError, RecursionError) as error:
-        raise IolabError(f"{path} is not a whole JSON file") from error
+        raise IolabError(f"{name} is not a whole JSON file") from error
 
 
-def _check_key(folder: Path, key: str, document: Any) -> None:
-    target = _json(folder / "target.json")
+def _check_key(store: RawStore, key: str, document: Any) -> None:
+    target = _json(store, key, "target.json")
     try:
         found = digest_of({"block": document, "target": target})
     except (ValueError, RecursionError):
@@ -131,26 +133,23 @@ def _check_key(folder: Path, key: str, document: Any) -> None:
         raise IolabError("block.json or target.json is not what was measured: the key differs")
 
 
-def _check_run(folder: Path) -> None:
-    run = _json(folder / "run.json")
-    if not isinstance(run, dict) or not isinstance(run.get("wall_s", 0), int | float):
-        raise IolabError("run.json does not say how long it took")
+def _check_names(block: Block, files: Collection[str]) -> None:
+    """Check that a block has its files, and no others."""
+    ids = [cell.id for cell in block.cells]
+    wanted = {"block.json", "target.json", "facts.json", RUN, *(f"cells/{i}.json.gz" for i in ids)}
+    known = {*wanted, DIGESTS, "console.txt", *(f"traces/{i}.dat" for i in ids)}
+    if missing := sorted(wanted - set(files)):
+        raise IolabError(f"{missing[0]} is missing")
+    if unknown := sorted(set(files) - known):
+        raise IolabError(f"{unknown[0]} is of none of its cells")
 
 
-def _check_digests(folder: Path, block: Block) -> None:
-    digests = _json(folder / DIGESTS)
-    wanted = {*_LISTED, *(f"cells/{cell.id}.json.gz" for cell in block.cells)}
-    known = wanted | {"console.txt"} | {f"traces/{cell.id}.dat" for cell in block.cells}
-    if not isinstance(digests, dict) or not wanted <= set(digests) <= known:
+def _check_digests(store: RawStore, key: str, files: Collection[str]) -> None:
+    digests = _json(store, key, DIGESTS)
+    if not isinstance(digests, dict) or set(digests) != set(files) - {RUN, DIGESTS}:
         raise IolabError(f"{DIGESTS} does not list the block's files")
     for name, digest in digests.items():
-        try:
-            found = digest_file(folder / name)
-        except FileNotFoundError as error:
-            raise IolabError(f"{name} is missing") from error
-        except OSError as error:
-            raise IolabError(f"{name} cannot be read: {error.strerror}") from error
-        if found != digest:
+        if digest_in(store.folder(key), name) != digest:
             raise IolabError(f"{name} is not what was stored: its SHA-256 differs")
 
 

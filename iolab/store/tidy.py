@@ -6,28 +6,25 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import pandas as pd
 
-from iolab.errors import IolabError
-from iolab.files import atomic_write, canonical_json
+from iolab.errors import IolabError, UserError
+from iolab.files import atomic_write, canonical_json, scratch_dir
 from iolab.store.block_tables import block_rows
 from iolab.store.columns import UNAVAILABLE_COLUMNS
 from iolab.store.dataset import Dataset
 from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
 from iolab.store.partitions import kept_hashes, kept_tables
-from iolab.store.raw import RawStore
+from iolab.store.raw import RawStore, named_blocks
 from iolab.store.twins import gate_other_regimes
 
 __all__ = ["canonical_lines", "read_blocks", "write_tables"]
-
-_KEY: Final = re.compile(r"[0-9a-f]{1,64}")
 
 
 def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, str]) -> Dataset:
@@ -72,7 +69,8 @@ def _link(source: Path, target: Path) -> None:
     try:
         target.hardlink_to(source)
     except OSError:
-        atomic_write(target, source.read_bytes())
+        with scratch_dir(target.parent) as work:
+            Path(shutil.copyfile(source, work / target.name)).rename(target)
 
 
 def write_tables(
@@ -133,11 +131,8 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
 def _keys(folder: Path) -> list[str]:
     """Return the keys of the blocks that a sweep's folder is made of."""
     try:
-        keys = json.loads((folder / "blocks.json").read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        return named_blocks(folder)
+    except FileNotFoundError as error:
         raise IolabError(f"{folder} holds no finished sweep") from error
-    if not isinstance(keys, list) or not all(
-        isinstance(key, str) and _KEY.fullmatch(key) for key in keys
-    ):
-        raise IolabError(f"{folder / 'blocks.json'} is damaged: it names no blocks; sweep again")
-    return keys
+    except UserError as error:
+        raise IolabError(f"{folder} holds no finished sweep: {error}") from error

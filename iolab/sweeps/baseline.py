@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from iolab import foreign
 from iolab.errors import UserError
-from iolab.files import atomic_write, digest_of
+from iolab.files import digest_of, write_output
 from iolab.pathology.expressions import Question, question_of
 from iolab.sweeps import judged_trees
 from iolab.sweeps.judgement import Judgement, Verdict
@@ -201,7 +201,7 @@ def write_lock(path: Path, answers: Sequence[Answer], tolerance_percent: float |
         if case.expected is not None
     ]
     document = {"format": _FORMAT, "judged": entries}
-    atomic_write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    write_output(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def _stored(kernel: str, folder: Path) -> str:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from iolab import __version__, foreign
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
+from iolab.errors import IolabError, UserError, error_of
 from iolab.files import atomic_write, canonical_json
+from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.observed import Observed, read_observed
 from iolab.sweeps.saying import run_saying
@@ -44,7 +45,7 @@ __all__ = [
     "write_block",
 ]
 
-_CONSOLE_LINES = 20
+_CONSOLE_LINES, _CONSOLE_BYTES = 20, 1 << 16
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
 
 
@@ -73,7 +74,7 @@ def read_block(path: Path) -> Block:
         If the file cannot be read, or holds no block of this format.
     """
     try:
-        return Block.parse(json.loads(path.read_text()))
+        return Block.parse(json.loads(read_regular(path)))
     except (OSError, ValueError, RecursionError, UserError) as error:
         raise UserError(f"{path} holds no block: {foreign.line(str(error))}") from error
 
@@ -124,7 +125,12 @@ def _measure(
         if store.has(key):
             _check_same(store, key, results)
         else:
-            store.put(key, block=block, target=identity, results=results, run=run)
+            try:
+                store.put(key, block=block, target=identity, results=results, run=run)
+            except IolabError as error:
+                where = f" of {target.where}" if isinstance(target, RealTarget) else ""
+                sentence = f"what came{where} is not kept: {error}"
+                raise error_of(error.exit_code)(sentence) from error
         if observation is not None:
             profiles.take(key, results / "profiles")
     return key
@@ -235,9 +241,7 @@ def run_block(
     store = RawStore(Path(store_root))
     key = measure_block(Path(plan_path), store, progress)
     cells, _, _ = kept_tables(store, [key])
-    console = store.folder(key) / "console.txt"
-    tail = console.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:]
-    said = "\n".join(foreign.line(line) for line in tail)
+    said = "\n".join(store.console_tail(key)[-_CONSOLE_LINES:])
     return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)
 
 

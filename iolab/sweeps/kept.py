@@ -40,7 +40,7 @@ def missing_blocks(
     missing = []
     for key, planned in blocks.items():
         if store.has(key):
-            state = block_state(store, key, planned)
+            state = block_state(store, key, planned, read=False)
             if state.state == "sound":
                 continue
             if state.state == "other format":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iolab.blocks import Block
@@ -35,15 +35,31 @@ __all__ = [
 def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
     """Hold a store for the duration of a ``with`` block; say it if another process holds it.
 
-    What a killed process left in its folders is removed, before and afterwards.
+    What a killed process left in its folders is removed, before and afterwards. A root without a
+    block is left without a lock, too.
+
+    Raises
+    ------
+    UserError
+        If the store is of another format.
+    IolabError
+        If it cannot be locked.
     """
+    store = RawStore(root)
+    store.check_format()
+    lock, made = root / ".sweep.lock", not root.exists()
     words = f"something else measures into {root}: waiting for its end"
-    with locked(root / ".sweep.lock", lambda: log(words)):
+    with locked(lock, lambda: log(words)):
         _remove_left(root)
         try:
             yield
         finally:
             _remove_left(root)
+            if not any(store.all_keys()):
+                lock.unlink(missing_ok=True)
+                if made:
+                    with suppress(OSError):
+                        root.rmdir()
 
 
 def _remove_left(root: Path) -> None:

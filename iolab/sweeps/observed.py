@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from iolab.errors import UserError
 from iolab.files import atomic_write
+from iolab.reading import read_regular
 
 __all__ = ["Observed", "read_observed", "write_observed"]
 
@@ -52,10 +53,10 @@ def read_observed(plan: Path) -> Observed:
         If the note is damaged.
     """
     try:
-        noted = json.loads(_note(plan).read_text())
+        noted = json.loads(read_regular(_note(plan)))
         cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))
         return Observed(cells, calls, bool(noted["flat"]))
     except FileNotFoundError:
         return Observed([], [], flat=False)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error

@@ -20,7 +20,7 @@ from iolab.process import start
 from iolab.sweeps.ending import Program, end_all, kill, signals_held
 from iolab.sweeps.handover import program_environment
 from iolab.sweeps.limits import usable_cores, usable_memory
-from iolab.sweeps.saying import error_said
+from iolab.sweeps.saying import error_said, open_log
 from iolab.sweeps.warm import WarmPages
 
 __all__ = [
@@ -180,7 +180,7 @@ class Place(Protocol):
 class _Running:
     job: Job
     process: Program
-    log: Path
+    log: IO[bytes]
     cells_done: int = field(default=0)
     began: float = field(default_factory=time.monotonic)
     # How many ran, at each look.
@@ -194,7 +194,8 @@ class _Running:
 
     def error(self) -> str:
         code = self.process.wait()
-        return error_said(self.log, code) if code else ""
+        with self.log:
+            return error_said(self.log, code) if code else ""
 
 
 _Begin = Callable[[Sequence[str | Path], IO[bytes]], Program]
@@ -214,8 +215,8 @@ class LocalPlace:
 
     `memory` tells the bytes that programs can still use. No job begins that would take more than
     they were at first, together with the others, or more than they are now, where others took some
-    or the machine lost some; alone it is always tried. What the programs are given and what they
-    say is in the folder ``work``; pages are forked from ``pages``.
+    or the machine lost some; alone it is always tried. What the programs are given is in the folder
+    ``work``; pages are forked from ``pages``.
     """
 
     def __init__(
@@ -248,13 +249,17 @@ class LocalPlace:
         """Start a job's program."""
         self._started += 1
         words = job.words(self._work / f"{self._started}.json")
-        log = self._work / f"{self._started}.log"
         begin: _Begin = _start_block
         if isinstance(job, NotebookJob):
             self._pages.warm_up()
             begin = self._pages.start
-        with log.open("wb") as stream, signals_held():
-            self._running.append(_Running(job, begin(words, stream), log))
+        log = open_log()
+        try:
+            with signals_held():
+                self._running.append(_Running(job, begin(words, log), log))
+        except BaseException:
+            log.close()
+            raise
 
     def ended(self) -> list[tuple[Job, str]]:
         """Return the jobs whose programs ended, each with its error or ""."""
@@ -285,6 +290,8 @@ class LocalPlace:
     def stop(self) -> None:
         """End the programs with everything they started."""
         end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
+        for entry in self._running:
+            entry.log.close()
         # What had to be killed could not remove its folder of sockets.
         remove_short_dirs()
 

@@ -13,6 +13,7 @@ from iolab.errors import UserError
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
+from iolab.store.raw import RawStore
 from iolab.sweeps.forecast import forecast
 from iolab.sweeps.request import (
     Request,
@@ -117,14 +118,15 @@ def preview_sweep(request: Request) -> list[PathologyPreview]:
     Raises
     ------
     UserError
-        As `iolab.sweeps.sweep.run_sweep` does for the same request, if it is for a real machine, or
-        if the agent would refuse a cell.
+        As `iolab.sweeps.sweep.run_sweep` does for the same request, if it is for a real machine, if
+        the agent would refuse a cell, or if the store is of another format.
     """
     check_request(request)
     if request.target != "vm":
         raise UserError(
             "--dry-run is for virtual machines: what runs on a real one is known when it is asked"
         )
+    RawStore(request.root).check_format()
     chosen = chosen_pathologies(request)
     profiles = [requested_profile(request, pathology) for pathology in chosen]
     durations = block_durations(request.root)

@@ -4,15 +4,25 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from typing import IO, Final
 
 from iolab.errors import IolabError
 from iolab.interrupts import forget_interrupt
 
-__all__ = ["error_said", "run_saying"]
+__all__ = ["error_said", "open_log", "run_saying"]
+
+# Of what a program said, no more is looked at.
+_MOST: Final = 1 << 20
+
+
+def open_log() -> IO[bytes]:
+    """Return a file in memory for what a program says: the disk of its results may be full."""
+    return os.fdopen(os.memfd_create("log"), "w+b", buffering=0)
 
 
 def run_saying(work: Callable[[], None]) -> int:
@@ -29,12 +39,21 @@ def run_saying(work: Callable[[], None]) -> int:
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code
+    except OSError as error:
+        where = "" if error.filename is None else f": {error.filename}"
+        print(json.dumps({"error": f"{error.strerror or error}{where}"}))
+        return IolabError.exit_code
+    finally:
+        # Before Python prints a traceback, which is then the last that is said.
+        sys.stdout.flush()
     return 0
 
 
-def error_said(log: Path, code: int) -> str:
+def error_said(log: IO[bytes], code: int) -> str:
     """Return why a program failed: its last line of output is JSON that says it, or nothing is."""
-    said = log.read_text(errors="replace").strip()
+    # The program's place in the file is this one, too.
+    size = os.fstat(log.fileno()).st_size
+    said = os.pread(log.fileno(), _MOST, max(0, size - _MOST)).decode(errors="replace").strip()
     with suppress(ValueError, KeyError, IndexError, TypeError):
         return str(json.loads(said.splitlines()[-1])["error"])
     number = -code if code < 0 else code - 128

@@ -59,7 +59,6 @@ def sweep_status(
         If the tools of the virtual machines cannot be had.
     """
     store = RawStore(request.root)
-    store.check_format()
     rows = []
     previews = {preview.pathology: preview for preview in preview_sweep(request)}
     for pathology in chosen_pathologies(request):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from iolab import foreign
 from iolab.files import atomic_write
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
@@ -325,9 +326,9 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
     """Join the pathologies' results into one file for the write-up."""
     joined = {}
     for outcome in outcomes:
-        path = outcome.plan.folder / "results.json"
-        if path.exists():
-            joined[outcome.plan.pathology.name] = json.loads(path.read_text())
+        folder = outcome.plan.folder
+        if (path := folder / "results.json").exists():
+            joined[outcome.plan.pathology.name] = foreign.read_document(path, below=folder)
     if joined:
         atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
 

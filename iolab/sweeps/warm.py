@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from iolab.errors import IolabError
-from iolab.files import scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.ending import signals_held
 from iolab.sweeps.handover import handed_over, program_environment
-from iolab.sweeps.saying import error_said
+from iolab.sweeps.saying import error_said, open_log
 
 __all__ = ["WarmPage", "WarmPages"]
 
@@ -80,7 +79,7 @@ class WarmPages:
     Parameters
     ----------
     folder : Path
-        Where its scratch folder is made.
+        Where what it is handed is written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -111,17 +110,17 @@ class WarmPages:
         """
         if self._process is None:
             self._stack.enter_context(handed_over(self._folder))
-            self._log = self._stack.enter_context(scratch_dir(self._folder)) / "pages.log"
         elif self._process.poll() is None:
             return
         else:
             self._control.close()
+        self._log = self._stack.enter_context(open_log())
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._log.open("wb") as stream, signals_held():
+        with theirs, signals_held():
             self._process = start(
                 [sys.executable, "-m", "iolab.sweeps.page_server"],
                 stdin=theirs.fileno(),
-                stdout=stream,
+                stdout=self._log,
                 stderr=subprocess.STDOUT,
                 env=program_environment(),
             )

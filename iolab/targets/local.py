@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from iolab.agent.detached import state_of
@@ -87,9 +88,9 @@ class LocalTarget(RealTarget):
             code = error.reason.removeprefix("exit ")
             raise error_of(int(code) if code.isdigit() else 1)(said) from error
 
-    def fetch(self, folder: str, names: set[str], into: Path) -> None:
-        """Copy those files of a run that are there into a folder."""
-        for name in sorted(names):
+    def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
+        """Copy those files of a run that are there into a folder; the store checks their sizes."""
+        for name in sorted(most):
             source = Path(folder) / name
             if source.is_file():
                 (into / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ import re
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ from iolab.agent.program import NEEDS_GUEST
 from iolab.blocks import encode_plan
 from iolab.errors import IolabError, error_of
 from iolab.files import digest_of, scratch_dir
+from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
+from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest
 
-__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "result_names"]
+__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "run_bytes"]
 
 RUNS = "/run/iolab/runs"
-# Of everything a run says, and of one line of it; an agent says a line for each cell, the kernel
-# some more.
-_MOST_CONSOLE = 64 << 20
+# Of one line that a run says; an agent says a line for each cell, the kernel some more.
 _MOST_LINE = 1 << 16
 _CELL_LINE = re.compile(rb"iolab: cell ([0-9]{1,6})/")
 # A cell makes a disk, a file system and files before its job runs for as long as the plan says.
@@ -41,12 +42,11 @@ _MENDS = {"there is no fio": "install the package fio there"}
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
 
-def result_names(plan: Plan) -> set[str]:
-    """Return every file that a run of a plan may leave, relative to its folder."""
-    ids = [cell.id for cell in plan.cells]
-    names = {"agent.json", "console.txt", "results/facts.json", "results/status.json"}
-    names |= {f"results/cells/{i}.json" for i in ids}
-    return names | {f"results/traces/{i}.dat" for i in ids}
+def run_bytes(plan: Plan, cpus: int) -> dict[str, int]:
+    """Return the most bytes of each file that a run of a plan may leave, relative to its folder."""
+    results = result_bytes(plan, cpus)
+    own = {name: results.pop(name) for name in ("agent.json", "console.txt")}
+    return {**own, **{f"results/{name}": most for name, most in results.items()}}
 
 
 class RealTarget(ABC):
@@ -112,8 +112,8 @@ class RealTarget(ABC):
         """Run `plan` detached, and leave the agent's results folder at `into`.
 
         A run of the same plan that is there already, begun by a caller that died, is followed; one
-        that was killed goes on behind the cells that it had done. Returns what the machine said of
-        itself.
+        that was killed, or gave up before we looked, goes on behind the cells that it had done.
+        Returns what the machine said of itself.
 
         Raises
         ------
@@ -125,12 +125,17 @@ class RealTarget(ABC):
         folder = f"{RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
+            if state != "gone" and self._gave_up(folder, work):
+                # It may still be restoring the machine.
+                with suppress(IolabError):
+                    self._follow(folder, plan, lambda line: None)
+                state = "gone"
             if state == "gone":
                 self.send(folder, "agent.pyz", agent_archive())
                 self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
                 self.agent(folder, "begin", folder)
             self._follow(folder, plan, progress)
-            self.fetch(folder, result_names(plan), work)
+            self.fetch(folder, run_bytes(plan, self.facts["cpus"]), work)
             results = work / "results"
             try:
                 self._check_ending(work)
@@ -164,7 +169,7 @@ class RealTarget(ABC):
                 progress(foreign.line(line[:_MOST_LINE].decode(errors="replace")))
                 if (cell := _CELL_LINE.match(line)) and done < int(cell[1]) <= len(plan.cells):
                     done, until = int(cell[1]), time.monotonic() + _longest_cell_s(plan)
-            if offset > _MOST_CONSOLE:
+            if offset > CONSOLE_BYTES:
                 raise IolabError(f"the run on {self.where} says more than a run does")
             if state == "ended" and not more:
                 return
@@ -180,6 +185,18 @@ class RealTarget(ABC):
                 )
             if state == "alive":
                 self.rest()
+
+    def _gave_up(self, folder: str, work: Path) -> bool:
+        """Return whether a run gave up, or was asked to, before we looked at its folder."""
+        with scratch_dir(work) as earlier:
+            self.fetch(folder, {"agent.json": DOCUMENT_BYTES}, earlier)
+            if not (earlier / "agent.json").exists():
+                return False
+            try:
+                self._check_ending(earlier)
+            except IolabError:
+                return True
+        return False
 
     def _check_ending(self, work: Path) -> None:
         try:
@@ -269,8 +286,14 @@ class RealTarget(ABC):
         """
 
     @abstractmethod
-    def fetch(self, folder: str, names: set[str], into: Path) -> None:
-        """Copy those files of a run that are there, and nothing else, into a folder here."""
+    def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
+        """Copy those files of a run that are there, and nothing else, into a folder here.
+
+        Raises
+        ------
+        IolabError
+            If one has more bytes than `most` says, by its name.
+        """
 
     @abstractmethod
     def remove(self, path: str) -> None:
@@ -318,6 +341,8 @@ def checked_survey(raw: Any) -> dict[str, Any]:
     for name, kind in _SURVEY.items():
         if not isinstance(raw[name], kind):
             raise IolabError(f"the machine sent a malformed survey: {name}")
+    if not 0 < raw["cpus"] <= MOST_CPUS:
+        raise IolabError("the machine sent a malformed survey: cpus")
     lines = {k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()}
     return {
         **lines,

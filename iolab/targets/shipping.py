@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Pack the agent as one zipapp, with the same bytes on every machine."""
+"""Pack the agent as one zipapp, with the same bytes on every machine.
+
+What is shipped is code: without docstrings and comments. A word that is corrected in one of them
+leaves the agent, and so the key of every result, as it was.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
+import tokenize
 import zipfile
 from functools import cache
 from pathlib import Path
 
-__all__ = ["agent_archive", "agent_digest"]
+__all__ = ["agent_archive", "agent_digest", "code_of"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # It must be read by any Python, so that an old one is told what is wrong.
@@ -22,12 +28,50 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+def code_of(source: str) -> str:
+    """Return a module's source without docstrings, comments and blank lines.
+
+    Parameters
+    ----------
+    source : str
+        The module.
+
+    Returns
+    -------
+    str
+        The same code. Unlike what `ast.unparse` writes, it is the same on every Python.
+    """
+    lines = source.encode().splitlines()
+    cuts: list[tuple[int, int, bytes]] = []
+    empty = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        number, column = token.start[0] - 1, len(token.line[: token.start[1]].encode())
+        if token.type == tokenize.COMMENT:
+            cuts.append((number, column, b""))
+        elif token.type == tokenize.NL and token.line.lstrip()[:1] in ("", "#"):
+            empty.add(number)
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            first, last = text.lineno - 1, (text.end_lineno or 0) - 1
+            module = isinstance(node, ast.Module)
+            # Only a docstring may stand before an import of __future__.
+            cuts.append((first, text.col_offset, b"" if module else b"pass"))
+            empty.update(range(first if module else first + 1, last + 1))
+    for number, begin, instead in cuts:
+        # Nothing but a comment follows a docstring in its line.
+        lines[number] = lines[number][:begin] + instead
+    kept = [line.decode().rstrip() for number, line in enumerate(lines) if number not in empty]
+    return "\n".join([*kept, ""])
+
+
 @cache
 def agent_archive() -> bytes:
     """Return the agent with what it imports as a zipapp; Python runs it as it is."""
     sources = [_PACKAGE / "errors.py", _PACKAGE / "process.py"]
     sources += sorted((_PACKAGE / "agent").glob("*.py"))
-    members = {f"iolab/{p.relative_to(_PACKAGE)}": p.read_text(encoding="utf-8") for p in sources}
+    members = {f"iolab/{p.relative_to(_PACKAGE)}": code_of(p.read_text("utf-8")) for p in sources}
     # Not the package's own: its public names are not the agent's, and each byte that the agent
     # unpacks shifts the counted clock.
     members["iolab/__init__.py"] = ""

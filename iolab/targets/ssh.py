@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from iolab.files import digest_of, short_dir
 from iolab.process import kill_group, start
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.shipping import agent_archive
-from iolab.targets.unpack import MOST_BYTES, UnpackError, unpack
+from iolab.tars import TarError, tar_bytes, unpack
 
 __all__ = ["HostKeyError", "LostError", "SshTarget"]
 
@@ -224,7 +224,13 @@ class SshTarget(RealTarget):
                 raise _reason(words.read_text(errors="replace"), self.where)
             time.sleep(0.02)
 
-    def _try(self, script: str, data: bytes = b"", into: Path | None = None) -> tuple[int, bytes]:
+    def _try(
+        self,
+        script: str,
+        data: bytes = b"",
+        into: Path | None = None,
+        most: int = _MOST_WORDS,
+    ) -> tuple[int, bytes]:
         """Run a shell script there once; return its exit code and output (or write that `into`).
 
         Raises
@@ -245,7 +251,7 @@ class SshTarget(RealTarget):
             given.seek(0)
             process = start(argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
-                out, stderr = self._read(process, into)
+                out, stderr = self._read(process, into, most)
                 code = process.wait(_SILENT_S)
             except subprocess.TimeoutExpired as error:
                 raise LostError(f"{self.where} is silent") from error
@@ -258,15 +264,17 @@ class SshTarget(RealTarget):
             raise _reason(stderr.decode(errors="replace"), self.where)
         return code, out if code == 0 else stderr
 
-    def _read(self, process: subprocess.Popen[bytes], into: Path | None) -> tuple[bytes, bytes]:
+    def _read(
+        self, process: subprocess.Popen[bytes], into: Path | None, most: int
+    ) -> tuple[bytes, bytes]:
         """Return what a command says on both its streams, or write the first one to a file.
 
-        No more than is believable: in bytes, in time, and in time for so many bytes.
+        No more than is believable: `most` bytes, in time, and in time for so many bytes.
         """
         assert process.stdout is not None  # noqa: S101 - it was started with pipes
         assert process.stderr is not None  # noqa: S101
         out, err = process.stdout.fileno(), process.stderr.fileno()
-        room = {out: MOST_BYTES if into else _MOST_WORDS, err: _MOST_WORDS}
+        room = {out: most, err: _MOST_WORDS}
         found = {out: b"", err: b""}
         bounds = _Bounds(self.where, _FETCH_S if into else _ANSWER_S, drips=into is not None)
         with (into or Path(os.devnull)).open("wb") as stream:
@@ -287,13 +295,19 @@ class SshTarget(RealTarget):
                         found[handle] += data
         return found[out], found[err]
 
-    def _do(self, script: str, data: bytes = b"", into: Path | None = None) -> tuple[int, bytes]:
+    def _do(
+        self,
+        script: str,
+        data: bytes = b"",
+        into: Path | None = None,
+        most: int = _MOST_WORDS,
+    ) -> tuple[int, bytes]:
         """Run a shell script there, that may be run twice, whatever becomes of the connection."""
         for wait_s in (*_BACKOFF_S, None):
             try:
                 if self._master is None:
                     self._connect()
-                return self._try(script, data, into)
+                return self._try(script, data, into, most)
             except LostError as error:
                 if wait_s is None:
                     raise
@@ -364,19 +378,23 @@ class SshTarget(RealTarget):
             raise kind(f"{self.where}: {sentence}")
         return text
 
-    def fetch(self, folder: str, names: set[str], into: Path) -> None:
+    def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
         """Copy those files of a run that are there, and nothing else, into a folder here."""
         archive = into / "results.tar"
-        there = shlex.join(sorted(names))
+        there = shlex.join(sorted(most))
         script = f"cd {shlex.quote(folder)} && for f in {there}; do "
         script += 'test ! -f "$f" || printf "%s\\n" "$f"; done | tar -cf - -T -'
-        code, said = self._do(script, into=archive)
-        if code:
-            raise IolabError(f"cannot fetch the results from {self.where}: {_last(said)}")
         try:
-            unpack(archive, names, into)
-        except UnpackError as error:
-            raise UnpackError(f"{self.where}: {error}") from error
+            code, said = self._do(script, into=archive, most=tar_bytes(most))
+            if code:
+                raise IolabError(f"cannot fetch the results from {self.where}: {_last(said)}")
+            with archive.open("rb") as stream:
+                unpack(stream, most, into)
+        except TarError as error:
+            raise TarError(f"of {self.where} {error.problem}") from error
+        except OSError as error:
+            sentence = f"cannot keep the results of {self.where}: {error.strerror}"
+            raise IolabError(sentence) from error
         archive.unlink()
 
     def remove(self, path: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -22,8 +23,10 @@ from iolab.files import (
     digest_of,
     scratch_dir,
 )
+from iolab.results import result_bytes
 from iolab.targets.real import agent_words
-from iolab.targets.shipping import agent_archive, agent_digest
+from iolab.targets.shipping import agent_archive, agent_digest, code_of
+from iolab.vm import guest_init
 from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
 from iolab.vm.cached import make_folder
 from iolab.vm.channel import (
@@ -63,7 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
 
 
-_GUEST_INIT = Path(__file__).resolve().parent.parent / "vm" / "guest_init.py"
+_GUEST_INIT = code_of(Path(guest_init.__file__).read_text(encoding="utf-8")).encode()
 # Python's hash seed comes from the kernel's random pool, which is still empty at this point.
 _INIT = b"""#!/bin/busybox sh
 export PYTHONHASHSEED=0
@@ -90,7 +93,7 @@ def own_identity() -> dict[str, str]:
         "init": _INIT.decode(),
     }
     return {
-        "guest_init": digest_file(_GUEST_INIT),
+        "guest_init": hashlib.sha256(_GUEST_INIT).hexdigest(),
         "agent": agent_digest(),
         "machine": digest_of(machine),
     }
@@ -163,7 +166,7 @@ class VmTarget:
             console = self._run(machine, plan, work, observation, progress)
             results = work / "results"
             try:
-                unpack_channel(work / "channel", results)
+                unpack_channel(work / "channel", result_bytes(plan, machine.cpus), results)
             except ChannelError as error:
                 raise GuestError(f"{error}; its last lines:\n{console_tail(console)}") from error
             _check_ending(results, console)

@@ -4,9 +4,18 @@
 Export is in `iolab.trace.export.parquet` and `iolab.trace.export.perfetto`.
 """
 
-from iolab.trace.cursor import TraceError
-from iolab.trace.decode import read
+from iolab.trace.cursor import TooLargeError, TraceError
+from iolab.trace.decode import check_size, read
 from iolab.trace.trace import MissingEventError, Trace, TraceInfo
 from iolab.trace.windows import windows
 
-__all__ = ["MissingEventError", "Trace", "TraceError", "TraceInfo", "read", "windows"]
+__all__ = [
+    "MissingEventError",
+    "TooLargeError",
+    "Trace",
+    "TraceError",
+    "TraceInfo",
+    "check_size",
+    "read",
+    "windows",
+]

@@ -27,7 +27,7 @@ from iolab.trace.load import Loaded, Selection
 from iolab.trace.merge import Pages, new_progress
 from iolab.trace.pages import scan
 from iolab.trace.parallel import map_threads, thread_count
-from iolab.trace.reserve import reserve
+from iolab.trace.reserve import Room, reserve
 from iolab.trace.sources import Source
 from iolab.trace.strings import FULL, StringTable, new_table, values
 from iolab.trace.texts import replace_codes
@@ -36,6 +36,8 @@ __all__ = ["Assembled", "Job", "assemble", "columns_of"]
 
 _ALIGN = 64
 _FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
+# Of an entry and of a byte of the pool, once there: in the table, as Python's values, merged.
+_ENTRY_BYTES, _POOL_BYTES = 256, 6
 Categories = list[str] | list[bytes]
 # The table of the column common_buffer.
 _BUFFERS = "buffers"
@@ -65,6 +67,8 @@ class Job:
         The events to decode.
     wanted : tuple of list of Column
         The columns of each slot.
+    room : Room
+        The memory for them.
     """
 
     path: Path
@@ -74,6 +78,7 @@ class Job:
     loaded: Loaded
     selection: Selection
     wanted: tuple[list[Column], ...]
+    room: Room
 
 
 @dataclass(frozen=True)
@@ -225,6 +230,8 @@ def _allocate(
                 rows.append((column.kind, column.offset, column.size, first, table))
                 size += -(-count * column.size // _ALIGN) * _ALIGN
         start[slot + 1] = len(rows)
+    # The codes have 4 bytes at first, and then those of pandas' type.
+    job.room.take(size + 8 * codes)
     try:
         base = np.frombuffer(reserve(size + 8), np.uint64)
         code_base = np.frombuffer(reserve(4 * codes + 4), np.int32)
@@ -297,6 +304,7 @@ def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) 
             return strings
         if status != FULL:
             raise _outside(job, -status - LOCATION)
+        job.room.take(3 * (_ENTRY_BYTES * strings.low.size + _POOL_BYTES * strings.pool.size))
         strings = new_table(tables, 4 * strings.low.size, 4 * strings.pool.size, strings)
 
 

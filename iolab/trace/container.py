@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from iolab.trace.compression import decompress
-from iolab.trace.cursor import Cursor, TraceError, TraceFile
+from iolab.trace.cursor import Cursor, TooLargeError, TraceError, TraceFile
 
 __all__ = ["Buffer", "Container", "CpuData", "read_container"]
 
@@ -30,6 +31,28 @@ _TIME_SHIFT, _TSC2NSEC = 12, 14
 _HEADERS, _FTRACE_FORMATS, _EVENT_FORMATS = 16, 17, 18
 _KALLSYMS, _CMDLINES, _BUFFER_TEXT = 19, 21, 22
 _BUFFER_SECTION = 3
+
+# The most bytes of each section, of all options together, and of an option that is a text. Traces
+# of iolab have a hundredth of these, but 4 to 8 MB of kallsyms.
+_MOST = {
+    _DONE: 4 << 20,
+    _HEADERS: 1 << 16,
+    _FTRACE_FORMATS: 16 << 20,
+    _EVENT_FORMATS: 16 << 20,
+    _KALLSYMS: 64 << 20,
+    _CMDLINES: 4 << 20,
+}
+_MOST_TEXT = 4096
+# Of an event's format; an event's number has 16 bits.
+_MOST_FORMAT = 1 << 16
+_MOST_FORMATS = 1 << 16
+_MOST_SYMBOLS = 1 << 21
+# The column common_buffer has 8 bits.
+_MOST_BUFFERS = 127
+# Of the counters in one option.
+_MOST_COUNTERS = 32
+_MOST_NS = 1 << 62
+_COUNTER = re.compile(r"^([a-z ]+): +([0-9]{1,18}(?:\.[0-9]{1,18})?)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -129,8 +152,8 @@ def read_container(file: TraceFile) -> Container:
     Raises
     ------
     TraceError
-        If the file is not a trace.dat, has an unsupported version, byte order or compression, or is
-        damaged; it names the offset or the section.
+        If the file is not a trace.dat, has an unsupported version, byte order or compression, is
+        damaged, or claims more than a trace has; it names the offset or the section.
     """
     cursor = Cursor.of_file(file)
     if file.size == 0:
@@ -160,6 +183,10 @@ def read_container(file: TraceFile) -> Container:
         raise TraceError(file.path, "the section 'headers' is missing")
     if not container.buffers:
         raise TraceError(file.path, "the file describes no ring buffer")
+    if sum(cpu.size for buffer in container.buffers for cpu in buffer.cpus) > file.size:
+        raise TooLargeError(file.path, "CPUs share pages: together they claim more than the file")
+    if abs(container.offset_ns) > _MOST_NS:
+        raise TraceError(file.path, "the clock's offset is impossible")
     return container
 
 
@@ -176,13 +203,17 @@ def _read_v6(container: Container, file: TraceFile, cursor: Cursor) -> None:
     name = ""
     if cursor.peek(10) == b"options  \0":
         cursor.skip(10)
+        begin = cursor.position
         while (option := cursor.u16()) != _DONE:
             at = cursor.position
-            data = cursor.take(cursor.u32())
+            data = cursor.take(cursor.u32(), _MOST[_DONE])
+            cursor.bound(cursor.position - begin, _MOST[_DONE], "bytes of options")
             inner = Cursor.of_bytes(file.path, data, f"option {option} at {at:#x}")
             if option == _BUFFER:
                 offset = inner.u64()
                 instances.append((inner.string(), offset))
+                cursor.bound(container.cpu_count * len(instances), _MAX_CPUS, "CPUs")
+                cursor.bound(len(instances), _MOST_BUFFERS, "buffers")
             else:
                 name = _option(container, option, data, inner, name)
     top = _v6_buffer(container, cursor, "")
@@ -223,12 +254,15 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
     seen: set[int] = set()
     following = cursor.u64()
     name = ""
+    size = cpus = 0
     while following:
         if following in seen:
             raise TraceError(file.path, "the option sections form a cycle", following)
         seen.add(following)
         options = _section(container, file, following, _DONE, "options")()
         following = 0
+        size += options.left
+        options.bound(size, _MOST[_DONE], "bytes of options")
         while options.left:
             option = options.u16()
             at = options.position
@@ -241,6 +275,9 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
                 sections[option] = inner.u64()
             elif option == _BUFFER:
                 container.buffers.append(_v7_buffer(container, file, inner, page_size))
+                cpus += len(container.buffers[-1].cpus)
+                inner.bound(cpus, _MAX_CPUS, "CPUs")
+                inner.bound(len(container.buffers), _MOST_BUFFERS, "buffers")
             elif option == _BUFFER_TEXT:
                 raise inner.error("a latency trace holds text instead of events")
             else:
@@ -283,9 +320,14 @@ def _section(
         problem = f"section {title!r} is compressed, but the file names no compression"
         raise TraceError(file.path, problem, offset)
     if not flags & _COMPRESSED:
-        contents = cursor.take(size)
+        contents = cursor.take(size, _MOST[expected])
         return lambda: Cursor.of_bytes(file.path, contents, f"{title} at {offset:#x}")
     packed, plain = cursor.u32(), cursor.u32()
+    # Both compressions add less than a 64th to what cannot be compressed.
+    if plain > _MOST[expected] or packed > plain + (plain >> 6) + 1024:
+        problem = f"section {title!r} claims {plain} bytes in {packed}"
+        problem += f", a trace has at most {_MOST[expected]}"
+        raise TooLargeError(file.path, problem, offset)
     if packed + 8 != size:
         problem = f"section {title!r}: its sizes {size} and {packed} contradict each other"
         raise TraceError(file.path, problem, offset)
@@ -328,31 +370,41 @@ def _v7_buffer(container: Container, file: TraceFile, inner: Cursor, page_size: 
 
 def _headers(container: Container, cursor: Cursor) -> None:
     cursor.expect(b"header_page\0")
-    container.header_page = cursor.take(cursor.u64()).decode(errors="backslashreplace")
+    data = cursor.take(cursor.u64(), _MOST[_HEADERS])
+    container.header_page = data.decode(errors="backslashreplace")
     cursor.expect(b"header_event\0")
     cursor.skip(cursor.u64())
 
 
 def _ftrace_formats(container: Container, cursor: Cursor) -> None:
-    for _ in range(cursor.u32()):
-        text = cursor.take(cursor.u64()).decode(errors="backslashreplace")
-        container.formats.append(("ftrace", text))
+    _formats_of(container, cursor, "ftrace", cursor.position)
 
 
 def _event_formats(container: Container, cursor: Cursor) -> None:
+    begin = cursor.position
+    systems = cursor.u32()
+    cursor.bound(systems, _MOST_FORMATS, "systems of events")
+    for _ in range(systems):
+        _formats_of(container, cursor, cursor.string(), begin)
+
+
+def _formats_of(container: Container, cursor: Cursor, system: str, begin: int) -> None:
     for _ in range(cursor.u32()):
-        system = cursor.string()
-        for _ in range(cursor.u32()):
-            text = cursor.take(cursor.u64()).decode(errors="backslashreplace")
-            container.formats.append((system, text))
+        data = cursor.take(cursor.u64(), _MOST_FORMAT)
+        container.formats.append((system, data.decode(errors="backslashreplace")))
+        cursor.bound(len(container.formats), _MOST_FORMATS, "events")
+        cursor.bound(cursor.position - begin, _MOST[_EVENT_FORMATS], "bytes of formats")
 
 
 def _kallsyms(cursor: Cursor) -> bytes:
-    return cursor.take(cursor.u32())
+    data = cursor.take(cursor.u32(), _MOST[_KALLSYMS])
+    cursor.bound(data.count(b"\n"), _MOST_SYMBOLS, "symbols")
+    return data
 
 
 def _command_lines(container: Container, cursor: Cursor) -> None:
-    container.cmdlines = cursor.take(cursor.u64()).decode(errors="backslashreplace")
+    data = cursor.take(cursor.u64(), _MOST[_CMDLINES])
+    container.cmdlines = data.decode(errors="backslashreplace")
 
 
 def _cpu_count(cursor: Cursor) -> int:
@@ -364,11 +416,12 @@ def _cpu_count(cursor: Cursor) -> int:
 
 def _option(container: Container, option: int, data: bytes, inner: Cursor, name: str) -> str:
     """Store one option; return the name of the buffer that the next CPU counters belong to."""
-    text = data.split(b"\0", 1)[0].decode(errors="backslashreplace").strip()
+    text = data[:_MOST_TEXT].split(b"\0", 1)[0].decode(errors="backslashreplace").strip()
     if option == _CPUSTAT:
         if match := re.fullmatch(r"Buffer: (.+)", text):
             return match[1]
         _cpustat(container, text, name)
+        inner.bound(len(container.cpustats), _MAX_CPUS, "CPUs")
     elif option == _DATE:
         container.offset_ns += _number(text, inner) * 1000
     elif option == _OFFSET:
@@ -399,9 +452,9 @@ def _number(text: str, inner: Cursor) -> int:
 
 def _cpustat(container: Container, text: str, name: str) -> None:
     values: dict[str, float] = {}
-    for key, value in re.findall(r"^([a-z ]+): +(\d+(?:\.\d+)?)$", text, re.MULTILINE):
-        values[key] = float(value)
-    if cpu := re.search(r"^CPU: (\d{1,5})$", text, re.MULTILINE):
+    for found in islice(_COUNTER.finditer(text), _MOST_COUNTERS):
+        values[found[1]] = float(found[2])
+    if cpu := re.search(r"^CPU: ([0-9]{1,5})$", text, re.MULTILINE):
         container.cpustats[name, int(cpu[1])] = values
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 from types import TracebackType
 
 from iolab.errors import UserError
+from iolab.reading import open_regular
 
-__all__ = ["Cursor", "TraceError", "TraceFile"]
+__all__ = ["Cursor", "TooLargeError", "TraceError", "TraceFile"]
 
 _STRING_LIMIT = 4096
+# Of anything that is read at once: the largest, /proc/kallsyms, has less than 20 MiB.
+_TAKEN_LIMIT = 64 << 20
 
 
 class TraceError(UserError):
@@ -31,9 +34,14 @@ class TraceError(UserError):
 
     def __init__(self, path: Path, problem: str, offset: int | None = None) -> None:
         self.path = path
+        self.problem = problem
         self.offset = offset
         place = "" if offset is None else f" at offset {offset:#x}"
         super().__init__(f"{path}{place}: {problem}")
+
+
+class TooLargeError(TraceError):
+    """A trace file claims more than a trace holds, or than there is memory for."""
 
 
 class TraceFile:
@@ -60,12 +68,10 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._stream = open_regular(path)
         except OSError as error:
             raise TraceError(path, error.strerror or "cannot be opened") from error
-        if not path.is_file():
-            self.close()
-            raise TraceError(path, "is not a regular file")
+        self._fd = self._stream.fileno()
         self.size = os.fstat(self._fd).st_size
 
     def __enter__(self) -> TraceFile:
@@ -81,7 +87,7 @@ class TraceFile:
 
     def close(self) -> None:
         """Close the file; reading it afterwards fails."""
-        os.close(self._fd)
+        self._stream.close()
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes from `offset`.
@@ -169,20 +175,29 @@ class Cursor:
         """Return a cursor over the bytes of a section."""
         return cls(path, lambda o, n: data[o : o + n], 0, len(data), section)
 
-    def error(self, problem: str, offset: int | None = None) -> TraceError:
+    def error(
+        self, problem: str, offset: int | None = None, kind: type[TraceError] = TraceError
+    ) -> TraceError:
         """Return an error that names this cursor's position, or `offset`."""
         at = self.position if offset is None else offset
         if self._section is None:
-            return TraceError(self.path, problem, at)
-        return TraceError(self.path, f"section {self._section!r}, byte {at}: {problem}")
+            return kind(self.path, problem, at)
+        return kind(self.path, f"section {self._section!r}, byte {at}: {problem}")
 
     @property
     def left(self) -> int:
         """Number of bytes left."""
         return self.end - self.position
 
-    def take(self, size: int) -> bytes:
-        """Return the next `size` bytes."""
+    def take(self, size: int, most: int = _TAKEN_LIMIT) -> bytes:
+        """Return the next `size` bytes.
+
+        Raises
+        ------
+        TooLargeError
+            If `size` is larger than `most`.
+        """
+        self.bound(size, most, "bytes")
         data = self.peek(size)
         self.position += size
         return data
@@ -191,6 +206,12 @@ class Cursor:
         """Return the next `size` bytes without moving."""
         self._need(size)
         return self._fetch(self.position, size)
+
+    def bound(self, number: int, most: int, what: str) -> None:
+        """Raise `TooLargeError` if the file claims more of something than a trace has."""
+        if number > most:
+            problem = f"claims {number} {what}, a trace has at most {most}"
+            raise self.error(problem, kind=TooLargeError)
 
     def skip(self, size: int) -> None:
         """Skip `size` bytes."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from iolab.errors import UserError
 from iolab.names import nearest
 from iolab.trace.assemble import Job, assemble, columns_of
 from iolab.trace.container import Container, read_container
-from iolab.trace.cursor import TraceFile
+from iolab.trace.cursor import TooLargeError, TraceFile
 from iolab.trace.formats import (
     EventFormat,
     PageLayout,
@@ -24,15 +25,21 @@ from iolab.trace.formats import (
 from iolab.trace.index import Index
 from iolab.trace.load import Loaded, Selection, load
 from iolab.trace.pages import UNKNOWN, UNWANTED
+from iolab.trace.reserve import Room
 from iolab.trace.sources import Chunk, Source, chunks_of, sources_of
 from iolab.trace.symbols import Symbols
 from iolab.trace.times import Clock
 from iolab.trace.trace import EventColumns, Loss, Trace, TraceInfo
 
-__all__ = ["Plan", "plan", "read", "run"]
+__all__ = ["Plan", "check_size", "plan", "read", "run"]
 
 # An event's number has 16 bits: common_type is an unsigned short.
 _NUMBERS = 1 << 16
+# A `Loss` in memory.
+_LOSS_BYTES = 256
+# What is made of pages takes at most so many times their memory, and some for short traces.
+_MOST_TIMES, _LEAST_BYTES = 8, 256 << 20
+_COMM = re.compile(r"^([0-9]{1,10}) (.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -81,6 +88,7 @@ def read(
     between: tuple[int, int] | None = None,
     *,
     buffer: str | None = None,
+    most: int | None = None,
 ) -> Trace:
     """Read a trace.dat into columns.
 
@@ -95,6 +103,8 @@ def read(
     buffer : str, optional
         The ring buffer: ``""`` is the top one, other names are instances. None reads all; if
         there are several, the frames' column ``common_buffer`` names the one of each event.
+    most : int, optional
+        The most bytes of memory for pages and columns; by default half of what is free.
 
     Returns
     -------
@@ -103,6 +113,8 @@ def read(
 
     Raises
     ------
+    TooLargeError
+        If they need more memory, or the file claims more than a trace has: a `TraceError`.
     TraceError
         If the file is damaged or not a trace.dat; it names the offset or the section.
     UserError
@@ -119,11 +131,46 @@ def read(
     with TraceFile(Path(path)) as file:
         todo = plan(file, events, buffer)
         begin, end = todo.clock.raw_span(between)
+        room = Room(file.path, most)
         if between is None:
-            parts = [(source, list(chunks_of(file, source))) for source in todo.sources]
+            parts = [(source, _all_chunks(file, source, room)) for source in todo.sources]
         else:
-            parts = Index(file, todo.container, todo.sources).parts(begin, end)
-        return run(todo, parts, begin, end, between)
+            parts = Index(file, todo.container, todo.sources).parts(begin, end, room)
+        return run(todo, parts, begin, end, between, room=room)
+
+
+def _all_chunks(file: TraceFile, source: Source, room: Room) -> list[Chunk]:
+    chunks = []
+    for chunk in chunks_of(file, source, room):
+        room.take(chunk.plain)
+        chunks.append(chunk)
+    return chunks
+
+
+def check_size(path: Path, most: int) -> None:
+    """Check what a trace.dat claims to hold, without decompressing its pages.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    most : int
+        The most bytes of its pages, decompressed.
+
+    Raises
+    ------
+    TooLargeError
+        If it claims more than `most`, or more than a trace has: a `TraceError`.
+    TraceError
+        As `read`.
+    """
+    with TraceFile(path) as file:
+        left, room = most, Room(path)
+        for source in plan(file, None, None).sources:
+            for chunk in chunks_of(file, source, room):
+                left -= chunk.plain
+                if left < 0:
+                    raise TooLargeError(path, f"its pages hold more than {most} bytes")
 
 
 def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> Plan:
@@ -183,6 +230,8 @@ def run(
     begin: int,
     end: int,
     between: tuple[int, int] | None,
+    *,
+    room: Room,
 ) -> Trace:
     """Decode chunks into a `Trace`.
 
@@ -196,15 +245,19 @@ def run(
         Span of raw time; `end` is excluded.
     between : (int, int), optional
         The same span in nanoseconds, for `Trace.between`.
+    room : Room
+        The memory for them.
 
     Raises
     ------
     TraceError
-        If a chunk, a page or a record is damaged.
+        If a chunk, a page or a record is damaged, or they need too much memory.
     """
     chosen = [todo.formats[name] for name in todo.wanted]
     selection = _selection(todo, chosen, begin, end)
-    loaded = load(todo.file, todo.container, todo.layout, parts, selection)
+    loaded = load(todo.file, todo.container, todo.layout, parts, selection, room=room)
+    # Fields that overlap, and texts that many fields share, are no kernel's.
+    room.limit(_MOST_TIMES * len(loaded.memory) + _LEAST_BYTES)
     sources = [source for source, _ in parts]
     buffers = list(dict.fromkeys(source.buffer.name for source in sources))
     job = Job(
@@ -215,6 +268,7 @@ def run(
         loaded,
         selection,
         tuple(columns_of(event, several=len(buffers) > 1) for event in chosen),
+        room,
     )
     assembled = assemble(job)
     columns = {}
@@ -234,7 +288,7 @@ def run(
         formats=todo.formats,
         comms=_comms(todo.container.cmdlines),
         symbols=todo.symbols,
-        losses=_losses(todo, sources, loaded, begin, end),
+        losses=_losses(todo, sources, loaded, (begin, end), room),
         between=between,
     )
 
@@ -251,21 +305,24 @@ def _selection(todo: Plan, chosen: Sequence[EventFormat], begin: int, end: int) 
 
 
 def _losses(
-    todo: Plan, sources: Sequence[Source], loaded: Loaded, begin: int, end: int
+    todo: Plan, sources: Sequence[Source], loaded: Loaded, span: tuple[int, int], room: Room
 ) -> list[Loss]:
     losses: list[Loss] = []
     for number, source in enumerate(sources):
         name, cpu = source.buffer.name, source.data.cpu
         low, high = int(loaded.start[number]), int(loaded.start[number + 1])
-        for page in (low + np.flatnonzero(loaded.lost[low:high])).tolist():
-            lost = int(loaded.lost[page])
+        pages = np.flatnonzero(loaded.lost[low:high])
+        room.take(_LOSS_BYTES * pages.size)
+        # A page without records has no time: take that of the next page with records.
+        timed = np.flatnonzero(loaded.first[low:high] >= 0)
+        following = np.searchsorted(timed, pages).tolist()
+        for lost, at in zip(loaded.lost[low + pages].tolist(), following, strict=True):
             count = lost if lost > 0 else None
-            # A page without records has no time: take that of the next page with records.
-            times = loaded.first[page:high]
-            time = times[np.argmax(times >= 0)].reshape(1)
-            if time[0] < 0:
+            if at == timed.size:
                 losses.append(Loss(name, cpu, None, count, "page"))
-            elif begin <= time[0] < end:
+                continue
+            time = loaded.first[low + timed[at : at + 1]]
+            if span[0] <= time[0] < span[1]:
                 todo.clock.convert(time)
                 losses.append(Loss(name, cpu, int(time[0]), count, "page"))
     chosen = {source.buffer.name for source in sources}
@@ -278,8 +335,7 @@ def _losses(
 
 
 def _comms(text: str) -> dict[int, str]:
-    pairs = (line.split(" ", 1) for line in text.split("\0", 1)[0].splitlines())
-    return {int(pair[0]): pair[1] for pair in pairs if len(pair) == 2 and pair[0].isdigit()}
+    return {int(pid): comm for pid, comm in _COMM.findall(text.partition("\0")[0])}
 
 
 def _key(path: Path, formats: dict[str, EventFormat], name: str) -> str:

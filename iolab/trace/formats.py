@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from iolab.trace.cursor import TraceError
+from iolab.trace.cursor import TooLargeError, TraceError
 
 __all__ = [
     "BYTES",
@@ -46,10 +46,12 @@ BYTES_TAIL, TEXT_TAIL = 10, 11
 # An array of more elements than this becomes one column of bytes.
 _MAX_ELEMENTS = 16
 _MAX_RECORD = 1 << 16
+# Of one event, and of all: each kernel's have fewer than 100 and 50,000.
+_MAX_COLUMNS, _MAX_ALL_COLUMNS = 512, 1 << 18
 
 _FIELD = re.compile(
-    r"^\s*field:(?P<declaration>[^;]+);\s*offset:(?P<offset>\d{1,9});\s*size:(?P<size>\d{1,9});"
-    r"(?:\s*signed:(?P<signed>\d+);)?"
+    r"^\s*field:\s*(?P<declaration>[^;\s][^;]{0,999});"
+    r"\s*offset:(?P<offset>\d{1,9});\s*size:(?P<size>\d{1,9});(?:\s*signed:(?P<signed>\d+);)?"
 )
 _DECLARATION = re.compile(r"^(?P<type>.*?)(?P<name>\w+)(?P<array>(?:\[[^]]*\])*)$", re.DOTALL)
 _LOCATED = re.compile(
@@ -170,13 +172,17 @@ def parse_formats(path: Path, texts: Iterable[tuple[str, str]]) -> dict[int, Eve
         If a text is malformed or two event types share a number; it names the event.
     """
     events: dict[int, EventFormat] = {}
+    columns = 0
     for system, text in texts:
         try:
             event = _parse_event(system, text)
         except _FormatError as error:
             name = re.match(r"name: (\S+)", text)
-            problem = f"malformed format of event {system}:{name[1] if name else '?'}: {error}"
+            problem = f"malformed format of event {system}:{name[1][:80] if name else '?'}: {error}"
             raise TraceError(path, problem) from error
+        columns += len(event.columns)
+        if columns > _MAX_ALL_COLUMNS:
+            raise TooLargeError(path, f"its events have more than {_MAX_ALL_COLUMNS} fields")
         known = events.setdefault(event.number, event)
         if known != event:
             problem = f"events {known.name} and {event.name} both have the number {event.number}"
@@ -271,7 +277,7 @@ def _constant(node: ast.expr) -> int:
     raise _FormatError("not a constant expression")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _parse_event(system: str, text: str) -> EventFormat:
     name = re.match(r"name: (\S+)\s*\n", text)
     number = re.search(r"^ID: (\d{1,9})\s*$", text, re.MULTILINE)
@@ -285,6 +291,7 @@ def _parse_event(system: str, text: str) -> EventFormat:
     if not fields:
         raise _FormatError("no fields")
     columns: list[Column] = []
+    taken = {"timestamp_ns", "common_cpu"}
     min_size = 0
     for i, field in enumerate(fields):
         # The last array of some ftrace records has fewer or more elements than its format states
@@ -292,14 +299,17 @@ def _parse_event(system: str, text: str) -> EventFormat:
         last = i == len(fields) - 1
         tail = last and bool(field.array) and (system == "ftrace" or field.size == 0)
         min_size = max(min_size, field.offset + (0 if tail else field.size))
-        taken = {column.name for column in columns} | {"timestamp_ns", "common_cpu"}
         # Column names are unique: the later of two fields of one name gets an underscore.
-        columns += [
+        more = [
             Column(c.name + "_", c.kind, c.offset, c.size, c.signed, c.table)
             if c.name in taken
             else c
             for c in _columns(field, tail)
         ]
+        columns += more
+        taken |= {column.name for column in more}
+        if len(columns) > _MAX_COLUMNS:
+            raise _FormatError(f"more than {_MAX_COLUMNS} fields")
     if min_size >= _MAX_RECORD:
         raise _FormatError(f"impossible record size: {min_size} bytes")
     return EventFormat(
@@ -310,17 +320,17 @@ def _parse_event(system: str, text: str) -> EventFormat:
 def _parse_field(line: str) -> _Field:
     match = _FIELD.match(line)
     if match is None:
-        raise _FormatError(f"not a field: {line.strip()!r}")
+        raise _FormatError(f"not a field: {line.strip()[:200]!r}")
     declaration = " ".join(match["declaration"].split())
     offset, size = int(match["offset"]), int(match["size"])
     signed = match["signed"] not in {None, "0"}
     if located := _LOCATED.match(declaration):
         if size != 4:
-            raise _FormatError(f"a location of {size} bytes: {line.strip()!r}")
+            raise _FormatError(f"a location of {size} bytes: {line.strip()[:200]!r}")
         return _Field(located["type"], located["name"], "[]", located["how"], offset, size, signed)
     plain = _DECLARATION.match(declaration)
     if plain is None:
-        raise _FormatError(f"not a declaration: {line.strip()!r}")
+        raise _FormatError(f"not a declaration: {line.strip()[:200]!r}")
     return _Field(plain["type"].strip(), plain["name"], plain["array"], "", offset, size, signed)
 
 

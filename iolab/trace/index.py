@@ -12,6 +12,7 @@ import numpy as np
 from iolab.trace.container import Container
 from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.parallel import map_threads
+from iolab.trace.reserve import Room
 from iolab.trace.sources import Chunk, Source, chunks_of, read_chunks
 
 __all__ = ["Index", "Part"]
@@ -53,31 +54,41 @@ class Index:
         self._file = file
         self._container = container
         size = sum(source.data.size for source in sources)
-        self._tracks = map_threads(self._track, sources, size)
+        room = Room(file.path)
+        self._tracks = map_threads(lambda source: self._track(source, room), sources, size)
 
     @property
     def first(self) -> int | None:
         """Raw time of the first page; None for a file without records."""
         return min((track.times[0] for track in self._tracks if track.times), default=None)
 
-    def parts(self, begin: int, end: int) -> list[Part]:
+    def parts(self, begin: int, end: int, room: Room) -> list[Part]:
         """Return the chunks that may hold events of a span of raw time.
 
         Parameters
         ----------
         begin, end : int
             The span; `end` is excluded.
+        room : Room
+            The memory for what the chunks hold.
 
         Returns
         -------
         list of (Source, list of Chunk)
             One element a source.
+
+        Raises
+        ------
+        TooLargeError
+            If they do not fit.
         """
         parts = []
         for track in self._tracks:
             low = max(bisect.bisect_left(track.times, begin) - 1, 0)
             high = bisect.bisect_left(track.times, end)
-            parts.append((track.source, [c for step in track.steps[low:high] for c in step]))
+            chunks = [chunk for step in track.steps[low:high] for chunk in step]
+            room.take(sum(chunk.plain for chunk in chunks))
+            parts.append((track.source, chunks))
         return parts
 
     def following(self, time: int) -> int | None:
@@ -88,10 +99,10 @@ class Index:
             later += track.times[at : at + 1]
         return min(later, default=None)
 
-    def _track(self, source: Source) -> _Track:
+    def _track(self, source: Source, room: Room) -> _Track:
         times: list[int] = []
         steps: list[list[Chunk]] = []
-        for step in _steps(chunks_of(self._file, source)):
+        for step in _steps(chunks_of(self._file, source, room)):
             time = self._time(source, step[0])
             if time is None and steps:
                 steps[-1] += step
@@ -120,10 +131,12 @@ class Index:
 
 def _steps(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
     step: list[Chunk] = []
+    size = 0
     for chunk in chunks:
         step.append(chunk)
-        if sum(chunk.plain for chunk in step) >= _STEP:
+        size += chunk.plain
+        if size >= _STEP:
             yield step
-            step = []
+            step, size = [], 0
     if step:
         yield step

@@ -16,10 +16,13 @@ from iolab.trace.cursor import TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.pages import PROBLEMS, SPARE, scan
 from iolab.trace.parallel import SPAN, map_threads
-from iolab.trace.reserve import reserve
+from iolab.trace.reserve import Room, reserve
 from iolab.trace.sources import Chunk, Source, read_chunks
 
 __all__ = ["Loaded", "Selection", "load"]
+
+# Of a page, beside what it holds: its elements of `Loaded`, and of the arrays made from them.
+_PAGE_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ def load(
     layout: PageLayout,
     parts: Sequence[tuple[Source, Sequence[Chunk]]],
     selection: Selection,
+    *,
+    room: Room,
 ) -> Loaded:
     """Read chunks into memory and check every record in them.
 
@@ -123,6 +128,8 @@ def load(
         The chunks to read.
     selection : Selection
         The events to count.
+    room : Room
+        The memory for what stands beside the pages; what the chunks hold was counted.
 
     Returns
     -------
@@ -136,6 +143,8 @@ def load(
         fit into memory; it names the offset.
     """
     sizes = [sum(chunk.plain for chunk in chunks) for _, chunks in parts]
+    for (source, _), size in zip(parts, sizes, strict=True):
+        room.take(size // source.page_size * _PAGE_BYTES)
     try:
         loaded = _allocate([source for source, _ in parts], sizes, selection.size)
     except (MemoryError, OSError, OverflowError) as error:

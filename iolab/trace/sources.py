@@ -10,13 +10,19 @@ from typing import NamedTuple
 
 from iolab.trace.compression import Plain, decompress, decompress_frames
 from iolab.trace.container import Buffer, Container, CpuData
-from iolab.trace.cursor import TraceError, TraceFile
+from iolab.trace.cursor import TooLargeError, TraceError, TraceFile
 from iolab.trace.formats import PageLayout
 from iolab.trace.parallel import SPAN
+from iolab.trace.reserve import Room
 
 __all__ = ["Chunk", "Source", "chunks_of", "read_chunks", "sources_of"]
 
-_MIN_PAGE, _MAX_PAGE = 64, 1 << 24
+# The kernel's have 4 KiB to 1 MiB (RB_WRITE_MASK in kernel/trace/ring_buffer.c).
+_MIN_PAGE, _MAX_PAGE = 1 << 10, 1 << 20
+# Decompressed bytes of a chunk: trace-cmd's have 10 pages.
+_MOST_PLAIN = 16 << 20
+# A Chunk in memory.
+_CHUNK_BYTES = 256
 # Bytes of a chunk in the file, and after decompression.
 _CHUNK_HEAD = Struct("<II")
 
@@ -92,11 +98,22 @@ def sources_of(container: Container, layout: PageLayout, name: str | None) -> li
     return sources
 
 
-def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
+def chunks_of(file: TraceFile, source: Source, room: Room) -> Iterator[Chunk]:
     """Yield the chunks of a source in order; each holds whole pages.
+
+    Parameters
+    ----------
+    file : TraceFile
+        The open file.
+    source : Source
+        The source.
+    room : Room
+        The memory for the chunks themselves, not for what they hold.
 
     Raises
     ------
+    TooLargeError
+        If a chunk, or their number, is too large.
     TraceError
         If sizes contradict each other; it names the offset.
     """
@@ -108,6 +125,7 @@ def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
         step = max(SPAN // page, 1) * page
         for at in range(data.offset, data.offset + data.size, step):
             size = min(step, data.offset + data.size - at)
+            room.take(_CHUNK_BYTES)
             yield Chunk(at, size, size)
         return
     count = int.from_bytes(file.read(data.offset, 4), "little")
@@ -120,6 +138,11 @@ def chunks_of(file: TraceFile, source: Source) -> Iterator[Chunk]:
         if plain % page or not plain:
             problem = f"the {plain} bytes in a chunk of {source} are not whole pages of {page}"
             raise TraceError(file.path, problem, at - 8)
+        # Both compressions add less than a 64th to what cannot be compressed.
+        if plain > _MOST_PLAIN or packed > plain + (plain >> 6) + 1024:
+            problem = f"a chunk of {source} claims {plain} bytes in {packed}, which is impossible"
+            raise TooLargeError(file.path, problem, at - 8)
+        room.take(_CHUNK_BYTES)
         yield Chunk(at, packed, plain)
         at += packed
     # The recorded size excludes the four bytes before the chunks.

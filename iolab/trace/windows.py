@@ -10,6 +10,7 @@ from iolab.errors import UserError
 from iolab.trace.cursor import TraceFile
 from iolab.trace.decode import Plan, plan, run
 from iolab.trace.index import Index
+from iolab.trace.reserve import Room
 from iolab.trace.trace import Trace
 
 __all__ = ["windows"]
@@ -66,7 +67,9 @@ def windows(
         while number is not None:
             between = (origin + number * ns, origin + (number + 1) * ns)
             begin, end = todo.clock.raw_span(between)
-            trace = run(todo, index.parts(begin, end), begin, end, between)
+            room = Room(file.path)
+            parts = index.parts(begin, end, room)
+            trace = run(todo, parts, begin, end, between, room=room)
             if any(trace.events.values()):
                 yield trace
                 number += 1
@@ -78,7 +81,8 @@ def _next(todo: Plan, index: Index, end: int, origin: int, ns: int) -> int | Non
     """Return the number of the next window with an event at raw time `end` or later."""
     times = []
     # A step that begins before `end` may hold later events.
-    rest = run(todo, index.parts(end, end + 1), end, _LAST, None)
+    room = Room(todo.file.path)
+    rest = run(todo, index.parts(end, end + 1, room), end, _LAST, None, room=room)
     if any(rest.events.values()):
         times.append(rest.span[0])
     following = index.following(end)

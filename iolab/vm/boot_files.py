@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from iolab.files import atomic_write, cache_dir
-from iolab.vm.bzimage import payload_of
+from iolab.vm.bzimage import has_entry, payload_of
 from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.kernels import Kernel
-from iolab.vm.vmlinux import has_entry
 
 __all__ = ["RECIPE", "boot_image", "modules_archive"]
 
@@ -43,7 +42,7 @@ def boot_image(kernel: Kernel) -> Path:
     path = cache_dir("image", "kernels") / f"{kernel.identity}.elf"
     if not path.exists():
         # Empty: there is none. An image that is decompressed each time would cost seconds.
-        payload = payload_of(kernel.vmlinuz)
+        payload = payload_of(kernel.vmlinuz.read_bytes())
         atomic_write(path, payload if payload is not None and has_entry(payload) else b"")
     return path if path.stat().st_size else kernel.vmlinuz
 

@@ -7,64 +7,112 @@ Documentation/arch/x86/boot.rst.
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
-import shutil
 from pathlib import Path
 from typing import Final
 
 from iolab.errors import UserError
-from iolab.vm.compressed import DAMAGED, decompressed
-from iolab.vm.vmlinux import ELF, has_entry, loaded_part, release_in
+from iolab.reading import read_regular
+from iolab.vm.compressed import DAMAGED, read_decompressed
+from iolab.vm.elf import ELF, loaded_part, notes
 
-__all__ = ["KERNEL_NAME", "config_of", "copy_image", "payload_of", "release_of"]
+__all__ = [
+    "CONFIG_BYTES",
+    "KERNEL_NAME",
+    "config_of",
+    "has_entry",
+    "kept_image",
+    "payload_of",
+    "read_given",
+    "read_image",
+    "release_of",
+]
 
 KERNEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # The first version of the boot protocol that says where the compressed kernel is.
 _WITH_PAYLOAD: Final = 0x0208
-# More than any vmlinux has.
-_MOST: Final = 1 << 30
+# More than any vmlinux has, with its debug information; and more than is loaded of one
+# (KERNEL_IMAGE_SIZE).
+_MOST_IMAGE: Final = 3 << 29
+_MOST_PAYLOAD: Final = 1 << 30
+# A distribution's has less than 300 KiB.
+CONFIG_BYTES: Final = 4 << 20
 # What kernel/configs.c (CONFIG_IKCONFIG) puts around its gzip stream.
 _BEGIN, _END = b"IKCFG_ST", b"IKCFG_ED"
+# Name and type of the note that says where a kernel begins that is entered as a PVH guest
+# (XEN_ELFNOTE_PHYS32_ENTRY, include/xen/interface/elfnote.h).
+_ENTRY: Final = (b"Xen", 18)
+# linux_banner of init/version-timestamp.c.
+_BANNER: Final = re.compile(rb"Linux version ([A-Za-z0-9][A-Za-z0-9._+-]{0,63}) \(")
 
 
-def release_of(vmlinuz: Path) -> str:
+def read_given(path: Path, most: int, *, below: Path | None = None, name: str = "") -> bytes:
+    """Return the content of a file of a kernel that somebody gave.
+
+    Parameters
+    ----------
+    path, most, below
+        As for `iolab.reading.read_regular`.
+    name : str
+        What it is called in an error; by default the name that it has.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is larger than such a file is.
+    """
+    try:
+        return read_regular(path, most, below=below)
+    except OSError as error:
+        raise UserError(f"cannot read {name or path.name}: {error.strerror or error}") from error
+
+
+def read_image(path: Path, *, below: Path | None = None) -> bytes:
+    """Return a kernel image, as `read_given` does."""
+    return read_given(path, _MOST_IMAGE, below=below)
+
+
+def release_of(image: bytes, name: str) -> str:
     """Return the release in a kernel image's boot header, or in the banner of a vmlinux.
 
     The header has "HdrS" at 0x202 and the offset of the version string, less 0x200, at 0x20e.
     Raises UserError for any other file, and for a vmlinux that QEMU cannot enter.
     """
-    with vmlinuz.open("rb") as stream:
-        head = stream.read(0x10000)
-    if head.startswith(ELF):
-        return _release_of_vmlinux(vmlinuz)
-    at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
-    release = head[at : head.find(b"\0", at)].split(b" ")[0].decode(errors="replace")
-    if head[0x202:0x206] != b"HdrS" or not KERNEL_NAME.fullmatch(release):
-        raise UserError(f"{vmlinuz.name} is not a Linux kernel for x86: it has no boot header")
+    if image.startswith(ELF):
+        return _release_of_vmlinux(image, name)
+    at = int.from_bytes(image[0x20E:0x210], "little") + 0x200
+    release = re.split(rb"[\0 ]", image[at : at + 256])[0].decode(errors="replace")
+    if image[0x202:0x206] != b"HdrS" or not KERNEL_NAME.fullmatch(release):
+        raise UserError(f"{name} is not a Linux kernel for x86: it has no boot header")
     return release
 
 
-def _release_of_vmlinux(vmlinux: Path) -> str:
-    image = vmlinux.read_bytes()
-    release = release_in(image)
-    if release is None:
-        raise UserError(f"{vmlinux.name} is not a Linux kernel for x86: it has no banner")
+def _release_of_vmlinux(image: bytes, name: str) -> str:
+    found = _BANNER.search(image)
+    if found is None:
+        raise UserError(f"{name} is not a Linux kernel for x86: it has no banner")
     if not has_entry(image):
         raise UserError(
-            f"{vmlinux.name} cannot be booted without compression (CONFIG_PVH is off): "
+            f"{name} cannot be booted without compression (CONFIG_PVH is off): "
             "type make bzImage there"
         )
-    return release
+    return found[1].decode()
 
 
-def payload_of(vmlinuz: Path) -> bytes | None:
+def has_entry(image: bytes) -> bool:
+    """Return whether a vmlinux has the note by which QEMU enters it (CONFIG_PVH)."""
+    try:
+        return _ENTRY in notes(image)
+    except ValueError:
+        return False
+
+
+def payload_of(image: bytes) -> bytes | None:
     """Return the uncompressed kernel that an image holds.
 
     Parameters
     ----------
-    vmlinuz : Path
+    image : bytes
         The image, as `release_of` accepts it.
 
     Returns
@@ -72,7 +120,6 @@ def payload_of(vmlinuz: Path) -> bytes | None:
     bytes or None
         None if it is compressed by LZ4 or LZO, which are not read, or damaged.
     """
-    image = vmlinuz.read_bytes()
     if image.startswith(ELF):
         return image
 
@@ -87,41 +134,40 @@ def payload_of(vmlinuz: Path) -> bytes | None:
         # The build appends the kernel's size; gzip has that itself (scripts/Makefile.lib).
         payload = payload[:-4]
     try:
-        return decompressed(io.BufferedReader(io.BytesIO(payload))).read(_MOST)
+        return read_decompressed(payload, _MOST_PAYLOAD)
     except (*DAMAGED, OSError):
         return None
 
 
-def copy_image(vmlinuz: Path, into: Path) -> None:
-    """Copy an image; of a vmlinux only what is loaded, not its symbols.
+def kept_image(image: bytes, name: str) -> bytes:
+    """Return what is kept of an image: of a vmlinux what is loaded, not its symbols.
 
     Parameters
     ----------
-    vmlinuz, into : Path
-        The image, as `release_of` accepts it, and the copy.
+    image : bytes
+        The image, as `release_of` accepts it.
+    name : str
+        Its file's.
 
     Raises
     ------
     UserError
         If a vmlinux is not whole.
     """
-    with vmlinuz.open("rb") as stream:
-        uncompressed = stream.read(len(ELF)) == ELF
-    if not uncompressed:
-        shutil.copyfile(vmlinuz, into)
-        return
+    if not image.startswith(ELF):
+        return image
     try:
-        into.write_bytes(loaded_part(vmlinuz.read_bytes()))
+        return loaded_part(image)
     except ValueError as error:
-        raise UserError(f"{vmlinuz.name} is damaged: {error}") from error
+        raise UserError(f"{name} is damaged: {error}") from error
 
 
-def config_of(vmlinuz: Path) -> bytes | None:
+def config_of(image: bytes) -> bytes | None:
     """Return the configuration that a kernel image holds (CONFIG_IKCONFIG).
 
     Parameters
     ----------
-    vmlinuz : Path
+    image : bytes
         The image, as `release_of` accepts it.
 
     Returns
@@ -129,11 +175,12 @@ def config_of(vmlinuz: Path) -> bytes | None:
     bytes or None
         None if it holds none, or is not read by `payload_of`.
     """
-    kernel = payload_of(vmlinuz)
+    kernel = payload_of(image)
     found = -1 if kernel is None else kernel.find(_BEGIN)
     if kernel is None or found < 0:
         return None
     try:
-        return gzip.decompress(kernel[found + len(_BEGIN) : kernel.find(_END, found)])
+        end = kernel.find(_END, found)
+        return read_decompressed(kernel[found + len(_BEGIN) : end], CONFIG_BYTES)
     except (*DAMAGED, OSError):
         return None

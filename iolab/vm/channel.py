@@ -8,14 +8,16 @@ reads the plan there before its first cell and writes there after its last one: 
 
 from __future__ import annotations
 
-import io
 import os
 import struct
-import tarfile
 import zlib
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
 
 from iolab.errors import IolabError
+from iolab.reading import part
+from iolab.tars import TarError, unpack
 
 __all__ = ["CHANNEL_BYTES", "ChannelError", "make_channel", "put_plan", "unpack_channel"]
 
@@ -28,6 +30,18 @@ _HEADER = struct.Struct("<8sQI")
 
 class ChannelError(IolabError):
     """The guest left no results, or damaged ones."""
+
+
+class _Payload:
+    """The next bytes of a file, and nothing behind them."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream, self._left = stream, size
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(min(size, self._left) if size >= 0 else self._left)
+        self._left -= len(data)
+        return data
 
 
 def make_channel(path: Path) -> None:
@@ -62,21 +76,22 @@ def put_plan(path: Path, plan: bytes) -> None:
         stream.write(header + plan)
 
 
-def unpack_channel(path: Path, into: Path) -> None:
+def unpack_channel(path: Path, most: Mapping[str, int], into: Path) -> None:
     """Unpack the guest's results.
 
     Parameters
     ----------
     path : Path
         The file behind the shared memory.
+    most : mapping of str to int
+        The most bytes of each file that may be there, by its name.
     into : Path
         The folder for the results.
 
     Raises
     ------
     ChannelError
-        If the guest left no results, or damaged ones; links, devices and members that would land
-        outside the folder are refused.
+        If the guest left no results, damaged ones, or anything else.
     """
     with path.open("rb") as stream:
         # A truncated file is padded with zeros: it lacks the magic bytes.
@@ -87,29 +102,16 @@ def unpack_channel(path: Path, into: Path) -> None:
             raise ChannelError("the guest left no results")
         if length > CHANNEL_BYTES - _HEADER.size:
             raise ChannelError("the guest's results are damaged: impossible length")
-        payload = stream.read(length)
-    if zlib.crc32(payload) != checksum:
-        raise ChannelError("the guest's results are damaged: wrong checksum")
-    try:
-        with tarfile.open(fileobj=io.BytesIO(payload), mode="r:") as archive:
-            for member in archive:
-                _extract(archive, member, into)
-    except (tarfile.TarError, EOFError) as error:
-        raise ChannelError(f"the guest's results are damaged: {error}") from error
-    except OSError as error:
-        raise ChannelError(f"cannot unpack a guest's results: {error.strerror}") from error
-
-
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    # Not tarfile's extraction filters: Python 3.11 has them since 3.11.4 only.
-    name = PurePosixPath(member.name)
-    if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
-        raise ChannelError(f"the guest's results hold {member.name!r}, which is refused")
-    if member.isdir():
-        (into / name).mkdir(parents=True, exist_ok=True)
-        return
-    stream = archive.extractfile(member)
-    if stream is not None:
-        # The store flushes what it takes in.
-        (into / name).parent.mkdir(parents=True, exist_ok=True)
-        (into / name).write_bytes(stream.read())
+        found = 0
+        for data in part(stream, length):
+            found = zlib.crc32(data, found)
+        if found != checksum:
+            raise ChannelError("the guest's results are damaged: wrong checksum")
+        stream.seek(_HEADER.size)
+        try:
+            # The store flushes what it takes in.
+            unpack(_Payload(stream, length), most, into)
+        except TarError as error:
+            raise ChannelError(f"the guest's results are damaged: {error}") from error
+        except OSError as error:
+            raise ChannelError(f"cannot unpack a guest's results: {error.strerror}") from error

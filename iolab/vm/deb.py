@@ -7,31 +7,23 @@ latter two compressed (deb(5)).
 
 from __future__ import annotations
 
-import errno
 import io
-import tarfile
 from pathlib import Path
 from typing import IO, Final
 
-from iolab.errors import IolabError
-from iolab.vm.compressed import DAMAGED, decompressed
-from iolab.vm.unpacking import unpack_tar
+from iolab.reading import Readable
+from iolab.vm.compressed import decompressed
+from iolab.vm.unpacking import MOST_BYTES, package_faults, tar_members, unpack_tar
 
-__all__ = ["DamagedPackageError", "control_fields", "unpack"]
+__all__ = ["control_fields", "unpack"]
 
 _AR: Final = b"!<arch>\n"
 _MEMBER: Final = 60
-# More than a control file has.
+# A package has three.
+_MOST_MEMBERS: Final = 16
+# More than a control file has, and all that lies beside it: scripts, digests, translations.
 _CONTROL_BYTES: Final = 1 << 20
-
-
-class DamagedPackageError(IolabError):
-    """A file is truncated or no Debian package."""
-
-    def __init__(self, deb: Path) -> None:
-        super().__init__(
-            f"{deb} is not a whole Debian package: it is truncated, or another kind of file"
-        )
+_CONTROL_ARCHIVE: Final = 64 << 20
 
 
 def control_fields(deb: Path) -> dict[str, str]:
@@ -42,11 +34,8 @@ def control_fields(deb: Path) -> dict[str, str]:
     DamagedPackageError
         If the file is not a whole package.
     """
-    try:
-        with deb.open("rb") as stream:
-            text = _control(decompressed(_member(stream, "control.tar")))
-    except (*DAMAGED, tarfile.TarError, OSError) as error:
-        raise DamagedPackageError(deb) from error
+    with package_faults(deb), deb.open("rb") as stream:
+        text = _control(decompressed(_member(stream, "control.tar"), _CONTROL_ARCHIVE))
     # Lines that begin with a space continue a field.
     pairs = (line.split(":", 1) for line in text.splitlines() if line[:1].strip() and ":" in line)
     return {key: value.strip() for key, value in pairs}
@@ -58,19 +47,12 @@ def unpack(deb: Path, into: Path) -> None:
     Raises
     ------
     DamagedPackageError
-        If the file is not a whole package.
+        If the file is not a whole package, or unpacks to more than one does.
     IolabError
         If the disk is full.
     """
-    try:
-        with deb.open("rb") as stream:
-            unpack_tar(decompressed(_member(stream, "data.tar")), into)
-    except (*DAMAGED, tarfile.TarError) as error:
-        raise DamagedPackageError(deb) from error
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise IolabError(f"cannot unpack {deb.name}: no space left in {into}") from error
-        raise DamagedPackageError(deb) from error
+    with package_faults(deb), deb.open("rb") as stream:
+        unpack_tar(decompressed(_member(stream, "data.tar"), MOST_BYTES), into)
 
 
 def _member(stream: IO[bytes], name: str) -> io.BufferedReader:
@@ -79,13 +61,15 @@ def _member(stream: IO[bytes], name: str) -> io.BufferedReader:
     stream.seek(0)
     if stream.read(len(_AR)) != _AR:
         raise ValueError("it is no ar archive")
-    while len(header := stream.read(_MEMBER)) == _MEMBER:
+    for _ in range(_MOST_MEMBERS):
+        if len(header := stream.read(_MEMBER)) < _MEMBER:
+            break
         size = int(header[48:58])
         at = stream.tell()
         if header[58:] != b"`\n" or not 0 <= size <= size_of_all - at:
             raise ValueError("a member of it is damaged")
         if header[:16].decode(errors="replace").startswith(name):
-            return io.BufferedReader(_Member(stream, size))
+            return io.BufferedReader(_Member(stream, size), 1 << 16)
         stream.seek(at + size + size % 2)
     raise ValueError(f"it has no {name}")
 
@@ -107,11 +91,8 @@ class _Member(io.RawIOBase):
         return len(data)
 
 
-def _control(stream: IO[bytes]) -> str:
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
-            if member.name.removeprefix("./") == "control":
-                data = archive.extractfile(member)
-                if data is not None:
-                    return data.read(_CONTROL_BYTES).decode(errors="replace")
+def _control(stream: Readable) -> str:
+    for member, data in tar_members(stream):
+        if member.name.removeprefix(b"./") == b"control" and member.size <= _CONTROL_BYTES:
+            return b"".join(data).decode(errors="replace")
     raise ValueError("it has no control file")

@@ -1,21 +1,132 @@
 # SPDX-License-Identifier: MIT
-"""Find the files that a program needs to start: its loader, its libraries, and theirs."""
+"""Read ELF files: sections and segments of kernels, and the files that a program needs to start.
+
+Kernels and modules may be anybody's. They are read here with bounds, and not by pyelftools, which
+believes what a file says of its sizes; that reads programs.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
 from iolab.errors import IolabError
 
-__all__ = ["Needs", "closure", "link_chain", "needs"]
+__all__ = ["ELF", "Needs", "closure", "link_chain", "loaded_part", "needs", "notes", "section"]
+
+ELF: Final = b"\x7fELF"
+# Of 64 bits, the lowest byte first.
+_KNOWN: Final = ELF + b"\2\1"
+# struct elf64_hdr, elf64_shdr, elf64_phdr and elf64_note (include/uapi/linux/elf.h).
+_HEADER: Final = struct.Struct("<16xHHIQQQIHHHHHH")
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT: Final = struct.Struct("<IIQQQQQQ")
+_NOTE: Final = struct.Struct("<III")
+_PT_NOTE: Final = 4
+# Of elf64_hdr: e_shoff; e_shentsize, e_shnum and e_shstrndx.
+_SECTIONS_AT, _SECTION_NUMBERS = 0x28, 0x3A
+# Of a section or notes that are read: those of real files have a few KiB.
+_MOST: Final = 1 << 20
+
+
+def section(file: bytes, name: str) -> bytes:
+    """Return the content of a file's section; nothing if it has none of that name.
+
+    Parameters
+    ----------
+    file : bytes
+        An ELF file for x86-64.
+    name : str
+        The section.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or the section is larger than 1 MiB.
+    """
+    _, _, _, _, _, at, _, _, _, _, size, number, names_at = _header_of(file)
+    sections = _table(file, _SECTION, at, size, number)
+    if not sections:
+        return b""
+    if names_at >= number:
+        raise ValueError("its names of sections are missing")
+    names = _content(file, *sections[names_at][4:6])
+    for each in sections:
+        if names.startswith(name.encode() + b"\0", each[0]):
+            return _content(file, *each[4:6])
+    return b""
+
+
+def notes(file: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield name and type of each note of a file's segments.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    total = 0
+    for kind, _, at, _, _, size, _, _ in _segments(file):
+        if kind != _PT_NOTE:
+            continue
+        total += size
+        if total > _MOST:
+            raise ValueError("its notes are larger than they can be")
+        data, place = _content(file, at, size), 0
+        while place + _NOTE.size <= size:
+            length, described, number = _NOTE.unpack_from(data, place)
+            place += _NOTE.size
+            yield data[place : place + length].rstrip(b"\0"), number
+            place += length + -length % 4 + described + -described % 4
+
+
+def loaded_part(file: bytes) -> bytes:
+    """Return a file without its sections and symbols: what is loaded comes first in it.
+
+    Raises
+    ------
+    ValueError
+        If it is no ELF file, or ends within what is to be loaded.
+    """
+    end = max((at + size for _, _, at, _, _, size, _, _ in _segments(file)), default=0)
+    if not _HEADER.size <= end <= len(file):
+        raise ValueError("it is cut short")
+    kept = bytearray(file[:end])
+    struct.pack_into("<Q", kept, _SECTIONS_AT, 0)
+    struct.pack_into("<HHH", kept, _SECTION_NUMBERS, 0, 0, 0)
+    return bytes(kept)
+
+
+def _header_of(file: bytes) -> tuple[int, ...]:
+    if not file.startswith(_KNOWN) or len(file) < _HEADER.size:
+        raise ValueError("it is no ELF file for x86-64")
+    return _HEADER.unpack_from(file)
+
+
+def _segments(file: bytes) -> list[tuple[int, ...]]:
+    _, _, _, _, at, _, _, _, size, number, *_ = _header_of(file)
+    return _table(file, _SEGMENT, at, size, number)
+
+
+def _table(file: bytes, form: struct.Struct, at: int, size: int, number: int) -> list[Any]:
+    """Return the rows of a table of a header."""
+    if number and (size < form.size or at + size * number > len(file)):
+        raise ValueError("it is cut short, or its header is damaged")
+    return [form.unpack_from(file, at + size * n) for n in range(number)]
+
+
+def _content(file: bytes, at: int, size: int) -> bytes:
+    if size > _MOST or at + size > len(file):
+        raise ValueError("it is cut short, or its header is damaged")
+    return file[at : at + size]
 
 
 @dataclass(frozen=True)
@@ -87,11 +198,12 @@ def needs(path: Path) -> Needs | None:
         If it begins like an ELF file and is damaged.
     """
     with path.open("rb") as stream:
-        if stream.read(4) != b"\x7fELF":
+        if stream.read(4) != ELF:
             return None
         try:
             return _read(ELFFile(stream))
-        except (ELFError, ValueError, IndexError) as error:
+        except Exception as error:
+            # pyelftools raises whatever a damaged file makes it stumble over.
             raise IolabError(f"{path} is a damaged program: {error}") from error
 
 

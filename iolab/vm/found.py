@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Find the one kernel in a folder: its image, its modules, its configuration.
 
-A folder is what packages of a distribution unpack to, or where somebody built a kernel.
+A folder is what packages of a distribution unpack to, or where somebody built a kernel. Links in it
+take it for ``/``: none leads out of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from iolab.errors import UserError
-from iolab.vm.bzimage import release_of
+from iolab.reading import RefusedFileError, in_root
+from iolab.vm.bzimage import read_image, release_of
 
-__all__ = ["Found", "in_folder", "in_packages"]
+__all__ = ["Found", "in_folder", "in_packages", "inside"]
 
 # Where distributions put modules, and newer ones everything else of a kernel, too.
 _BASES: Final = ("lib/modules", "usr/lib/modules")
@@ -28,17 +30,37 @@ class Found:
 
     Parameters
     ----------
-    vmlinuz : Path
+    root : Path
+        The folder that the modules lie below, and that their links take for ``/``.
+    image : bytes
         The image.
+    release : str
+        Its release.
     modules : Path or None
         A folder that has its modules somewhere below; None if all is built in.
     config : Path or None
-        Its configuration.
+        Its configuration. Neither path has a link in it.
     """
 
-    vmlinuz: Path
+    root: Path
+    image: bytes
+    release: str
     modules: Path | None
     config: Path | None
+
+
+def inside(root: Path, name: str | PurePath) -> Path:
+    """Return where a path below a kernel's folder leads to in it.
+
+    Raises
+    ------
+    UserError
+        If a link leads to itself.
+    """
+    try:
+        return in_root(root, PurePath(name))
+    except RefusedFileError as error:
+        raise UserError(f"cannot read {name}: {error.strerror}") from error
 
 
 def in_packages(root: Path) -> Found:
@@ -57,17 +79,20 @@ def in_packages(root: Path) -> Found:
     UserError
         If they do not hold exactly one kernel with its modules.
     """
-    image = _only(
-        [*root.glob("boot/vmlinuz-*"), *_beside_modules(root)], root, "the packages contain"
-    )
-    release = release_of(image)
-    modules = next((m for b in _BASES if ((m := root / b / release) / "kernel").is_dir()), None)
+    root = root.resolve()
+    images = [*_matching(root, "boot", "vmlinuz-*"), *_beside_modules(root)]
+    image, release = _only(images, root, "the packages contain")
+    modules = next((m for b in _BASES if _is_modules(m := inside(root, f"{b}/{release}"))), None)
     if modules is None:
         raise UserError(
             f"the packages contain no modules for {release}: give the linux-modules or "
             "kernel-modules-core package too"
         )
-    return Found(image, modules, _config(root, release))
+    return Found(root, image, release, modules, _config(root, release))
+
+
+def _is_modules(folder: Path) -> bool:
+    return (folder / "kernel").is_dir()
 
 
 def in_folder(folder: Path) -> Found | None:
@@ -77,7 +102,8 @@ def in_folder(folder: Path) -> Found | None:
     ----------
     folder : Path
         The top of a kernel's build, with or without ``modules_install`` to it; a root directory; or
-        a folder with a bzImage or a vmlinux, alone or with ``lib/modules/RELEASE``.
+        a folder with a bzImage or a vmlinux, alone or with ``lib/modules/RELEASE``. No part of its
+        path is a link.
 
     Returns
     -------
@@ -89,37 +115,41 @@ def in_folder(folder: Path) -> Found | None:
     UserError
         If it has several kernels, or a vmlinux alone that QEMU cannot enter.
     """
-    for names in (("arch/x86/boot/bzImage",), ("bzImage", "vmlinuz", "vmlinuz-*")):
-        images = [path for name in names for path in folder.glob(name)]
-        if images:
-            break
-    else:
-        images = [*folder.glob("boot/vmlinuz-*"), *_beside_modules(folder)]
-    if not images and (folder / "vmlinux").is_file():
-        images = [folder / "vmlinux"]
+    images = (
+        _matching(folder, "arch/x86/boot", "bzImage")
+        or [x for name in ("bzImage", "vmlinuz", "vmlinuz-*") for x in _matching(folder, ".", name)]
+        or [*_matching(folder, "boot", "vmlinuz-*"), *_beside_modules(folder)]
+        or _matching(folder, ".", "vmlinux")
+    )
     if not images:
         return None
-    image = _only(images, folder, f"{folder} has")
-    release = release_of(image)
-    places = [folder / base / release for base in _BASES] + [folder / release]
+    image, release = _only(images, folder, f"{folder} has")
+    places = [inside(folder, f"{base}/{release}") for base in _BASES]
+    places.append(inside(folder, release))
     if folder.name == release or any((folder / name).is_file() for name in _LISTS):
         places.append(folder)
     modules = next((place for place in places if place.is_dir()), None)
-    return Found(image, modules, _config(folder, release))
+    return Found(folder, image, release, modules, _config(folder, release))
+
+
+def _matching(root: Path, folder: str, pattern: str) -> list[Path]:
+    """Return where the names in a folder lead to that match a pattern."""
+    return [inside(root, path.relative_to(root)) for path in inside(root, folder).glob(pattern)]
 
 
 def _beside_modules(root: Path) -> list[Path]:
-    return [path for base in _BASES for path in root.glob(f"{base}/*/vmlinuz")]
+    found = (path for base in _BASES for path in _matching(root, base, "*"))
+    return [inside(root, path.relative_to(root) / "vmlinuz") for path in found]
 
 
-def _only(images: Iterable[Path], root: Path, where: str) -> Path:
-    """Return the one image; links to it count as it, and those that lead elsewhere do not count."""
-    inside = {path.resolve() for path in images}
-    found = sorted(p for p in inside if p.is_file() and p.is_relative_to(root.resolve()))
+def _only(images: Iterable[Path], root: Path, where: str) -> tuple[bytes, str]:
+    """Return the one image and its release; links to it count as it."""
+    found = sorted({path for path in images if path.is_file()})
     if len(found) != 1:
         number = "no kernel (vmlinuz)" if not found else f"{len(found)} kernels"
         raise UserError(f"{where} {number}: give those of exactly one")
-    return found[0]
+    image = read_image(found[0], below=root)
+    return image, release_of(image, found[0].name)
 
 
 def _config(root: Path, release: str) -> Path | None:
@@ -127,4 +157,4 @@ def _config(root: Path, release: str) -> Path | None:
     # Arch has it in the package of the headers only.
     names += [f"{base}/{release}/{name}" for base in _BASES for name in ("config", "build/.config")]
     names += [".config", f"config-{release}", "config"]
-    return next((path for name in names if (path := root / name).is_file()), None)
+    return next((path for name in names if (path := inside(root, name)).is_file()), None)

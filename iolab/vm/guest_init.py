@@ -180,8 +180,11 @@ def hand_over(memory: mmap.mmap, ending: dict[str, object]) -> None:
     (results / "agent.json").write_text(json.dumps(ending))
     memory.seek(_HEADER.size)
     try:
-        with tarfile.open(fileobj=memory, mode="w:") as archive:
-            archive.add(_RESULTS, arcname=".")
+        with tarfile.open(fileobj=memory, mode="w:", format=tarfile.USTAR_FORMAT) as archive:
+            for path in sorted(results.rglob("*")):
+                # What has a dot in front was not finished.
+                if path.is_file() and not path.name.startswith("."):
+                    archive.add(path, arcname=str(path.relative_to(results)))
     except ValueError:
         raise SystemExit(f"the results need more than {len(memory)} bytes") from None
     end = memory.tell()

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from iolab.files import atomic_write, canonical_json, digest_file, digest_of
-from iolab.vm.bzimage import config_of, copy_image, release_of
+from iolab.vm.bzimage import CONFIG_BYTES, config_of, kept_image, read_given
 from iolab.vm.found import Found
 from iolab.vm.modules import install_modules
 from iolab.vm.toolbox import Toolbox
@@ -38,17 +38,24 @@ def install(
 
     Without a file of the configuration, that in the image is taken, if it has one. ``built`` says
     how iolab built it, if it did; it is kept beside the kernel.
+
+    Raises
+    ------
+    UserError
+        If a file of the kernel is damaged, larger than such a file is, or no regular one.
     """
-    release = release_of(found.vmlinuz)
-    copy_image(found.vmlinuz, folder / "vmlinuz")
+    (folder / "vmlinuz").write_bytes(kept_image(found.image, "vmlinuz"))
+    config = folder / "config"
     if found.config is not None:
-        shutil.copyfile(found.config, folder / "config")
-    elif (config := config_of(found.vmlinuz)) is not None:
-        (folder / "config").write_bytes(config)
-    install_modules(found.modules, folder / "lib" / "modules" / release, toolbox)
+        # What others may not read there, they may not read here.
+        config.touch(stat.S_IMODE(found.config.stat().st_mode) & 0o644 | 0o600)
+        config.write_bytes(read_given(found.config, CONFIG_BYTES, below=Path(found.config.anchor)))
+    elif (held := config_of(found.image)) is not None:
+        config.write_bytes(held)
+    install_modules(found, folder / "lib" / "modules" / found.release, toolbox)
     digests = {str(path.relative_to(folder)): digest_file(path) for path in contents(folder)}
     recorded: dict[str, Any] = {
-        "release": release,
+        "release": found.release,
         "source": source,
         "identity": digest_of(digests),
         "vmlinuz": digests["vmlinuz"],

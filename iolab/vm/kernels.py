@@ -17,11 +17,11 @@ from typing import Any, Literal
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, scratch_dir
 from iolab.names import nearest
-from iolab.vm.bzimage import KERNEL_NAME, release_of
+from iolab.vm.bzimage import KERNEL_NAME, read_image, release_of
 from iolab.vm.cached import make_folder
 from iolab.vm.catalogue import CATALOGUE, download_kernel, find_kernel
 from iolab.vm.deb import unpack
-from iolab.vm.found import Found, in_folder, in_packages
+from iolab.vm.found import Found, in_folder, in_packages, inside
 from iolab.vm.installing import contents, install
 from iolab.vm.packages import is_package, unpack_package
 from iolab.vm.toolbox import ensure_toolbox
@@ -259,33 +259,26 @@ def _given(files: Sequence[Path]) -> Found | None:
         return in_folder(folders[0])
     if (len(images), len(folders)) != (1, 1):
         return None
-    release = release_of(images[0])
+    image = read_image(images[0])
+    release = release_of(image, images[0].name)
     if release != folders[0].name:
         raise UserError(
             f"{images[0]} is {release}, but the modules are for {folders[0].name}: "
             "give the directory lib/modules/RELEASE of the same kernel"
         )
-    config = images[0].parent / f"config-{release}"
-    return Found(images[0], folders[0], config if config.is_file() else None)
+    config = inside(images[0].resolve().parent, f"config-{release}")
+    return Found(folders[0], image, release, folders[0], config if config.is_file() else None)
 
 
-def add_built_kernel(
-    name: str,
-    vmlinuz: Path,
-    modules: Path,
-    *,
-    config: Path,
-    source: str,
-    built: Mapping[str, Any],
-) -> Kernel:
+def add_built_kernel(name: str, found: Found, *, source: str, built: Mapping[str, Any]) -> Kernel:
     """Add a kernel that iolab built to the cache; it replaces one of the same name.
 
     Parameters
     ----------
     name : str
         The name to use for it.
-    vmlinuz, modules, config : Path
-        The image, its ``lib/modules/RELEASE`` and its configuration.
+    found : Found
+        The kernel.
     source : str
         What it was built from, in words.
     built : mapping
@@ -299,9 +292,7 @@ def add_built_kernel(
     check_new_name(name)
 
     def make(folder: Path) -> None:
-        toolbox = ensure_toolbox()
-        found = Found(vmlinuz, modules, config)
-        install(folder, found, source=source, toolbox=toolbox, built=built)
+        install(folder, found, source=source, toolbox=ensure_toolbox(), built=built)
 
     return _added(name, make)
 

@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
+import os
 import re
-import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from elftools.elf.elffile import ELFFile
-
-from iolab.errors import IolabError
+from iolab.errors import UserError
 from iolab.process import run
+from iolab.vm.bzimage import read_given
+from iolab.vm.compressed import DAMAGED, read_decompressed
+from iolab.vm.elf import section
+from iolab.vm.found import Found, inside
 from iolab.vm.toolbox import Toolbox
+from iolab.vm.unpacking import Room
 
 __all__ = ["WANTED", "install_modules"]
 
@@ -28,39 +31,38 @@ WANTED = (
 _NOTES = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 
 
+_SUFFIXES = frozenset({".ko", ".gz", ".xz", ".zst"})
+# Of a module with its debug information, of a list, and of all that one kernel keeps.
+_MOST_MODULE: Final = 256 << 20
+_MOST_LIST: Final = 16 << 20
+_MOST: Final = 2 << 30
+# A kernel's own modules lie no deeper below it.
+_DEEPEST: Final = 32
+
+
 def _plain(path: Path) -> str:
     return path.name.split(".ko")[0].replace("-", "_")
 
 
-def _decompressed(path: Path, toolbox: Toolbox, into: Path) -> Path:
-    """Write a module without compression below `into` and return it."""
-    target = into / (path.name.split(".ko")[0] + ".ko")
-    into.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".xz":
-        try:
-            target.write_bytes(lzma.decompress(path.read_bytes()))
-        except lzma.LZMAError as error:
-            raise IolabError(f"{path.name} is damaged: {error}") from error
-    elif path.suffix == ".gz":
-        try:
-            target.write_bytes(gzip.decompress(path.read_bytes()))
-        except (OSError, EOFError, zlib.error) as error:
-            raise IolabError(f"{path.name} is damaged: {error}") from error
-    elif path.suffix == ".zst":
-        argv = [*toolbox.command("zstd"), "--decompress", "--quiet", "--force", str(path)]
-        run([*argv, "-o", target], timeout_s=60)
-    else:
-        target.write_bytes(path.read_bytes())
-    return target
+def _modules_below(top: Path) -> Iterator[Path]:
+    """Yield what is named like a module; links to folders are not followed."""
+    todo = [top]
+    while todo:
+        folder = todo.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = folder / entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if len(path.parts) - len(top.parts) < _DEEPEST:
+                        todo.append(path)
+                elif ".ko" in entry.name and path.suffix in _SUFFIXES:
+                    yield path
 
 
-def _depends(module: Path) -> list[str]:
+def _depends(module: bytes) -> list[str]:
     """Return the modules that must be loaded before a module, by its section ``.modinfo``."""
-    with module.open("rb") as stream:
-        section = ELFFile(stream).get_section_by_name(".modinfo")
-        notes = section.data().decode(errors="replace").split("\0") if section else []
     needed: list[str] = []
-    for note in notes:
+    for note in section(module, ".modinfo").decode(errors="replace").split("\0"):
         key, _, value = note.partition("=")
         if key == "depends":
             needed += [name for name in value.split(",") if name]
@@ -69,40 +71,60 @@ def _depends(module: Path) -> list[str]:
     return needed
 
 
-def install_modules(source: Path | None, into: Path, toolbox: Toolbox) -> None:
+def install_modules(found: Found, into: Path, toolbox: Toolbox) -> None:
     """Copy the wanted modules of a kernel without compression, and index them with depmod.
 
     Parameters
     ----------
-    source : Path or None
-        The kernel's ``lib/modules/RELEASE``, or the top of its build; None if all is built in.
+    found : Found
+        The kernel; it has no modules if all is built in.
     into : Path
-        The new one; it ends in ``lib/modules/RELEASE`` too.
+        The new ``lib/modules/RELEASE``.
     toolbox : Toolbox
-        Has depmod and zstd.
+        Has depmod.
 
     Raises
     ------
+    UserError
+        If a module is damaged, no regular file, or larger than one can be.
     IolabError
-        If a module is damaged or depmod fails.
+        If depmod fails.
     """
-    available: dict[str, Path] = {}
-    for path in sorted(source.rglob("*.ko*")) if source else ():
-        if path.suffix in {".ko", ".gz", ".xz", ".zst"}:
-            available.setdefault(_plain(path), path)
     into.mkdir(parents=True, exist_ok=True)
-    todo = [name.replace("-", "_") for name in WANTED]
-    done: set[str] = set()
-    while source and todo:
-        name = todo.pop()
-        if name in done or name not in available:
-            continue
-        done.add(name)
-        path = available[name]
-        module = _decompressed(path, toolbox, into / path.parent.relative_to(source))
-        todo += [needed.replace("-", "_") for needed in _depends(module)]
-    for note in _NOTES:
-        if source and (source / note).is_file():
-            (into / note).write_bytes((source / note).read_bytes())
+    if found.modules is not None:
+        _copy(found.root, found.modules, into)
     base = into.parent.parent.parent
     run([*toolbox.command("depmod"), "-b", base, into.name], timeout_s=120)
+
+
+def _copy(root: Path, source: Path, into: Path) -> None:
+    available: dict[str, Path] = {}
+    try:
+        for path in sorted(_modules_below(source)):
+            available.setdefault(_plain(path), path.relative_to(source))
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror}") from error
+
+    def read(name: Path, most: int) -> bytes:
+        where = inside(root, source.relative_to(root) / name)
+        return read_given(where, most, below=root, name=name.name)
+
+    room = Room(into, _MOST)
+    todo = [name.replace("-", "_") for name in WANTED]
+    while todo:
+        if (name := todo.pop()) not in available:
+            continue
+        path = available.pop(name)
+        packed = read(path, _MOST_MODULE)
+        try:
+            module = read_decompressed(packed, _MOST_MODULE)
+            todo += [needed.replace("-", "_") for needed in _depends(module)]
+            room.take(len(module))
+        except DAMAGED as error:
+            raise UserError(f"{path.name} is damaged: {error}") from error
+        target = into / path.with_name(path.name.split(".ko")[0] + ".ko")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(module)
+    for note in _NOTES:
+        if inside(root, source.relative_to(root) / note).exists():
+            (into / note).write_bytes(read(Path(note), _MOST_LIST))

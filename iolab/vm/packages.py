@@ -6,17 +6,16 @@ Nobody checks their signatures here: whoever gives the files vouches for them.
 
 from __future__ import annotations
 
-import errno
 import re
-import tarfile
 from pathlib import Path
 from typing import Final
 
-from iolab.errors import IolabError, UserError
-from iolab.vm import rpm
-from iolab.vm.compressed import DAMAGED, decompressed
-from iolab.vm.deb import DamagedPackageError, control_fields, unpack
-from iolab.vm.unpacking import unpack_tar
+from iolab.errors import UserError
+from iolab.reading import read_regular
+from iolab.vm.compressed import decompressed
+from iolab.vm.deb import control_fields, unpack
+from iolab.vm.rpm import architecture, unpack_rpm
+from iolab.vm.unpacking import MOST_BYTES, DamagedPackageError, package_faults, unpack_tar
 
 __all__ = ["is_package", "unpack_package"]
 
@@ -47,38 +46,31 @@ def unpack_package(package: Path, root: Path) -> None:
     IolabError
         If the disk is full.
     """
-    if package.suffix == ".deb":
-        try:
+    try:
+        if package.suffix == ".deb":
             _check(package, control_fields(package).get("Architecture", ""))
             unpack(package, root)
-        except DamagedPackageError as error:
-            raise UserError(str(error)) from error
-    elif package.suffix == ".rpm":
-        _check(package, rpm.architecture(package))
-        rpm.unpack_rpm(package, root)
-    else:
-        _unpack_pacman(package, root)
+        elif package.suffix == ".rpm":
+            _check(package, architecture(package))
+            unpack_rpm(package, root)
+        else:
+            _unpack_pacman(package, root)
+    except DamagedPackageError as error:
+        raise UserError(str(error)) from error
 
 
 def _check(package: Path, architecture: str) -> None:
     if architecture not in _FITS:
-        raise UserError(f"{package} is for {architecture}: the virtual machines are amd64")
+        raise UserError(f"{package} is for {architecture[:40]}: the virtual machines are amd64")
 
 
 def _unpack_pacman(package: Path, root: Path) -> None:
     """Unpack a package of Arch: a tar archive that has its description in .PKGINFO."""
     about = root / ".PKGINFO"
-    about.unlink(missing_ok=True)
-    try:
-        with package.open("rb") as stream:
-            unpack_tar(decompressed(stream), root)
-    except (*DAMAGED, tarfile.TarError) as error:
-        raise UserError(f"{package} is not a whole package: {error}") from error
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise IolabError(f"cannot unpack {package.name}: no space left in {root}") from error
-        raise UserError(f"{package} is not a whole package: {error}") from error
-    text = about.read_text(errors="replace") if about.is_file() else ""
+    with package_faults(package), package.open("rb") as stream:
+        about.unlink(missing_ok=True)
+        unpack_tar(decompressed(stream, MOST_BYTES), root)
+        text = read_regular(about, below=root).decode(errors="replace") if about.exists() else ""
     found = re.search(r"^arch *= *(\S+)", text, re.MULTILINE)
     if found is None:
         raise UserError(f"{package} is not a package of pacman's: it has no .PKGINFO")

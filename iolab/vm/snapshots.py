@@ -36,6 +36,7 @@ from typing import Any
 from iolab import foreign
 from iolab.errors import CannotRunError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, short_dir
+from iolab.reading import DOCUMENT_BYTES
 from iolab.vm.cached import make_folder
 from iolab.vm.channel import make_channel, put_plan, unpack_channel
 from iolab.vm.monitor import Monitor, MonitorError, monitor_options
@@ -165,7 +166,7 @@ def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
     """Return how far a snapshot's clock moved while the machine stopped."""
     run_restored(machine, snapshot, replace(given, initrd=None), b"")
     told = given.folder / "told"
-    unpack_channel(given.channel, told)
+    unpack_channel(given.channel, {"agent.json": DOCUMENT_BYTES}, told)
     try:
         paused_ns = operator.index(foreign.read_document(told / "agent.json")["paused_ns"])
     except (FileNotFoundError, KeyError, TypeError) as error:

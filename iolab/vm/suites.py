@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, cache_dir, digest_file, digest_of, locked
-from iolab.vm.compressed import DAMAGED, decompressed
+from iolab.vm.compressed import DAMAGED, read_decompressed
 from iolab.vm.downloads import (
     FetchError,
     MissingFileError,
@@ -36,6 +36,8 @@ __all__ = ["Suite", "Suites"]
 _LISTS_AGE_S = 24 * 3600.0
 _RETRY_AFTER_S = 60.0
 _RELEASE_BYTES: Final = 16 << 20
+# Debian's whole main has 50 MiB.
+_INDEX_BYTES: Final = 512 << 20
 _INDEX: Final = "main/binary-amd64/Packages"
 _COMPRESSIONS: Final = (".xz", ".gz", "")
 
@@ -214,7 +216,7 @@ class _Kept:
             release = self._seen()
             if release is None:
                 raise IolabError(f"the index of {self._suite} disappeared: try again")
-            return Index(self._text(*_listed(release)))
+            return Index(self._text(_listed(release)[1]))
 
     @cached_property
     def _folder(self) -> Path:
@@ -305,13 +307,13 @@ class _Kept:
     def _path(self, listed: Listed) -> Path:
         return self._folder / f"Packages-{listed.sha256}"
 
-    def _text(self, name: str, listed: Listed) -> str:
-        with self._path(listed).open("rb") as raw:
-            stream: IO[bytes] = raw if not name.endswith((".xz", ".gz")) else decompressed(raw)
-            try:
-                return stream.read().decode(errors="replace")
-            except DAMAGED as error:
-                raise IolabError(f"the index of {self._suite} cannot be unpacked") from error
+    def _text(self, listed: Listed) -> str:
+        try:
+            # Not compressed, it begins with a letter that no compression begins with.
+            data = read_decompressed(self._path(listed).read_bytes(), _INDEX_BYTES)
+        except DAMAGED as error:
+            raise IolabError(f"the index of {self._suite} cannot be unpacked: {error}") from error
+        return data.decode(errors="replace")
 
 
 def _listed(release: Release) -> tuple[str, Listed]:

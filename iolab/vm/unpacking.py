@@ -1,36 +1,123 @@
 # SPDX-License-Identifier: MIT
 """Unpack archives of packages (tar, cpio) into a folder, and nowhere else.
 
-An archive is somebody's: no name and no link in it leads outside of the folder. Owners, devices
-and the bits that give privileges are not kept.
+An archive is somebody's: no name and no link in it leads outside of the folder, and what it unpacks
+to is bounded before it is written. Owners, devices and the bits that give privileges are not kept.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import stat
-import tarfile
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, Protocol, cast
+from typing import Final
 
-__all__ = ["Unpacker", "unpack_cpio", "unpack_tar"]
+from iolab.errors import IolabError
+from iolab.reading import Readable, RefusedFileError, exactly, part
+from iolab.tars import BLOCK, Header, TarError, header_of
+from iolab.vm.compressed import DAMAGED
 
+__all__ = [
+    "MOST_BYTES",
+    "DamagedPackageError",
+    "Room",
+    "Unpacker",
+    "package_faults",
+    "tar_members",
+    "unpack_cpio",
+    "unpack_tar",
+]
+
+# Of a package. The largest ones of kernels, with their debug information, unpack to less.
+MOST_BYTES: Final = 8 << 30
+_MOST_MEMBERS: Final = 200_000
+_DEEPEST: Final = 64
+_LONGEST_NAME: Final = 1024
+# Of the disk, for all else on the machine.
+_KEPT_FREE: Final = 1 << 30
+# Of a long name or an extended header in a tar, and of all of them.
+_MOST_HEADER: Final = 1 << 16
+_MOST_HEADERS: Final = 256 << 20
 _TRAILER: Final = "TRAILER!!!"
-# Of tar; an archive ends in blocks of zeros.
-_BLOCK: Final = 512
-# The magics of newc without and with a checksum, and the length of their header.
-_NEWC: Final = (b"070701", b"070702")
+# The header of newc without and with a checksum: a magic and 13 numbers.
+_NEWC: Final = re.compile(rb"07070[12][0-9A-Fa-f]{104}")
 _HEADER: Final = 110
-_LONGEST_NAME: Final = 4096
 
 
-class Readable(Protocol):
-    """What has bytes."""
+class DamagedPackageError(IolabError):
+    """A package is truncated, of another kind, or larger than one can be."""
 
-    def read(self, size: int = -1, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
-        ...
+
+@contextmanager
+def package_faults(package: Path) -> Iterator[None]:
+    """Report what goes wrong while a package is read.
+
+    Raises
+    ------
+    DamagedPackageError
+        If the package is not whole.
+    IolabError
+        If the disk is full.
+    """
+    try:
+        yield
+    except TarError as error:
+        raise _damaged(package, f"it {error.problem}") from error
+    except (*DAMAGED, struct.error) as error:
+        raise _damaged(package, error) from error
+    except RefusedFileError as error:
+        name = Path(error.filename).name
+        raise _damaged(package, f"its {name} {error.strerror}") from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise IolabError(f"cannot unpack {package.name}: no space left") from error
+        raise _damaged(package, error.strerror or error) from error
+
+
+def _damaged(package: Path, reason: object) -> DamagedPackageError:
+    return DamagedPackageError(f"{package} is not a whole package: {reason}")
+
+
+class Room:
+    """What may be written below a folder: so many bytes and files, and the disk is never filled.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    most : int
+        Bytes.
+    """
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder = folder
+        self._most = self._left = most
+        self._members = _MOST_MEMBERS
+
+    def take(self, size: int) -> None:
+        """Take the room of one more file; call it before the file is written.
+
+        Raises
+        ------
+        ValueError
+            If it is too large, or one too many.
+        OSError
+            If the disk lacks the space (ENOSPC).
+        """
+        self._left -= size
+        self._members -= 1
+        if self._left < 0:
+            raise ValueError(f"it unpacks to more than {self._most} bytes")
+        if self._members < 0:
+            raise ValueError(f"it unpacks to more than {_MOST_MEMBERS} files")
+        if shutil.disk_usage(self._folder).free - size < _KEPT_FREE:
+            raise OSError(errno.ENOSPC, "no space left", str(self._folder))
 
 
 class Unpacker:
@@ -50,6 +137,7 @@ class Unpacker:
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self._root = root.resolve()
+        self.room = Room(self._root, MOST_BYTES)
 
     def directory(self, name: str, mode: int) -> None:
         """Make a directory; one that is there stays, and so does a link to one."""
@@ -59,11 +147,12 @@ class Unpacker:
         if not path.is_symlink():
             path.chmod(stat.S_IMODE(mode) & 0o777 | 0o700)
 
-    def file(self, name: str, mode: int, data: Readable) -> None:
-        """Write a file from a stream of its data."""
+    def file(self, name: str, mode: int, data: Iterable[bytes]) -> None:
+        """Write a file from the pieces of its data."""
         path = self._free(name)
-        with path.open("wb") as stream:
-            shutil.copyfileobj(data, stream)
+        with path.open("xb") as stream:
+            for piece in data:
+                stream.write(piece)
         path.chmod(stat.S_IMODE(mode) & 0o777)
 
     def symlink(self, name: str, target: str) -> None:
@@ -88,86 +177,147 @@ class Unpacker:
         if ".." in parts or "\0" in name:
             raise ValueError(f"{name!r} leads out of the folder")
         path = self._root.joinpath(*parts)
-        folder = path.parent if parts else path
-        # A link to a directory may be a part of the way: it has to stay inside.
-        if not folder.resolve().is_relative_to(self._root):
+        # A link to a directory may be a part of the way: it has to stay inside. `Path.resolve`
+        # raises an error of its own for a link to itself; this leaves it to the kernel.
+        folder = Path(os.path.realpath(path.parent if parts else path))
+        if not folder.is_relative_to(self._root):
             raise ValueError(f"{name!r} leads out of the folder")
+        if len(folder.parts) - len(self._root.parts) >= _DEEPEST or len(name) > _LONGEST_NAME:
+            raise ValueError("a name in it is longer or deeper than one can be")
         folder.mkdir(parents=True, exist_ok=True)
-        return path
+        return folder / path.name if parts else path
 
 
-def unpack_tar(stream: IO[bytes], root: Path) -> None:
+def unpack_tar(stream: Readable, root: Path) -> None:
     """Unpack a tar archive.
 
     Parameters
     ----------
-    stream : IO
+    stream : readable
         The archive, not compressed; it is read once.
     root : Path
         The folder.
 
     Raises
     ------
-    ValueError, tarfile.TarError
-        If it is damaged, or a name leads outside of the folder.
+    ValueError, EOFError, TarError
+        If it is damaged, larger than it may be, or a name leads outside of the folder.
     """
-    out, whole = Unpacker(root), _Tail(stream)
-    with tarfile.open(fileobj=cast("IO[bytes]", whole), mode="r|") as archive:
-        for member in archive:
-            if member.isdir():
-                out.directory(member.name, member.mode)
-            elif member.issym():
-                out.symlink(member.name, member.linkname)
-            elif member.islnk():
-                out.link(member.name, member.linkname)
-            elif member.isreg():
-                data = archive.extractfile(member)
-                if data is not None:
-                    out.file(member.name, member.mode, data)
-    _drain(whole)
-    # tarfile takes the middle of a header for the end.
-    if len(whole.tail) < _BLOCK or any(whole.tail):
-        raise EOFError("it ends in the middle of its archive")
+    out = Unpacker(root)
+    for member, data in tar_members(stream):
+        out.room.take(member.size)
+        name, target = os.fsdecode(member.name), os.fsdecode(member.target)
+        if member.kind == b"5":
+            out.directory(name, member.mode)
+        elif member.kind == b"2":
+            out.symlink(name, target)
+        elif member.kind == b"1":
+            out.link(name, target)
+        elif member.kind == b"0":
+            out.file(name, member.mode, data)
+    _drain(stream)
 
 
-def unpack_cpio(stream: IO[bytes], root: Path) -> None:
+def tar_members(stream: Readable) -> Iterator[tuple[Header, Iterator[bytes]]]:
+    """Yield the members of a tar, with their data in pieces; what is left unread is skipped.
+
+    Names and sizes in extended headers (POSIX.1-2001) and GNU's long names are in the member. A
+    plain file has the kind ``0``.
+
+    Raises
+    ------
+    ValueError, EOFError, TarError
+        If the archive is damaged, or has members that packages do not have, such as sparse files.
+    """
+    extended: dict[bytes, bytes] = {}
+    headers = 0
+    while any(block := exactly(stream, BLOCK)):
+        member = header_of(block)
+        if member.kind in b"LKxg":
+            headers += BLOCK + member.size
+            if member.size > _MOST_HEADER or headers > _MOST_HEADERS:
+                raise ValueError("its headers are larger than they can be")
+            extended |= _extended(member.kind, exactly(stream, member.size))
+            exactly(stream, -member.size % BLOCK)
+            continue
+        member = _whole(member, extended)
+        data = part(stream, member.size)
+        yield member, data
+        for _ in data:
+            pass
+        exactly(stream, -member.size % BLOCK)
+        extended.clear()
+
+
+def _whole(member: Header, extended: dict[bytes, bytes]) -> Header:
+    """Return a member with what extended headers say of it."""
+    name, target = extended.get(b"path", member.name), extended.get(b"linkpath", member.target)
+    size, kind = int(extended.get(b"size", b"%d" % member.size)), member.kind
+    if kind in b"\0007":
+        # In the oldest format a directory is a name that ends so.
+        kind = b"5" if kind == b"\0" and name.endswith(b"/") else b"0"
+    if kind not in b"0123456" or size < 0 or any(key.startswith(b"GNU.sparse") for key in extended):
+        raise ValueError(f"{os.fsdecode(name[:100])!r} is no file that a package has")
+    return Header(name, kind, size if kind == b"0" else 0, member.mode, target)
+
+
+def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
+    """Return the fields of an extended header, or the long name as one."""
+    if kind in b"LK":
+        return {b"path" if kind == b"L" else b"linkpath": data.split(b"\0")[0]}
+    found, at = {}, 0
+    while at < len(data):
+        length = data[at : at + 8].split(b" ")[0]
+        end = at + int(length)
+        field, equals, value = data[at + len(length) + 1 : end - 1].partition(b"=")
+        if not length.isdigit() or not equals or data[end - 1 : end] != b"\n":
+            raise ValueError("an extended header in it is damaged")
+        found[field], at = value, end
+    # A global one says what all files share: nothing that is needed.
+    return found if kind == b"x" else {}
+
+
+def unpack_cpio(stream: Readable, root: Path) -> None:
     """Unpack a cpio archive of the format "newc", as RPM packages hold it.
 
     Parameters
     ----------
-    stream : IO
+    stream : readable
         The archive, not compressed; it is read once.
     root : Path
         The folder.
 
     Raises
     ------
-    ValueError
-        If it is damaged, or a name leads outside of the folder.
+    ValueError, EOFError
+        If it is damaged, larger than it may be, or a name leads outside of the folder.
     """
     out = Unpacker(root)
     # Of a file with several names, the last one has the data; the key is its inode.
-    waiting: dict[str, list[str]] = {}
+    waiting: dict[int, list[str]] = {}
     while True:
-        header = _exactly(stream, _HEADER)
-        if header[:6] not in _NEWC:
+        header = exactly(stream, _HEADER)
+        if not _NEWC.fullmatch(header):
             raise ValueError("it holds no cpio archive of the format newc")
         numbers = [int(header[at : at + 8], 16) for at in range(6, _HEADER, 8)]
         inode, mode, links, size, length = (numbers[n] for n in (0, 1, 4, 6, 11))
         if not 0 < length <= _LONGEST_NAME:
             raise ValueError("a name in it has no length that can be")
-        name = os.fsdecode(_exactly(stream, length)[:-1])
-        _exactly(stream, -(_HEADER + length) % 4)
+        name = os.fsdecode(exactly(stream, length)[:-1])
+        exactly(stream, -(_HEADER + length) % 4)
         if name == _TRAILER:
             _drain(stream)
             return
-        data = _Part(stream, size)
+        out.room.take(size)
+        data = part(stream, size)
         if stat.S_ISDIR(mode):
             out.directory(name, mode)
         elif stat.S_ISLNK(mode):
-            out.symlink(name, os.fsdecode(_exactly(data, min(size, _LONGEST_NAME))))
+            if size > _LONGEST_NAME:
+                raise ValueError("a link in it is longer than one can be")
+            out.symlink(name, os.fsdecode(b"".join(data)))
         elif stat.S_ISREG(mode):
-            names = waiting.setdefault(f"{inode}", []) if links > 1 else []
+            names = waiting.setdefault(inode, []) if links > 1 else []
             if links > 1 and not size:
                 names.append(name)
             else:
@@ -175,51 +325,12 @@ def unpack_cpio(stream: IO[bytes], root: Path) -> None:
                 for other in names:
                     out.link(other, name)
                 names.clear()
-        _drain(data)
-        _exactly(stream, -size % 4)
-
-
-class _Tail:
-    """A stream whose last block is remembered."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.tail = b""
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = self._stream.read(size)
-        self.tail = (self.tail + data)[-_BLOCK:]
-        return data
-
-
-class _Part:
-    """The next bytes of a stream."""
-
-    def __init__(self, stream: IO[bytes], size: int) -> None:
-        self._stream = stream
-        self._left = size
-
-    def read(self, size: int = -1, /) -> bytes:
-        size = self._left if size < 0 else min(size, self._left)
-        data = self._stream.read(size) if size else b""
-        if size and not data:
-            raise EOFError("it ends in the middle of a file")
-        self._left -= len(data)
-        return data
+        for _ in data:
+            pass
+        exactly(stream, -size % 4)
 
 
 def _drain(stream: Readable) -> None:
     """Read to the end: only there a compressed stream has its checksum."""
     while stream.read(1 << 20):
         pass
-
-
-def _exactly(stream: Readable, size: int) -> bytes:
-    parts = []
-    while size:
-        data = stream.read(size)
-        if not data:
-            raise EOFError("it ends in the middle of its archive")
-        parts.append(data)
-        size -= len(data)
-    return b"".join(parts)

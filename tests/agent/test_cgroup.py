@@ -14,12 +14,13 @@ from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Group
 from iolab.errors import CannotRunError
 from iolab.process import start
+from tests.support.needs import lack
 
 
 def test_io_of_a_hybrid_machine_is_told_from_one_without_the_controller(tmp_path: Path) -> None:
     root = mount_point()
     if root is None or root_of("blkio") is None:
-        pytest.skip("this machine is not hybrid")
+        lack("cgroup v1 beside v2")
     before = sorted(p.name for p in root.iterdir())
     journal = Journal(tmp_path / "journal")
     with pytest.raises(CannotRunError, match=r"both mounted, and v1 has the io .*buffered writes"):
@@ -39,7 +40,7 @@ def test_shares_are_the_weight_that_the_kernel_makes_of_them(weight: int, shares
 def test_a_job_of_a_v1_machine_has_its_weight(tmp_path: Path) -> None:
     root = root_of("cpu")
     if root is None:
-        pytest.skip("this machine has no cpu controller of cgroup v1")
+        lack("cgroup v1")
     journal = Journal(tmp_path / "journal")
     group = make_cgroup(journal, "iolab-test", Group({"cpu.weight": 1000}))
     journal.close()
@@ -57,7 +58,7 @@ def test_a_job_of_a_v1_machine_has_its_weight(tmp_path: Path) -> None:
 
 def test_v1_refuses_what_it_does_not_carry_over(tmp_path: Path) -> None:
     if root_of("cpu") is None:
-        pytest.skip("this machine has no cpu controller of cgroup v1")
+        lack("cgroup v1")
     journal = Journal(tmp_path / "journal")
     with pytest.raises(CannotRunError, match=r"sets cpu.weight and not cpu.max: boot with"):
         make_cgroup(journal, "iolab-test", Group({"cpu.weight": 5, "cpu.max": "5000"}))

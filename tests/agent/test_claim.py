@@ -21,9 +21,10 @@ from iolab.agent.plan_reader import parse_plan
 from iolab.errors import UserError
 from iolab.process import CommandError, run
 from tests.support.loops import digest, loop_device
+from tests.support.needs import needs
 from tests.support.plans import copies, job, plan_document
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root")
+pytestmark = needs("root", "losetup", "mkfs.ext4")
 
 _NOBODY = 65534
 
@@ -60,7 +61,7 @@ def lacking() -> str:
     return str(survey()["lacks"])
 
 
-needs_fio = pytest.mark.skipif(bool(lacking()), reason=lacking() or "nothing")
+needs_fio = needs("fio")
 
 
 def before_the_second(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:

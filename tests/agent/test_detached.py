@@ -15,14 +15,12 @@ import pytest
 
 from iolab.agent.detached import state_of
 from iolab.targets.shipping import agent_archive
+from tests.support.needs import lack, needs
 from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of
 from tests.support.processes import PATIENCE_S, wait_until
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root"),
-    pytest.mark.usefixtures("host_fio"),
-]
+pytestmark = needs("root", "fio")
 
 
 def cells(folder: Path, **different: Any) -> list[dict[str, Any]]:
@@ -74,7 +72,7 @@ def test_a_run_tells_how_it_is_and_leaves_whole_results(tmp_path: Path) -> None:
 
 def test_a_device_that_this_kernel_cannot_make_is_said_of_its_cells(tmp_path: Path) -> None:
     if Path("/sys/module/null_blk").exists() or Path("/lib/modules", os.uname().release).exists():
-        pytest.skip("this kernel may have null_blk")
+        lack("a kernel without null_blk")
     device = {"name": "data", "kind": "null_blk", "size_mib": 64}
     what = {"id": "cell", "devices": [device], "filesystem": None, "copies": copies()}
     hres = next(

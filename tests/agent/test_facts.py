@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from iolab.agent import facts
 from iolab.agent.facts import build_id, collect
 from iolab.errors import CannotRunError
+from tests.support.needs import lack, needs
 
 
 def _note(name: bytes, kind: int, data: bytes) -> bytes:
@@ -31,10 +31,11 @@ def test_the_build_id_is_found_among_other_notes() -> None:
     assert build_id(before[:-7]) is None
 
 
+@needs("objcopy", "readelf")
 def test_this_kernels_build_id_is_that_of_readelf(tmp_path: Path) -> None:
     notes = Path("/sys/kernel/notes")
-    if not notes.exists() or shutil.which("readelf") is None or shutil.which("objcopy") is None:
-        pytest.skip("no /sys/kernel/notes or no binutils on this machine")
+    if not notes.exists():
+        lack("/sys/kernel/notes")
     # readelf wants an ELF file: put the notes into one.
     data, made = tmp_path / "notes", tmp_path / "notes.o"
     data.write_bytes(notes.read_bytes())
@@ -46,9 +47,8 @@ def test_this_kernels_build_id_is_that_of_readelf(tmp_path: Path) -> None:
     assert build_id(data.read_bytes()) == (ids[0] if ids else None)
 
 
+@needs("fio")
 def test_this_machine_describes_itself() -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("no fio on this machine")
     facts._facts.cache_clear()
     found = collect()
     assert found["kernel_release"] == platform.release()

@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from iolab.errors import CannotRunError
 from iolab.process import kill_group, run
 from iolab.store.counters import histogram, measures
 from tests.support import plans
+from tests.support.needs import lack, needs, wants
 from tests.support.processes import PATIENCE_S, wait_until
 
 _SIDE = {"total_ios": 100, "runtime": 300}
@@ -99,23 +99,20 @@ def test_gates_tell_why_a_report_does_not_count() -> None:
 
 
 def _on_disk(folder: Path, job: FioJob) -> None:
-    try:
+    with wants("a file system with direct I/O", OSError):
         lay_out(job, folder)
-    except OSError as error:
-        pytest.skip(f"{folder} cannot hold files for direct I/O: {error}")
 
 
+@needs("filefrag")
 @pytest.mark.parametrize("layout", ["written", "unwritten"])
 def test_extents_are_as_the_job_wants_them(tmp_path: Path, layout: str) -> None:
-    if shutil.which("filefrag") is None:
-        pytest.skip("no filefrag on this machine")
     _on_disk(tmp_path, _job(numjobs=2, size_mib=20, layout=layout))
     for name in ("iolab.0", "iolab.1"):
         path = tmp_path / name
         assert path.stat().st_size == 20 << 20
         told = run(["filefrag", "-v", path], timeout_s=60, check=False)
         if told.returncode:
-            pytest.skip(f"no FIEMAP on {tmp_path}: {told.stderr}")
+            lack("a file system with FIEMAP", told.stderr)
         rows = re.findall(r"^ +\d+: +\d+\.\. +\d+:.*$", told.stdout, re.MULTILINE)
         blocks = [int(x) for row in rows for x in re.findall(r": +(\d+): ", row)]
         assert sum(blocks) * 4096 == 20 << 20
@@ -130,10 +127,9 @@ def test_files_are_never_reused_and_strange_ones_are_seen(tmp_path: Path) -> Non
         lay_out(_job(), tmp_path)
 
 
+@needs("fio")
 @pytest.mark.parametrize("rw", ["randwrite", "read"])
 def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("no fio on this machine")
     job = _job(engine="psync", rw=rw, numjobs=2, size_mib=4, iodepth=1, batch=1, runtime_ms=400)
     _on_disk(tmp_path, job)
     report = tmp_path / "report.json"
@@ -287,9 +283,8 @@ def test_gates_of_an_open_job_name_its_sections() -> None:
     assert report_gates({"jobs": [long]}, job) == ["fio's a ran 400 ms instead of 300 ms"]
 
 
+@needs("fio")
 def test_a_real_run_of_an_open_job_is_understood(tmp_path: Path) -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("no fio on this machine")
     mixed = {"rw": "randrw", "bs": "8k", "rwmixread": "70", "ioengine": "psync", "numjobs": "2"}
     log = {"rw": "write", "rate_iops": "200", "ioengine": "psync"}
     job = _open(Section("mixed", mixed), Section("log", log), layout="unwritten")

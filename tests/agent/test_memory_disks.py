@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -14,11 +13,9 @@ from iolab.agent.journal import Journal, restore
 from iolab.agent.memory_disks import make_brd, make_zram
 from iolab.agent.plan import Device
 from iolab.errors import CannotRunError
+from tests.support.needs import lack, needs
 
-_HOT_ADD = Path("/sys/class/zram-control/hot_add")
-_zram = pytest.mark.skipif(
-    os.geteuid() != 0 or not _HOT_ADD.exists(), reason="it needs root and zram"
-)
+_zram = needs("root", "zram")
 
 
 def _there() -> set[str]:
@@ -76,7 +73,7 @@ def test_a_disk_that_is_larger_than_the_memory_is_refused(journal: Journal) -> N
 
 def test_without_the_module_there_is_no_brd(journal: Journal) -> None:
     if Path("/lib/modules").is_dir() and any(Path("/lib/modules").glob("*/kernel")):
-        pytest.skip("this machine may have it")
+        lack("a machine without kernel modules")
     says = "there is no modprobe" if shutil.which("modprobe") is None else "no module brd"
     with pytest.raises(CannotRunError, match=rf"{says}|brd is loaded or built"):
         make_brd(journal, 64)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import struct
 import subprocess
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,8 @@ from iolab.agent.named import (
     open_free,
 )
 from iolab.errors import CannotRunError
-from tests.support.loops import digest
+from tests.support.loops import digest, loop_device
+from tests.support.needs import lack, need, wants
 from tests.test_files import small_disk
 
 _MIB = 16
@@ -99,10 +102,8 @@ def test_a_disk_in_use_is_refused_whatever_is_typed(
 
 
 def test_the_disk_that_we_run_from_is_refused() -> None:
-    try:
+    with wants("a disk beneath /"):
         root = beneath(Path("/"))
-    except CannotRunError:
-        pytest.skip("the root's file system has no block device here")
     with pytest.raises(DeviceInUseError, match="is in use"):
         check_free(root, None)
 
@@ -178,6 +179,113 @@ def test_an_empty_partition_is_free_and_its_disk_is_not(
         check_free(part, None)
 
 
+@contextmanager
+def _attached(backing: Path) -> Iterator[Path]:
+    """Attach a loop device to a file or a device that is there."""
+    argv = ["losetup", "--find", "--show", str(backing)]
+    node = subprocess.run(argv, capture_output=True, check=True).stdout.decode().strip()
+    try:
+        yield Path(node)
+    finally:
+        subprocess.run(["losetup", "-d", node], check=True)
+
+
+@contextmanager
+def _formatted(image: Path, mib: int, *argv: str) -> Iterator[Path]:
+    """Make a disk with a file system whose first MiB is overwritten by zeros."""
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"no {argv[0]} on this machine")
+    with loop_device(image, mib) as node:
+        subprocess.run([*argv, node], check=True, capture_output=True)
+        with node.open("r+b") as stream:
+            stream.write(bytes(1 << 20))
+        yield node
+
+
+@pytest.mark.parametrize(
+    ("mib", "argv"),
+    [
+        (64, ["mkfs.ext4", "-q", "-F", "-b", "1024"]),
+        (96, ["mkfs.ext4", "-q", "-F", "-b", "2048"]),
+        (300, ["mkfs.ext4", "-q", "-F", "-b", "4096"]),
+        (300, ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "sparse_super2"]),
+        (64, ["mkfs.ext2", "-q", "-F", "-b", "1024"]),
+        (300, ["mkfs.xfs", "-q", "-f", "-d", "agcount=4"]),
+    ],
+)
+def test_a_file_system_whose_begin_is_lost_is_not_overwritten_but_wiped_after_ours(
+    tmp_path: Path, mib: int, argv: list[str]
+) -> None:
+    with _formatted(tmp_path / "image", mib, *argv) as node:
+        before = digest(node)
+        with pytest.raises(DeviceInUseError, match="holds a copy of a signature"):
+            check_free(node, None)
+        assert digest(node) == before
+        named.wipe(node)
+        check_free(node, None)
+
+
+@pytest.mark.parametrize(
+    ("offset", "magic", "kind"),
+    [
+        ((64 << 20) + 0x40, b"_BHRfS_M", "copy of a signature (btrfs)"),
+        # As mkfs.xfs divides 70 MiB.
+        (2 * 4480 * 4096, b"XFSB", "copy of a signature (xfs)"),
+        # What blkid finds itself.
+        (2 << 20, b"SKUL\xba\xbe", "signature (crypto_LUKS)"),
+    ],
+)
+def test_a_copy_of_what_was_at_the_begin_is_found(
+    tmp_path: Path, offset: int, magic: bytes, kind: str
+) -> None:
+    with loop_device(tmp_path / "image", 70) as node:
+        with node.open("r+b") as stream:
+            stream.seek(offset)
+            stream.write(magic)
+        with pytest.raises(DeviceInUseError, match=re.escape(kind)):
+            check_free(node, None)
+        named.wipe(node)
+        check_free(node, None)
+
+
+def test_a_disk_whose_contents_are_anothers_too_is_in_use_whatever_is_typed(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
+
+    for backing in (disk, tmp_path / "image"):
+        with _attached(backing) as other:
+            before = digest(disk)
+            for node in (disk, other):
+                for serial in (None, "S3RIAL"):
+                    with pytest.raises(DeviceInUseError, match="is in use"):
+                        check_free(node, serial)
+            assert digest(disk) == before
+    check_free(disk, None)
+
+
+def test_a_partition_is_in_use_by_what_is_on_it_or_on_its_disk_alone(
+    disk: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = []
+    for number, first in ((1, 2048), (2, 16384)):
+        made = ["addpart", str(disk), str(number), str(first), "8192"]
+        if subprocess.run(made, capture_output=True, check=False).returncode:
+            pytest.skip("no partitions can be made here")
+        parts.append(Path(f"{disk}p{number}"))
+        if not parts[-1].exists():
+            text = (Path("/sys/class/block") / parts[-1].name / "dev").read_text()
+            request.addfinalizer(parts[-1].unlink)
+            os.mknod(parts[-1], 0o600 | stat.S_IFBLK, os.makedev(*map(int, text.split(":"))))
+    monkeypatch.setattr(named, "serials", lambda node: {"S3RIAL"})
+    with _attached(parts[0]):
+        for node in (parts[0], disk):
+            with pytest.raises(DeviceInUseError, match="is the backing file of"):
+                check_free(node, "S3RIAL")
+        check_free(parts[1], "S3RIAL")
+    check_free(parts[0], "S3RIAL")
+
+
 def _luks(version: int) -> bytes:
     return b"LUKS\xba\xbe" + struct.pack(">H", version) + bytes(4088)
 
@@ -226,6 +334,7 @@ def test_a_part_of_something_that_is_not_at_work_is_refused(
 
 def _swapped(disk: Path) -> list[str]:
     subprocess.run(["mkswap", disk], check=True, capture_output=True)
+    need("swapoff")
     _or_skip("swapon", str(disk))
     return ["swapoff", str(disk)]
 
@@ -238,11 +347,10 @@ def _mapped(disk: Path) -> list[str]:
 
 
 def _or_skip(*argv: str) -> None:
-    if shutil.which(argv[0]) is None:
-        pytest.skip(f"no {argv[0]} on this machine")
+    need(argv[0])
     made = subprocess.run(argv, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"not allowed here: {made.stderr.strip()}")
+        lack(f"a kernel that allows {argv[0]}", made.stderr.strip())
 
 
 @pytest.mark.parametrize("use", [_swapped, _mapped])

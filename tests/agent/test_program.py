@@ -26,6 +26,7 @@ from iolab.agent.program import (
     program_gates,
     refuse_outside_a_guest,
 )
+from iolab.agent.undo import MARK
 from iolab.agent.workplace import Workplace
 from iolab.errors import CannotRunError, IolabError
 from iolab.process import CommandError, kill_group, start
@@ -34,16 +35,16 @@ from tests.support.processes import PATIENCE_S, alive, child_environment, wait_u
 _CPU = min(os.sched_getaffinity(0))
 # Starts a program with a child in its session and one in a session of its own, and waits.
 _AGENT = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from iolab.agent.journal import Journal
 from iolab.agent.plan_program import Program
 from iolab.agent.program import RunningProgram
 from iolab.agent.workplace import Workplace
-folder, name, cpu = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+folder, os.environ["IOLAB_RUN"], cpu = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 place = Workplace([], folder / "program", None, cpu, None)
 program = Program(["/bin/sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"])
-RunningProgram(Journal(folder / "journal"), program, name=name, place=place)
+RunningProgram(Journal(folder / "journal"), program, place=place)
 print("running", flush=True)
 time.sleep(1000)
 """
@@ -60,7 +61,7 @@ def run(tmp_path: Path) -> Iterator[_Run]:
     def begin(*argv: str, **different: Any) -> RunningProgram:
         place = Workplace([], tmp_path / "program", different.pop("device", None), _CPU, None)
         program = Program(list(argv), **different)
-        running.append(RunningProgram(journal, program, name=f"test-{os.getpid()}", place=place))
+        running.append(RunningProgram(journal, program, place=place))
         return running[-1]
 
     yield begin
@@ -182,14 +183,15 @@ def test_the_last_number_that_is_printed(pattern: str, text: str, value: float |
     assert bool(gates) is (value is None)
 
 
-def test_what_left_its_session_is_killed_by_the_journal(tmp_path: Path) -> None:
+def test_what_left_its_session_is_killed_by_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, f"left-{os.getpid()}")
     journal = Journal(tmp_path / "journal")
     place = Workplace([], tmp_path / "program", None, _CPU, None)
     daemon = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
     daemon += "open('pid', 'w').write(str(os.getpid()) + '\\n')\ntime.sleep(1000)"
-    running = RunningProgram(
-        journal, Program([sys.executable, "-c", daemon]), name=f"left-{os.getpid()}", place=place
-    )
+    running = RunningProgram(journal, Program([sys.executable, "-c", daemon]), place=place)
     pid = tmp_path / "program" / "pid"
     wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"))
     left = int(pid.read_text())
@@ -205,7 +207,7 @@ def _marked(name: str) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if f"IOLAB_PROGRAM={name}".encode() in (process / "environ").read_bytes().split(b"\0"):
+            if f"{MARK}={name}".encode() in (process / "environ").read_bytes().split(b"\0"):
                 found.append(int(process.name))
     return found
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from iolab.agent import steady
 from iolab.agent.journal import Journal, restore
 from iolab.agent.named import beneath, disks_beneath
 from iolab.agent.steady import irqs_of, pin_governor_and_irqs
-from iolab.errors import CannotRunError
+from tests.support.needs import needs, wants
 
 
 @pytest.fixture
@@ -72,14 +71,12 @@ def test_interrupts_are_found_at_the_controller(tmp_path: Path) -> None:
     assert irqs_of(disk) == [9, 40]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it needs root")
+@needs("root")
 def test_this_machines_disk_is_steered_or_left_and_put_back(
     journal: Journal, tmp_path: Path
 ) -> None:
-    try:
+    with wants("a disk beneath the temporary folder"):
         disks = disks_beneath(beneath(tmp_path))
-    except CannotRunError as error:
-        pytest.skip(str(error))
     numbers = sorted({number for disk in disks for number in irqs_of(disk)})
     files = {str(n): Path(f"/proc/irq/{n}/smp_affinity_list") for n in numbers}
     before = {n: path.read_text() for n, path in files.items()}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 from iolab.agent import devices
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Device
-from iolab.agent.trusted import trusted_folder
+from iolab.agent.trusted import resolved, trusted_folder
 from iolab.errors import UserError
+from tests.support.needs import needs, wants
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+pytestmark = needs("root")
 
 _NOBODY = 65534
 
@@ -77,15 +79,52 @@ def test_what_another_user_can_change_is_refused_wherever_it_is(
         )
 
 
+def _link_of(user: int, path: Path, target: object) -> Path:
+    path.symlink_to(str(target))
+    os.chown(path, user, user, follow_symlinks=False)
+    return path
+
+
+def test_a_link_of_another_user_is_not_followed_wherever_it_is(chain: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    theirs = _link_of(_NOBODY, shared / "theirs", chain.parent)
+    relative = _link_of(_NOBODY, shared / "relative", "../above/between")
+    ours = _link_of(0, shared / "ours", theirs)
+    for path in (
+        theirs / "folder",
+        relative / "folder",
+        ours / "folder",
+        shared / "ours/../between/folder",
+        shared / "theirs/folder/../folder",
+        theirs,
+    ):
+        with pytest.raises(UserError, match=f"is a link of user {_NOBODY}"):
+            trusted_folder(path)
+        with pytest.raises(UserError, match=f"is a link of user {_NOBODY}"):
+            resolved(path)
+    _link_of(0, shared / "root's", "../above/./between")
+    assert trusted_folder(shared / "root's/folder") == chain
+    assert trusted_folder(shared / "root's/../between/folder") == chain
+
+
+def test_what_leads_to_a_disk_is_no_other_users_but_the_disk_may_be(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    os.mknod(disk, 0o600 | stat.S_IFBLK, os.makedev(7, 0))
+    os.chown(disk, _NOBODY, -1)
+    assert resolved(_link_of(0, tmp_path / "ours", "disk")) == disk
+    with pytest.raises(UserError, match="is a link of user"):
+        resolved(_link_of(_NOBODY, tmp_path / "theirs", "disk"))
+
+
 def test_an_access_list_counts(chain: Path) -> None:
     # As setfacl -m u:65534:rwx: owner, the user, group, mask and others (posix_acl_xattr.h).
     none = 0xFFFFFFFF
     entries = [(1, 7, none), (2, 7, _NOBODY), (4, 5, none), (0x10, 7, none), (0x20, 5, none)]
     value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
-    try:
+    with wants("a file system with access lists", OSError):
         os.setxattr(chain, "system.posix_acl_access", value)
-    except OSError as error:
-        pytest.skip(f"no access lists here: {error}")
     with pytest.raises(UserError, match="can be written by other users"):
         trusted_folder(chain)
 
@@ -95,7 +134,7 @@ def test_what_is_no_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UserError, match="file is not a directory on the measured machine"):
         trusted_folder(tmp_path / "file")
-    for name, words in (("absent", "No such file or directory"), ("loop", "loop")):
+    for name, words in (("absent", "No such file or directory"), ("loop", "symbolic links")):
         with pytest.raises(UserError, match=f"{name} cannot be used: .*{words}"):
             trusted_folder(tmp_path / name)
 

@@ -1,86 +1,87 @@
 # SPDX-License-Identifier: MIT
-# That a real kernel's workers get it and give it back is tested in a virtual machine
-# (tests/targets/test_dio_kworker.py); here: whose nice value is changed, on processes of our own.
+# What it changes is tested in a virtual machine, too (tests/targets/test_dio_kworker.py); here:
+# whose nice value is changed, on this machine's own workers beside programs that are called so.
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from iolab.agent import workers
 from iolab.agent.journal import Journal, restore
+from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab.agent.workers import renice_workers
-from iolab.process import kill_group, start
+from tests.support.second_user import SPAWN, impostor
 
-_NAMED = "import ctypes, time; ctypes.CDLL(None).prctl(15, {!r}, 0, 0, 0); print(flush=True); "
-_NAMED += "time.sleep(1000)"
-_CPU = 4001
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a nice value back")
+
+# Root's own value, so that nothing is slowed down meanwhile.
+_NICE = -1
+
+
+def _nice_values(prefix: str, *, kernel: bool) -> dict[int, int]:
+    found = {}
+    for pid in processes():
+        with suppress(OSError):
+            comm, fields = stat_of(pid)
+            if comm.startswith(prefix) and is_kernel_thread(fields) is kernel:
+                found[pid] = int(fields[16])
+    return found
 
 
 @pytest.fixture
-def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], int]]:
-    """Start a process of a name; the only ones there are, as far as the module sees."""
-    started: list[subprocess.Popen[bytes]] = []
-    shown = tmp_path / "proc"
-    shown.mkdir()
-    monkeypatch.setattr(workers, "_PROC", shown)
-
-    def begin(name: bytes) -> int:
-        started.append(start([sys.executable, "-c", _NAMED.format(name)], stdout=subprocess.PIPE))
-        pid, stdout = started[-1].pid, started[-1].stdout
-        assert stdout is not None
-        stdout.readline()
-        (shown / str(pid)).symlink_to(f"/proc/{pid}")
-        return pid
-
-    yield begin
-    for process in started:
-        kill_group(process)
-        assert process.stdout is not None
-        process.stdout.close()
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    made = Journal(tmp_path / "journal")
+    yield made
+    restore(made.path)
 
 
-def _nice(pid: int) -> int:
-    return os.getpriority(os.PRIO_PROCESS, pid)
-
-
-def test_only_the_ordinary_workers_of_the_core_change_and_all_come_back(
-    named: Callable[[bytes], int], tmp_path: Path
+def test_only_the_kernels_ordinary_workers_of_the_core_change_and_all_come_back(
+    journal: Journal,
 ) -> None:
-    names = [b"kworker/4001:0", b"kworker/4001:12", b"kworker/4001:1H", b"kworker/400:1"]
-    names += [b"kworker/u4001:1", b"fio kworker/4001", b"kworker/4001:3"]
-    pids = [named(name) for name in names]
-    before = [_nice(pid) for pid in pids]
-    journal = Journal(tmp_path / "journal")
-    # Nobody may give these back a better value but root: so a worse one.
-    assert renice_workers(journal, cpu=_CPU, nice=before[0] + 3) == 3
-    assert renice_workers(journal, cpu=_CPU, nice=before[0] + 3) == 0
-    journal.close()
-    after = [_nice(pid) - old for pid, old in zip(pids, before, strict=True)]
-    assert after == [3, 3, 0, 0, 0, 0, 3]
-    if os.geteuid() == 0:
-        assert restore(tmp_path / "journal") == []
-        assert [_nice(pid) for pid in pids] == before
+    before = _nice_values("kworker/", kernel=True)
+    if not _nice_values("kworker/0:", kernel=True):
+        pytest.skip("no kernel threads are shown here")
+    names = ("kworker/0:66", "kworker/0:1", "kworker/0:0-events", "kworker/0:1+x) S 2 0 0")
+    with ExitStack() as running:
+        for number, name in enumerate(names):
+            running.enter_context(impostor(name, dumpable=bool(number % 2)))
+        running.enter_context(impostor("kworker/0:99", script=SPAWN))
+        assert len(_nice_values("kworker/0:", kernel=False)) >= len(names)
+        assert renice_workers(journal, cpu=0, nice=_NICE)
+        assert set(_nice_values("kworker/0:", kernel=False).values()) == {0}
+        after = _nice_values("kworker/", kernel=True)
+        changed = {pid for pid, nice in after.items() if nice != before.get(pid, nice)}
+        comms = [stat_of(pid)[0] for pid in changed]
+        assert all(comm.startswith("kworker/0:") for comm in comms)
+        assert not any("H" in comm.partition("-")[0] for comm in comms)
+        assert restore(journal.path) == []
+    last = _nice_values("kworker/", kernel=True)
+    assert {pid: last[pid] for pid in before if pid in last} == {
+        pid: nice for pid, nice in before.items() if pid in last
+    }
 
 
-def test_who_got_the_number_of_a_worker_is_left_alone(
-    named: Callable[[bytes], int], tmp_path: Path
-) -> None:
-    pid = named(b"kworker/4001:0")
-    journal = Journal(tmp_path / "journal")
-    renice_workers(journal, cpu=_CPU, nice=5)
-    journal.close()
-    _, line = map(json.loads, (tmp_path / "journal").read_text().splitlines())
-    old, began = line["value"].split()
-    line["value"] = f"{old} {int(began) + 1}"
-    (tmp_path / "journal").write_text(json.dumps(line) + "\n")
-    assert restore(tmp_path / "journal") == []
-    assert _nice(pid) == 5
-    line["path"] = "/proc/4194305"
-    (tmp_path / "journal").write_text(json.dumps(line) + "\n")
-    assert restore(tmp_path / "journal") == []
+def test_who_got_the_number_of_a_worker_is_left_alone(journal: Journal) -> None:
+    with impostor("kworker/0:66") as process:
+        began = stat_of(process.pid)[1][19]
+        # Of the same start, even: it is no kernel thread.
+        journal.note("nice", f"/proc/{process.pid}", f"-7 {began}")
+        journal.note("nice", "/proc/4194305", f"-7 {began}")
+        assert restore(journal.path) == []
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 0
+
+
+def test_a_worker_of_another_start_is_left_alone(journal: Journal) -> None:
+    workers = _nice_values("kworker/0:", kernel=True)
+    if not workers:
+        pytest.skip("no kernel threads are shown here")
+    pid, nice = next(iter(workers.items()))
+    journal.note("nice", f"/proc/{pid}", f"{nice + 3} {int(stat_of(pid)[1][19]) + 1}")
+    assert json.loads(journal.path.read_text().splitlines()[-1])["undo"] == "nice"
+    assert restore(journal.path) == []
+    with suppress(OSError):
+        assert int(stat_of(pid)[1][16]) == nice

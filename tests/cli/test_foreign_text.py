@@ -30,7 +30,7 @@ from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, cont
 from tests.support.reports import report
 from tests.support.results import result
 from tests.support.said import entrances, keys_returned, placed, strings_of
-from tests.support.sshd import NEEDS, Server
+from tests.support.sshd import Server
 from tests.support.terminal import Said
 
 # What a Parquet file can hold.
@@ -91,9 +91,6 @@ class Lied:
 
 @pytest.fixture(scope="module")
 def lied() -> Iterator[Lied]:
-    for mark in NEEDS:
-        if mark.args[0]:
-            pytest.skip(mark.kwargs["reason"])
     with tempfile.TemporaryDirectory(prefix="f-") as made, listener() as heard:
         folder = Path(made)
         told = catalogue(TEXT.replace(ADDRESS, heard.address))

@@ -6,15 +6,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
-
 from iolab import __version__
-from iolab.cli import app
 from iolab.pathology import PATHOLOGIES
 from tests.support.command import iolab
+from tests.support.commands import every_command
 from tests.support.processes import child_environment
 
 _HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "rich", "scipy", "seaborn"}
@@ -97,17 +94,10 @@ def test_the_help_of_a_sweep_loads_no_numbers() -> None:
     assert done.stdout.splitlines()[-1] == "loaded:"
 
 
-def _commands(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
-        yield " ".join((*names, name)), command
-        if isinstance(command, click.Group):
-            yield from _commands(command, *names, name)
-
-
 def test_every_command_that_prints_has_json_and_is_on_its_page() -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md"
     text = page.read_text(encoding="utf-8")
-    for name, command in _commands(app):
+    for name, command in every_command():
         options = {word for parameter in command.params for word in parameter.opts}
         # JupyterLab prints for itself, and a mail is text.
         assert ("--json" in options) == (name not in ("lab", "mail")), name

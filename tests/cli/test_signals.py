@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from iolab.cli.signals import ending_signals
-from iolab.errors import CannotRunError
 from iolab.targets.vm import prepare
 from tests.support.command import ARGV
+from tests.support.needs import wants
 from tests.support.processes import child_environment, processes_naming
 
 _SENTENCE = "iolab: interrupted; what was measured is kept, and the next sweep goes on"
@@ -23,10 +23,8 @@ _SWEEP = ("sweep", "--pathology", "dio_kworker", "--profile", "smoke", "--kernel
 
 @pytest.mark.vm
 def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
     sweep = subprocess.Popen(
         [*ARGV, *_SWEEP, "--jobs", "1", "--root", str(tmp_path)],
         env=child_environment(),
@@ -49,6 +47,29 @@ def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
     assert words.splitlines()[-1] == _SENTENCE
     assert "Traceback" not in words
     assert not list(tmp_path.rglob("cells.parquet"))
+
+
+@pytest.mark.parametrize("words", [("fsck", "F"), ("gc", "F"), ("merge", "F"), ("trace", "F")])
+def test_a_command_says_of_its_end_what_is_true(words: tuple[str, ...]) -> None:
+    # The signal comes before the command does anything.
+    name, _ = words
+    program = (
+        "import os, signal, sys, click\n"
+        "from iolab import cli\n"
+        f"command = cli.app.commands[{name!r}]\n"
+        "command.callback = lambda **_: os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"sys.argv = {['iolab', *words]!r}\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr.splitlines()[-1] == "iolab: interrupted"
 
 
 def test_ctrl_c_counts_while_the_commands_are_loaded() -> None:

@@ -9,11 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from iolab.paths import REFERENCE
 from iolab.store.raw import RawStore
 from tests.support.command import Told
+from tests.support.commands import every_command
 from tests.support.stores import spoil, stored, without_digests
 
 Run = Callable[..., Told]
+# Each command with --root. Those that measure ask `iolab.sweeps.measuring.store_locked`.
+_WITH_ROOT = (
+    *("plan dio_kworker --root", "sweep --dry-run --root", "status dio_kworker --root"),
+    *("profile --root", "profile CELL --root", "merge OTHER --root"),
+    f"export {REFERENCE / 'dio_kworker'} --canonical --root",
+)
+_MEASURING = ("bisect", "decide", "judge", "why")
 
 
 def test_nothing_is_measured_where_no_kernel_is(
@@ -68,3 +77,28 @@ def test_what_is_no_store_is_one_sentence(
     told = iolab(*(word.format(tmp_path / "nothing") for word in words))
     assert told.code == 2
     assert told.one_line()
+
+
+def test_every_command_with_a_root_is_known_here() -> None:
+    names = {n for n, c in every_command() if any("--root" in p.opts for p in c.params)}
+    assert names == {words.split()[0] for words in _WITH_ROOT} | set(_MEASURING)
+
+
+@pytest.mark.parametrize("words", [*_WITH_ROOT, "fsck", "gc", "merge --root OTHER"])
+def test_a_store_of_another_format_is_refused(iolab: Run, tmp_path: Path, words: str) -> None:
+    root, other = tmp_path / "root", tmp_path / "other"
+    stored(other)
+    (root / "raw").mkdir(parents=True)
+    (root / "store.json").write_text('{"format": "iolab-store/2"}')
+    told = iolab(*words.replace("OTHER", str(other)).split(), root)
+    assert (told.code, told.out) == (2, "")
+    assert "iolab-store/2" in told.one_line()
+    assert {path.name for path in root.iterdir()} == {"raw", "store.json"}
+
+
+def test_a_root_that_is_no_store_is_left_as_it_is(iolab: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty" / "raw").mkdir(parents=True)
+    assert iolab("merge", tmp_path / "nothing", "--root", tmp_path / "new").code == 2
+    assert iolab("merge", tmp_path / "empty", "--root", tmp_path / "new").code == 0
+    assert iolab("gc", tmp_path / "empty").code == 0
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty", "raw"]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import CannotRunError, UserError
+from iolab.errors import UserError
 from iolab.sweeps.block import read_block, run_block
 from iolab.targets.vm import prepare
 from tests.support.command import iolab
+from tests.support.needs import wants
 
 
 @pytest.mark.parametrize(
@@ -113,10 +114,8 @@ def test_a_dry_run_is_the_plan(root: Path, alone: dict[str, str]) -> None:
 
 @pytest.mark.vm
 def test_the_outcome_as_json_is_alone_on_standard_output(root: Path) -> None:
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
     what = ("--profile", "smoke", "--kernel", "6.1", "--boots", "1", "--set", "weight=1000")
     told = iolab("sweep", "--pathology", "dio_kworker", *what, "--json", "--root", root)
     document = json.loads(told.out)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from iolab.errors import UserError
 from iolab.figures.flame import Flame, differential_flame, flame
 from iolab.measure.profile import Profile
 from tests.measure.test_profile import profile
+from tests.support.needs import program
 
 __all__ = ["profile"]
-
-_CHROMIUM = Path("/usr/bin/chromium")
 
 
 def _root(made: Flame) -> Any:
@@ -58,12 +58,10 @@ def test_names_from_the_guest_are_no_markup(profile: Profile) -> None:
 
 
 def test_a_click_zooms_and_a_search_sums(profile: Profile, tmp_path: Path) -> None:
-    sync = pytest.importorskip("playwright.sync_api")
-    if not _CHROMIUM.exists():
-        pytest.skip("no Chromium here")
+    chromium = program("chromium")
     flame(profile, "a test").save(tmp_path / "flame.html")
-    with sync.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(_CHROMIUM))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium))
         page = browser.new_page()
         problems: list[str] = []
         page.on("console", lambda message: problems.append(message.text))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +23,7 @@ from iolab.store.dataset import load
 from iolab.sweeps.html import html_page
 from iolab.trace import MissingEventError, Trace, read
 from tests.support.browser import listener
+from tests.support.needs import program
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
 from tests.support.story import PREEMPTED, Line, story, switch, waking, work, write
 
@@ -285,9 +285,7 @@ def test_a_hostile_name_is_a_name(kind: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no browser here: apt-get install chromium")
+    chromium = program("chromium")
     with sync_playwright() as playwright:
         # Names of hosts lead nowhere; a test may listen on loopback.
         argv = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]

@@ -12,9 +12,13 @@ import pytest
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.kbuild.building import build_kernel
 from iolab.kbuild.making import BuildError
+from iolab.kbuild.source import open_tree
 from iolab.vm.kernels import cached_kernel
 from tests.support.kernel_tree import ABSENT, RELEASE, commit, git, write_tree
+from tests.support.needs import needs
 from tests.vm.conftest import make_deb
+
+pytestmark = needs("make", "xz")
 
 
 def image(name: str) -> bytes:
@@ -107,6 +111,14 @@ def test_uncommitted_changes_are_built_and_said(repository: Path) -> None:
     assert built.kernel.name == f"{RELEASE}-{head[:12]}+"
     assert image(built.kernel.name).endswith(b"being edited\n")
     assert image(build_kernel(repository, commit="HEAD").kernel.name).endswith(b"fair 1\n")
+
+
+def test_a_change_in_the_second_of_a_commit_is_seen(repository: Path) -> None:
+    for n in range(3):
+        commit(repository, f"fair {n}\n", "next")
+        (repository / "kernel" / "fair.c").write_text(f"edit {n}\n")
+        opened = open_tree(repository)
+        assert not opened.state().unchanged
 
 
 @pytest.mark.parametrize("kind", ["tarball", "package", "folder", "bare"])

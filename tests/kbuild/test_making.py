@@ -10,6 +10,7 @@ from iolab.kbuild import making
 from iolab.kbuild.building import build_kernel
 from iolab.kbuild.making import BuildError, make_kernel
 from tests.support.kernel_tree import commit
+from tests.support.needs import needs
 
 
 def made(folder: Path, output: str) -> str:
@@ -61,6 +62,7 @@ def test_the_compilers_last_words_become_one_sentence(
     assert "\n" not in sentence
 
 
+@needs("make")
 def test_an_interrupted_build_goes_on_from_where_it_was(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,8 +10,9 @@ import pytest
 
 from iolab.kbuild.types import Dwarf, built_offsets
 from iolab.vm.layout import LayoutError, member_offsets
+from tests.support.needs import needs
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs("gcc")
 
 _STRUCTURES = """
 struct outer {

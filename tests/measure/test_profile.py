@@ -118,7 +118,7 @@ def test_a_profile_in_a_file_is_the_same(profile: Profile, tmp_path: Path) -> No
 def test_another_file_is_refused(profile: Profile, tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     path.write_bytes(b"something else")
-    with pytest.raises(IolabError, match="holds no profile"):
+    with pytest.raises(IolabError, match="Parquet"):
         read_profile(path)
     profile.nodes.to_parquet(path)
     with pytest.raises(IolabError, match="holds no profile"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 
@@ -94,3 +95,24 @@ def test_a_missing_structure_is_named(data: bytes) -> None:
 def test_damaged_types_are_refused(damaged: bytes) -> None:
     with pytest.raises(BtfError, match="damaged"):
         Btf(damaged)
+
+
+def test_types_without_end_are_refused() -> None:
+    types = Types()
+    types.add(_TYPEDEF, "self", 1)
+    types.structure(_STRUCT, "named", 8, ("self", 1, 0))
+    types.structure(_STRUCT, "inner", 8, ("", 3, 0))
+    # Each of 64 structures holds the next one twice.
+    for n in range(64):
+        types.structure(_STRUCT, f"s{n}", 8, ("", n + 5, 0), ("", n + 5, 0))
+    types.structure(_STRUCT, "last", 8, ("x", 1 << 31, 0))
+    for structure, path in (("named", "self.x"), ("inner", "x"), ("s0", "y"), ("last", "x.y")):
+        with pytest.raises(BtfError, match=r"no end|damaged"):
+            Btf(types.data()).offset(structure, path)
+
+
+def test_each_changed_byte_is_read_or_damage(data: bytes) -> None:
+    for at in range(len(data)):
+        for value in (0, 0x7F, 0xFF):
+            with suppress(BtfError):
+                Btf(data[:at] + bytes([value]) + data[at + 1 :]).offset("module", "mem[INIT].size")

@@ -10,6 +10,7 @@ import pytest
 
 from iolab.observer.programs import program_symbols
 from iolab.process import run
+from tests.support.needs import need
 
 _SOURCE = """
 static __attribute__((noinline)) int inner(int n) { return n * 7 + 1; }
@@ -20,8 +21,7 @@ int main(int n, char **words) { return shown(n); }
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not all(map(shutil.which, ("cc", "objcopy"))):
-        pytest.skip("no C compiler here")
+    need("cc", "objcopy")
     folder = tmp_path_factory.mktemp("built")
     (folder / "built.c").write_text(_SOURCE)
     options = ["-g", "-O1", "-pie", "-fPIE", "-rdynamic", "-Wl,--build-id"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from iolab.agent.plan import OpenJob, Section
 from iolab.errors import UserError
 from iolab.pathology.fio_text import parse_fio
 from iolab.process import run
+from tests.support.needs import needs
 
 _FILE = """
 # A comment, and another one
@@ -180,9 +180,8 @@ def test_one_sentence_names_all_that_is_refused() -> None:
     )
 
 
+@needs("fio")
 def test_every_option_of_this_fio_is_passed_on_or_has_a_reason() -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("no fio on this machine")
     lines = run(["fio", "--cmdhelp"], timeout_s=60).stdout.splitlines()
     names = {line.split()[0].rstrip(":") for line in lines if line.strip()}
     assert len(names) > 150
@@ -196,9 +195,8 @@ def test_every_option_of_this_fio_is_passed_on_or_has_a_reason() -> None:
     assert unknown == []
 
 
+@needs("fio")
 def test_fio_reads_the_same_from_the_file_as_from_the_sections(tmp_path: Path) -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("no fio on this machine")
     own = "size=1m\nruntime=50ms\ntime_based\n"
     text = (
         f"[global] ; all\n{own}rw=randrw\nbs=8k\n[a]\nioengine=psync\nrwmixread=20 # few\n"

@@ -119,6 +119,19 @@ def test_a_notebook_beside_the_file(tmp_path: Path) -> None:
         ("x = 1\n\nimport not_there\n", ", line 3: ModuleNotFoundError: No module named 'not_th"),
         ("def f():\n    return z\n\nf()\n", ", line 2: NameError: name 'z' is not defined"),
         ("raise SystemExit(3)", ", line 1: SystemExit: 3"),
+        ("raise BaseException('x')", ", line 1: BaseException: x"),
+        ("raise GeneratorExit", ", line 1: GeneratorExit"),
+        ("raise BaseExceptionGroup('x', [KeyboardInterrupt()])", ", line 1: BaseExceptionGroup: x"),
+        ("class E(BaseException):\n    pass\n\nraise E(1)", ", line 4: E: 1"),
+        (
+            "class E(KeyboardInterrupt):\n    def __str__(self):\n        raise E\nraise E",
+            ", line 4: an error that cannot be shown",
+        ),
+        (
+            "class M(type):\n    __name__ = property(lambda _: 1 / 0)\n"
+            "class E(BaseException, metaclass=M):\n    pass\nraise E",
+            ", line 5: an error that cannot be shown",
+        ),
         ("x = 1", ": it defines no Pathology"),
         ("raise ValueError('two\\nlines')", ", line 1: ValueError: two lines"),
         ("\0", ""),
@@ -348,8 +361,8 @@ def test_what_cannot_be_pickled_is_a_sentence(own: Pathology, tmp_path: Path) ->
 
         register(replace(own, machine=machine))
         sentence = refused(lambda: handed_over(tmp_path / "out").__enter__())
-    assert sentence.startswith(f"pathology {NAME} cannot be handed to its pages (PicklingError: ")
-    assert sentence.endswith("): define it in a file")
+    assert sentence.startswith(f"pathology {NAME} cannot be handed to its pages: PicklingError: ")
+    assert sentence.endswith("; define it in a file")
 
 
 def test_a_pickle_that_the_sweep_did_not_write_is_not_read(tmp_path: Path) -> None:

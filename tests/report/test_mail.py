@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import os
 import random
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, load
 from iolab.trace import read
 from tests.support import reports
+from tests.support.second_user import impostor
 
 _DIO = get_pathology("dio_kworker")
 
@@ -125,6 +128,26 @@ def test_every_claim_has_a_script_that_a_shell_can_read(name: str, tmp_path: Pat
         run(["sh", "-n", path], timeout_s=30)
         assert len(script) <= 41
         assert max(map(len, script)) <= WIDTH
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as another user")
+@pytest.mark.parametrize(
+    "name",
+    ["kworker/0:66", "kworker/u4:0", "kworker/u) S 2 ", "kworker/0) S 2 ", "kworker/u2:0 2 "],
+)
+def test_the_script_takes_no_program_for_a_kworker(name: str) -> None:
+    reniced = _script("dio_kworker", _claim("reniced workers"))
+    costs = _script(
+        "writeback_kworker", _claim("ext4's worker pays more for a MiB", "writeback_kworker")
+    )
+    commands = [re.search(r"pgrep [^)]*", reniced), re.search(r"grep -ls '[^']*' [^)]*", costs)]
+    with impostor(name, dumpable=True) as process:
+        for command in commands:
+            assert command is not None
+            said = subprocess.run(
+                ["sh", "-c", command[0]], capture_output=True, text=True, check=False
+            ).stdout
+            assert str(process.pid) not in re.findall(r"\d+", said)
 
 
 def test_the_script_changes_nothing_but_the_treatment() -> None:

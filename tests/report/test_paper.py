@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typst
 from bs4 import BeautifulSoup
 from matplotlib.figure import Figure
 
@@ -60,7 +61,6 @@ def folder(path: Path, results: dict[str, Any], *, drawn: bool = True) -> Path:
 
 
 def built(path: Path) -> dict[str, bytes]:
-    pytest.importorskip("typst")
     return {made.name: made.read_bytes() for made in build(path)}
 
 
@@ -225,7 +225,6 @@ def _unpacked(pdf: bytes) -> bytes:
 
 
 def test_what_a_machine_said_is_no_typst(tmp_path: Path) -> None:
-    typst = pytest.importorskip("typst")
     text = line(TEXT)
     results = document()
     for pathology in results["pathologies"]:

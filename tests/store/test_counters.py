@@ -81,6 +81,12 @@ def test_only_the_measured_cores_kworkers_count() -> None:
     assert measures(result(), cpu=1)["kworker_cpu"] == 0
 
 
+def test_an_antagonist_that_calls_itself_a_kworker_is_none() -> None:
+    made = result()
+    made["last"]["tasks"]["20"]["antagonist"] = True
+    assert measures(made, cpu=0)["kworker_cpu"] == 0
+
+
 def test_reading_jobs_are_read_from_their_side() -> None:
     made = result()
     job = made["fio"]["jobs"][0]

@@ -90,9 +90,6 @@ def _foreign_cell(path: Path) -> None:
     [
         ("cells.parquet", Path.unlink, "no such file"),
         ("cells.parquet", _truncate, "not a whole Parquet file"),
-        ("cells.parquet", _metadata(b"\xff"), "not a whole Parquet file"),
-        ("latency.parquet", _metadata(b"[]"), "not a whole Parquet file"),
-        ("mechanism.parquet", _metadata(b"5"), "not a whole Parquet file"),
         ("cells.parquet", _drop_column, "has no column iops"),
         ("cells.parquet", _spoil_column, "something else than expected"),
         ("cells.parquet", _double, "stands there twice"),

@@ -11,6 +11,7 @@ from iolab.paths import REFERENCE
 from iolab.store.dataset import load
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds, read_builds
 from iolab.vm.kernels import cached_kernel
+from tests.support.needs import lack
 
 _VOLUNTARY = "# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_VOLUNTARY=y\n# CONFIG_PREEMPT is not"
 
@@ -55,7 +56,7 @@ def test_boots_that_differ_say_so() -> None:
 def test_a_configuration_belongs_to_the_kernel_that_was_measured() -> None:
     kernel = cached_kernel("6.1")
     if kernel is None:
-        pytest.skip("kernel 6.1 is not in the cache")
+        lack("kernel 6.1 in the cache")
     target = {"target": "vm", "kernel": kernel.identity}
     assert "CONFIG_HZ=" in kernel_config("6.1", kernel.release, target)
     assert not kernel_config("6.1", kernel.release, {**target, "kernel": "another"})

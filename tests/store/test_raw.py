@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import stat
@@ -15,9 +16,17 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.errors import IolabError
+from iolab.pathology import get_pathology
+from iolab.store.block_files import DIGESTS, digests_of
+from iolab.store.block_tables import block_rows
 from iolab.store.raw import RawStore, block_key
+from iolab.store.soundness import block_state
+from iolab.sweeps.kept import missing_blocks
+from tests.support.bombed_results import BOMBED, bomb_results
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.results import TARGET, block, result, write_results
+from tests.support.stores import spoil
+from tests.support.trace_bombs import full_pages
 from tests.test_files import small_disk
 
 
@@ -256,3 +265,102 @@ def test_two_processes_may_put_the_same_block(tmp_path: Path, made: Block, resul
     assert names == [f"{n:064}" for n in range(20)]
     store = RawStore(tmp_path / "store")
     assert all(len(list(store.cells(name))) == len(made.cells) for name in names)
+
+
+def recorded_block() -> Block:
+    """Return a block whose first cell is recorded."""
+    made = block()
+    recording = get_pathology("dio_kworker").recording
+    first, *rest = made.plan.cells
+    return replace(
+        made, plan=replace(made.plan, cells=[replace(first, recording=recording), *rest])
+    )
+
+
+# Only who decodes these sees what they are.
+_IN_PAGES = {"trace: fields in one place", "trace: texts in one place"}
+
+
+# The other traces are those of tests/trace/test_bombs.py.
+_CLAIMED = ("chunks of 16 MiB", "symbols of 4 GiB", "twice the pages of its buffer", "zeros")
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in BOMBED if n.startswith("cell")] + [f"trace: {n}" for n in _CLAIMED]
+)
+def test_results_that_are_a_bomb_leave_nothing(tmp_path: Path, name: str) -> None:
+    made, store = recorded_block(), RawStore(tmp_path / "store")
+    results = write_results(tmp_path / "results", made.plan)
+    bomb_results(results, "c000", name)
+    with pytest.raises(IolabError) as error:
+        _put(store, made, results)
+    assert "c000" in str(error.value)
+    assert len(str(error.value)) < 500
+    assert store.all_keys() == []
+
+
+@pytest.mark.parametrize("name", sorted(_IN_PAGES))
+def test_a_trace_whose_columns_have_no_room_makes_its_cell_invalid(
+    tmp_path: Path, name: str
+) -> None:
+    made, store = recorded_block(), RawStore(tmp_path / "store")
+    made = replace(made, cells=(replace(made.cells[0], recorded=True), *made.cells[1:]))
+    results = write_results(tmp_path / "results", made.plan)
+    bomb_results(results, "c000", name)
+    key = _put(store, made, results)
+    assert block_state(store, key).state == "sound"
+    rows = [row for row, _, _ in block_rows(store, key)]
+    assert [row["valid"] for row in rows] == [False, True, True, True]
+    assert "of memory" in rows[0]["gate"]
+
+
+def test_a_trace_is_stored_as_it_came(tmp_path: Path) -> None:
+    made, store = recorded_block(), RawStore(tmp_path / "store")
+    results = write_results(tmp_path / "results", made.plan)
+    trace = results / "traces" / "c000.dat"
+    trace.parent.mkdir()
+    trace.write_bytes(full_pages(16 << 20))
+    status = json.loads((results / "status.json").read_text())
+    status["sha256"]["traces/c000.dat"] = hashlib.sha256(trace.read_bytes()).hexdigest()
+    (results / "status.json").write_text(json.dumps(status))
+    key = _put(store, made, results)
+    kept = store.trace(key, "c000")
+    assert kept.read_bytes() == trace.read_bytes()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o444
+    status["sha256"]["traces/c000.dat"] = "0" * 64
+    (results / "status.json").write_text(json.dumps(status))
+    with pytest.raises(IolabError, match=r"damaged traces/c000\.dat"):
+        _put(RawStore(tmp_path / "other"), made, results)
+
+
+@pytest.mark.parametrize("name", ["trace: chunks of 16 MiB", "cell: 31 MiB of objects"])
+def test_a_bomb_that_an_older_iolab_stored_is_damage(tmp_path: Path, name: str) -> None:
+    made, store = recorded_block(), RawStore(tmp_path / "store")
+    results = write_results(tmp_path / "results", made.plan)
+    key = _put(store, made, results)
+    bomb_results(results, "c000", name)
+    folder = store.folder(key)
+    if name.startswith("trace"):
+        (folder / "traces").mkdir()
+        (results / "traces/c000.dat").rename(folder / "traces/c000.dat")
+    else:
+        data = b'{"result":' + (results / "cells/c000.json").read_bytes() + b"}"
+        spoil(folder / "cells/c000.json.gz", lambda _: gzip.compress(data))
+    spoil(folder / DIGESTS, lambda _: json.dumps(digests_of(folder)).encode())
+    assert block_state(store, key).state == "damaged"
+    if name.startswith("cell"):
+        with pytest.raises(IolabError, match="damaged"):
+            list(store.cells(key))
+    said: list[str] = []
+    assert missing_blocks(store, {key: made}, said.append) == [key]
+    assert "set aside" in said[0]
+    assert not store.has(key)
+
+
+def test_a_damaged_trace_is_stored_and_makes_its_cell_invalid(tmp_path: Path) -> None:
+    made, store = recorded_block(), RawStore(tmp_path / "store")
+    made = replace(made, cells=(replace(made.cells[0], recorded=True), *made.cells[1:]))
+    results = write_results(tmp_path / "results", made.plan)
+    bomb_results(results, "c000", "trace: offset")
+    rows = [row for row, _, _ in block_rows(store, _put(store, made, results))]
+    assert [row["valid"] for row in rows] == [False, True, True, True]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from iolab.files import canonical_json, digest_of
-from iolab.store.raw import DIGESTS, RawStore
+from iolab.store.block_files import DIGESTS
+from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state, block_states
 from tests.support.results import TARGET
 from tests.support.stores import BUSY, QUIET, SPOILT, spoil, stored, without_digests

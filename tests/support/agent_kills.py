@@ -19,6 +19,8 @@ __all__ = ["OPEN_GROUP", "every_change", "kill_agents", "kill_runs", "wrongs"]
 _HERE = Path(__file__).parent
 _EVENTS = ["sched:sched_switch", "sched:sched_wakeup"]
 _FOLDER = "/srv/data"
+_SCRIPTS = ("kills.py", "machine_state.py", "bystanders.py")
+_WRONGS = ("restore", "lost", "changed", "others")
 
 
 # All that systemd sets, and a quota that its percents do not reach.
@@ -79,7 +81,7 @@ def kill_runs(
     home = f"/root/kills-{seed}"
     server.ssh(f"mkdir -p {home} {_FOLDER}")
     made = json.dumps(every_change(_FOLDER, SPARE_DISK, SERIAL)).encode()
-    scripts = {name: (_HERE / name).read_bytes() for name in ("kills.py", "machine_state.py")}
+    scripts = {name: (_HERE / name).read_bytes() for name in _SCRIPTS}
     for name, data in {"agent.pyz": agent_archive(), "plan.json": made, **scripts}.items():
         server.send(f"{home}/{name}", data)
     found = []
@@ -92,7 +94,7 @@ def kill_runs(
 def wrongs(run: dict[str, Any]) -> list[str]:
     """Return what is wrong after a run: one that was killed, or the last one of a plan."""
     if "killed" in run:
-        said = [f"{name}: {run[name]}" for name in ("restore", "lost", "changed") if run[name]]
+        said = [f"{name}: {run[name]}" for name in _WRONGS if run[name]]
         return [f"killed after {run['after_s']} s, {words}" for words in said]
     failed = {k: v for k, v in run["cells"].items() if v != "done"}
     said = [f"it ended with {run['ended']}"] if run["ended"] else []

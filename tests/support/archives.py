@@ -50,6 +50,31 @@ ARCHIVES: Final[dict[str, Callable[[Path], list[_Member]]]] = {
     "the same twice": lambda folder: [_member("agent.json"), _member("agent.json")],
     "a claim": lambda folder: [_member("agent.json", pax_headers={"size": str(1 << 60)})],
     "a minus": lambda folder: [_member("agent.json", pax_headers={"size": "-5"})],
+    "a sparse map": lambda folder: [
+        _member(
+            "agent.json",
+            b"8000000\n" + b"0\n" * 16_000_000,
+            pax_headers={
+                "GNU.sparse.major": "1",
+                "GNU.sparse.minor": "0",
+                "GNU.sparse.name": "agent.json",
+                "GNU.sparse.realsize": "0",
+            },
+        )
+    ],
+    "an old sparse file": lambda folder: [
+        _member("agent.json", b"0" * 512, type=tarfile.GNUTYPE_SPARSE)
+    ],
+    "a pax header of 32 MiB": lambda folder: [
+        _member("agent.json", pax_headers={"comment": "x" * (32 << 20)})
+    ],
+    "pax headers": lambda folder: (
+        [
+            _member("agent.json", pax_headers={"comment": "x" * 60_000}),
+        ]
+        * 400
+    ),
+    "a long name": lambda folder: [_member("x" * (1 << 20))],
     "nothing": lambda folder: [],
 }
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import pytest
-
 from iolab.process import run
+from tests.support.needs import program
 from tests.support.processes import PATIENCE_S
 
 __all__ = ["Listener", "listener", "opened"]
@@ -62,8 +60,10 @@ def listener() -> Iterator[Listener]:
 
 def opened(page: Path, profile: Path) -> str:
     """Open a page in Chromium until its scripts and loads have ended; return its DOM as HTML."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no browser here: apt-get install chromium")
-    argv = [chromium, *_FLAGS, f"--user-data-dir={profile}", page.resolve().as_uri()]
+    argv = [
+        str(program("chromium")),
+        *_FLAGS,
+        f"--user-data-dir={profile}",
+        page.resolve().as_uri(),
+    ]
     return run(argv, timeout_s=PATIENCE_S).stdout

@@ -5,12 +5,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 from tests.support.processes import PATIENCE_S, child_environment
 
-__all__ = ["ARGV", "Told", "iolab"]
+__all__ = ["ARGV", "Told", "iolab", "noting_peak"]
 
 ARGV = (sys.executable, "-m", "iolab")
+# From a small process: what the kernel counts for a program includes the one that started it.
+_NOTE_PEAK = """
+import os, sys
+pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+with open(sys.argv[1], "w") as note:
+    note.write(str(usage.ru_maxrss << 10))
+sys.exit(os.waitstatus_to_exitcode(status) & 255)
+"""
 
 
 class Told:
@@ -32,6 +43,11 @@ class Told:
         line = self.error.splitlines()[-1]
         assert line.startswith("iolab: "), self.error
         return line.removeprefix("iolab: ")
+
+
+def noting_peak(note: Path, argv: Iterable[str]) -> list[str]:
+    """Return a command that runs another and notes the most bytes that a process of it had."""
+    return [sys.executable, "-S", "-c", _NOTE_PEAK, str(note), *argv]
 
 
 def iolab(*arguments: object, **environment: str) -> Told:

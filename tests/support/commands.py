@@ -7,7 +7,7 @@ import ast
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,15 @@ import click
 
 from iolab.cli import app
 
-__all__ = ["WrongCommandError", "cheap", "check", "check_filters", "pipeline", "program"]
+__all__ = [
+    "WrongCommandError",
+    "cheap",
+    "check",
+    "check_filters",
+    "every_command",
+    "pipeline",
+    "program",
+]
 
 _ROOT: Final = Path(__file__).parents[2]
 # Commands that neither measure nor ask another machine.
@@ -43,6 +51,14 @@ _FILTERS: Final = {"grep", "head", "jq", "less", "sort"}
 
 class WrongCommandError(Exception):
     """A command that does not exist, or not with these options."""
+
+
+def every_command(group: click.Group = app, *names: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield each command of iolab with its words, groups included."""
+    for name, command in group.commands.items():
+        yield " ".join((*names, name)), command
+        if isinstance(command, click.Group):
+            yield from every_command(command, *names, name)
 
 
 def pipeline(command: str) -> list[list[str]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs with a fault of four kinds: kills of the agent and of sweeps, full disks, machines that lie.
+"""Runs with a fault: kills of agent and sweeps, full disks, machines that lie, foreign stores.
 
 ``nox -s faults [-- RUNS [SEED [KIND...]]]`` does as many as wanted, and prints a line for each
 kind: how many ended in a result, how many in one sentence, how many were killed, what was wrong.
@@ -20,6 +20,7 @@ from typing import Final
 
 from tests.support.agent_kills import kill_agents
 from tests.support.fault_runs import Hear, Run
+from tests.support.foreign_stores import open_stores
 from tests.support.full_disks import fill_disks
 from tests.support.lies import tell_lies
 from tests.support.sweep_kills import kill_sweeps
@@ -33,6 +34,7 @@ KINDS: Final[dict[str, tuple[int, Kind]]] = {
     "agent": (2, kill_agents),
     "lying target": (3, tell_lies),
     "full disk": (2, fill_disks),
+    "foreign store": (5, open_stores),
 }
 _AT_ONCE: Final = 2
 

@@ -9,9 +9,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from iolab.targets.shipping import agent_archive
+import pytest
 
-__all__ = ["IN_GUEST", "archive_with", "cell_of"]
+from iolab.targets import vm
+from iolab.targets.shipping import agent_archive
+from iolab.vm.channel import CHANNEL_BYTES
+
+__all__ = ["IN_GUEST", "archive_with", "cell_of", "start_in_guests"]
 
 IN_GUEST = Path(__file__).with_name("in_guest.py")
 
@@ -49,6 +53,22 @@ def archive_with(program: str) -> bytes:
             made.writestr(name, instead.get(name) or shipped.read(name))
         made.writestr("iolab/agent/shipped.py", shipped.read(_AGENT))
     return stream.getvalue()
+
+
+class _AnyName(dict[str, int]):
+    """The most bytes of each file, whatever its name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> int:
+        return CHANNEL_BYTES
+
+
+def start_in_guests(patch: pytest.MonkeyPatch, program: str) -> None:
+    """Let virtual machines start a program as `archive_with` does, which may leave other files."""
+    patch.setattr(vm, "agent_archive", lambda: archive_with(program))
+    patch.setattr(vm, "result_bytes", lambda plan, cpus: _AnyName())
 
 
 def cell_of(results: Path, name: str) -> Any:

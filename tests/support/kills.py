@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Runs on a measured machine: kills the agent at random moments, restores, and looks around.
 
-``python3 kills.py FOLDER RUNS SEED [DISK...]`` beside ``agent.pyz``, ``plan.json`` and
-``machine_state.py``. Each line that it prints is one killed run.
+``python3 kills.py FOLDER RUNS SEED [DISK...]`` beside ``agent.pyz``, ``plan.json``,
+``machine_state.py`` and ``bystanders.py``. Each line that it prints is one killed run. Meanwhile
+another user's processes pretend to be ours, and root has a loop device that is not ours.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+from bystanders import Bystanders  # type: ignore[import-not-found]
 from machine_state import state  # type: ignore[import-not-found]
 
 _LOCK = Path("/run/iolab/journal.lock")
@@ -69,8 +72,24 @@ def _run_of(folder: Path, delay_s: float) -> bool:
 
 def main(folder: Path, runs: int, seed: int, disks: list[str]) -> None:
     """Kill, restore and compare, until as many runs were killed as asked for."""
-    draw = random.Random(seed)
     plan = json.loads((folder / "plan.json").read_text())
+    cells = [cell["id"] for cell in plan["cells"]]
+    paths = {device.get("path", "") for cell in plan["cells"] for device in cell["devices"]}
+    others = Bystanders(folder, cells, [Path(path) for path in paths if Path(path).is_dir()])
+    try:
+        _kill(folder, runs, random.Random(seed), disks, plan, others)
+    finally:
+        others.end()
+
+
+def _kill(
+    folder: Path,
+    runs: int,
+    draw: random.Random,
+    disks: list[str],
+    plan: dict[str, Any],
+    others: Bystanders,
+) -> None:
     before = state(disks)
     killed = 0
     kept: dict[str, str] = {}
@@ -109,6 +128,7 @@ def main(folder: Path, runs: int, seed: int, disks: list[str]) -> None:
             "kinds": sorted({line.split()[0] for line in journals}),
             "restore": said.stderr.strip(),
             "changed": _changed(before, disks),
+            "others": others.wrongs(),
         }
         print(json.dumps(found), flush=True)
 

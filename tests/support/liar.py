@@ -5,6 +5,7 @@ It stands in for Python on the target: ``CATALOGUE -S FOLDER/agent.pyz survey|be
 The catalogue is a JSON file with what it says; see `catalogue`. The folders of runs that it was
 told to begin are in the file ``begun`` beside it: a run that fails may be left for the next one.
 With ``CATALOGUE tar`` it stands in for tar, and sends what `tests.support.archives` makes.
+A ``bomb`` is of `tests.support.bombed_results`, in blocks whose names contain ``bombed``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from iolab.errors import IolabError
 from iolab.results import CellResult
 from iolab.store.counters import check_result
 from tests.support.archives import archive
+from tests.support.bombed_results import bomb_results
 from tests.support.corruption import flipped, reworded
 from tests.support.payloads import with_text
 from tests.support.results import result, write_results
@@ -95,6 +97,8 @@ def catalogue(text: str) -> dict[str, Any]:
         "code": 1,
         "spoilt": None,
         "archive": "",
+        "bomb": "",
+        "bombed": "",
     }
 
 
@@ -124,13 +128,17 @@ def _begin(folder: Path, said: dict[str, Any]) -> None:
     shutil.rmtree(folder / "results", ignore_errors=True)
     # What is recorded has no trace: it is not valid anyway, and the others are to be drawn.
     recorded = [cell for cell in document["cells"] if cell.get("recording")]
-    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(recorded)}
+    lied = [] if said["bomb"] else recorded
+    lies = {cell["id"]: _lie(cell, said, number) for number, cell in enumerate(lied)}
     write_results(folder / "results", parse_plan(document), None, said["facts"], **lies)
     (folder / "console.txt").write_bytes(said["console"].encode(errors="surrogatepass"))
     (folder / "alive").touch()
     (folder / "agent.json").write_text(json.dumps(said["ending"]))
     if said["spoilt"] is not None:
         _spoil(folder / "results", **said["spoilt"])
+    if said["bomb"] and said["bombed"] in document["block"]:
+        cell = (recorded or document["cells"])[0]["id"]
+        bomb_results(folder / "results", cell, said["bomb"])
 
 
 def _spoil(results: Path, name: str, seed: int, how: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from iolab.blocks import Block
 from iolab.sweeps.block import write_block
 from tests.support.archives import ARCHIVES
+from tests.support.bombed_results import BOMBED
 from tests.support.corruption import flipped, reworded
 from tests.support.fault_runs import (
     CODES,
@@ -94,6 +95,11 @@ def _archive(said: dict[str, Any], draw: random.Random, folder: Path) -> None:
     said["archive"] = draw.choice(sorted(ARCHIVES))
 
 
+def _bomb(said: dict[str, Any], draw: random.Random, folder: Path) -> None:
+    # What claims much, and is small: the others take minutes to be made and sent.
+    said["bomb"] = draw.choice(sorted(name for name in BOMBED if name.startswith("cell")))
+
+
 def _console(said: dict[str, Any], draw: random.Random, folder: Path) -> None:
     line = _words(draw, folder)
     said["console"] = f"iolab: cell 1/4 {line}\n{line}" * draw.choice((1, 50))
@@ -116,6 +122,7 @@ LIES: Final[dict[str, Lie]] = {
     "status": _spoilt("status.json", "value"),
     "bytes of results": _spoilt("**/*.json", "bytes"),
     "archive": _archive,
+    "bomb": _bomb,
     "console": _console,
     "restore": _restore,
 }

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.support.needs import lack, need
 
 __all__ = ["digest", "loop_device"]
 
@@ -20,12 +20,10 @@ def loop_device(image: Path, mib: int) -> Iterator[Path]:
     with image.open("wb") as stream:
         stream.truncate(mib << 20)
     argv = ["losetup", "--find", "--show", "--partscan", str(image)]
-    try:
-        made = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no losetup on this machine")
+    need("losetup")
+    made = subprocess.run(argv, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"no loop device can be made here: {made.stderr.strip()}")
+        lack("loop devices", made.stderr.strip())
     node = Path(made.stdout.strip())
     try:
         yield node

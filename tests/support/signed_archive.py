@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
+from tests.support.needs import needs, program
 
 __all__ = ["NEEDS", "Keys", "SignedArchive", "served"]
 
-NEEDS = pytest.mark.skipif(
-    not all(shutil.which(name) for name in ("gpg", "gpgconf", "dpkg-deb")),
-    reason="needs gpg and dpkg-deb",
-)
+NEEDS = needs("dpkg-deb", "gpg", "gpg-agent", "gpg-connect-agent")
 
 
 class Keys:
@@ -31,6 +28,8 @@ class Keys:
 
     def __init__(self, home: Path) -> None:
         home.mkdir(mode=0o700)
+        # gpg looks for it in /usr/bin only.
+        (home / "gpg.conf").write_text(f"agent-program {program('gpg-agent')}\n")
         self.home = home
 
     def gpg(self, *words: str, said: bytes = b"") -> bytes:
@@ -50,8 +49,8 @@ class Keys:
 
     def close(self) -> None:
         """End gpg's agent."""
-        argv = ["gpgconf", "--homedir", str(self.home), "--kill", "all"]
-        subprocess.run(argv, check=True, capture_output=True)
+        argv = ["gpg-connect-agent", "--homedir", str(self.home), "--no-autostart", "KILLAGENT"]
+        subprocess.run([*argv, "/bye"], check=True, capture_output=True)
 
 
 class SignedArchive:

@@ -4,28 +4,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from iolab.process import kill_group, start
 from iolab.targets.ssh import SshTarget
+from tests.support.needs import need, needs, program
 from tests.support.processes import wait_until
 
 __all__ = ["NEEDS", "Server"]
 
-_SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
-NEEDS = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="the agent needs root"),
-    pytest.mark.skipif(
-        _SSHD is None or not shutil.which("ssh"),
-        reason="no ssh or no sshd here: apt-get install openssh-client openssh-server",
-    ),
-]
+NEEDS = needs("root", "ssh", "ssh-add", "ssh-agent", "ssh-keygen", "sshd")
 
 
 def _key(path: Path) -> str:
@@ -38,6 +29,7 @@ class Server:
     """An sshd with the client's configuration that fits to it."""
 
     def __init__(self, folder: Path) -> None:
+        need(*NEEDS.args)
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir()
@@ -53,8 +45,9 @@ class Server:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\n"
             f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nPidFile none\n"
             "PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-            # The login's shell may have put programs of its own in front.
-            f"ForceCommand PATH={self.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/bin "
+            # The login's shell may have put programs of its own in front; unpacked ones come last.
+            f"ForceCommand PATH={self.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/bin:"
+            f"{os.environ['PATH']} "
             'exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
         )
         self.config = folder / "config"
@@ -73,9 +66,10 @@ class Server:
         (self.folder / "known").write_text(f"[127.0.0.1]:{self.port} {key}")
 
     def up(self) -> None:
-        assert _SSHD is not None
         with (self.folder / "log").open("ab") as log:
-            self.process = start([_SSHD, "-D", "-e", "-f", self.folder / "sshd_config"], stderr=log)
+            self.process = start(
+                [program("sshd"), "-D", "-e", "-f", self.folder / "sshd_config"], stderr=log
+            )
         wait_until(self._answers)
 
     def _answers(self) -> bool:

@@ -20,6 +20,7 @@ from iolab.agent.journal import Journal, restore
 from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
 from iolab.agent.recording import Recorder
+from iolab.agent.undo import MARK
 from iolab.errors import IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")
@@ -138,6 +139,7 @@ def symbols() -> dict[str, bool]:
 
 def record_for_ever(path: Path) -> None:
     """Record until killed."""
+    os.environ[MARK] = "for ever"
     made = Recorder(
         Journal(Path("/run/iolab/forever.journal")), Recording(events=_EVENTS, window_ms=1), path
     )

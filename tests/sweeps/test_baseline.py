@@ -153,3 +153,11 @@ def test_a_damaged_lock_is_the_users_mistake(text: str, sentence: str, lock: Pat
 def test_without_a_lock_it_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no question, and no .*--update"):
         read_lock(tmp_path / "iolab.lock")
+
+
+def test_a_lock_behind_a_link_is_written_there(tmp_path: Path, put: Put) -> None:
+    there, link = tmp_path / "there.lock", tmp_path / "iolab.lock"
+    link.symlink_to(there)
+    write_lock(link, ask(Case(QUESTION, "6.12")), None)
+    assert link.is_symlink()
+    assert [case.question for case in read_lock(there)] == [QUESTION]

@@ -30,8 +30,11 @@ from iolab.sweeps.why import Why, WhyRequest
 from iolab.vm.kernels import cached_kernel
 from tests.kbuild.conftest import _own_cache, cache, repository, toolbox
 from tests.support.kernel_tree import commit, git
+from tests.support.needs import needs
 
 __all__ = ["_own_cache", "cache", "repository", "toolbox"]
+
+pytestmark = needs("make")
 
 GOOD, BAD, BROKEN, HANGS = "fair 1\n", "fair 2\n", "error: no\n", "hang 9\n"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import iolab
-from iolab.errors import CannotRunError, UserError
+from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.claims import Claim
@@ -20,6 +20,7 @@ from iolab.store.dataset import load
 from iolab.sweeps.deciding import decide
 from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
+from tests.support.needs import wants
 
 _NAME = "one_reference"
 
@@ -64,10 +65,8 @@ def test_bad_input_is_refused_before_anything_boots(pathology: Pathology, tmp_pa
 
 
 def test_three_boots_decide_or_three_more_follow(pathology: Pathology, tmp_path: Path) -> None:
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
     said: list[str] = []
     found = decide(request(tmp_path), said.append)
     rows = {row.claim.name: row for row in found.rows}

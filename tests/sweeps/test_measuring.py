@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.sweeps.measuring import check_room, store_locked
 from iolab.sweeps.request import Request
 from tests.test_files import small_disk
@@ -41,3 +41,23 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
         assert found == {*kept, tmp_path / ".sweep.lock"}
         assert not list(pages.glob(".work*"))
         assert all(folder.exists() for folder in others)
+
+
+def test_a_root_without_a_block_keeps_no_lock(tmp_path: Path) -> None:
+    for root in (tmp_path, tmp_path / "new"):
+        with store_locked(root, print):
+            assert (root / ".sweep.lock").exists()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "raw" / "0123").mkdir(parents=True)
+    with store_locked(tmp_path, print):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"raw", ".sweep.lock"}
+
+
+def test_nothing_is_done_in_a_store_of_another_format(tmp_path: Path) -> None:
+    (tmp_path / "store.json").write_text('{"format": "iolab-store/2"}')
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "abc.progress").touch()
+    with pytest.raises(UserError, match="iolab-store/2"), store_locked(tmp_path, print):
+        pass
+    assert {path.name for path in tmp_path.rglob("*")} == {"store.json", "plans", "abc.progress"}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import pytest
 
 from iolab.errors import IolabError, UserError
 from iolab.sweeps.page import make_page
-from iolab.sweeps.pool import NotebookJob, Progress, run_jobs
+from iolab.sweeps.pool import NotebookJob, Progress, run_job, run_jobs
+from iolab.sweeps.warm import WarmPages
 from tests.support.notebooks import write_notebook
 from tests.support.processes import alive, child_environment, wait_until
 from tests.test_files import small_disk
@@ -67,6 +69,19 @@ def test_a_full_disk_is_a_sentence_that_names_the_page(tmp_path: Path) -> None:
         with pytest.raises(IolabError, match=r"cannot write .*/page.ipynb: No space"):
             make_page(source, output, {})
         assert _left(disk) == set()
+
+
+@pytest.mark.parametrize("free_kib", [0, 4, 8])
+def test_a_disk_that_is_full_before_is_named_too(tmp_path: Path, free_kib: int) -> None:
+    source = write_notebook(tmp_path / "n.ipynb", "1")
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        (disk / "full").write_bytes(bytes((64 - free_kib) << 10))
+        job = NotebookJob("page", source, disk / "out" / "page.ipynb", {})
+        with WarmPages(tmp_path) as pages, pytest.raises(IolabError) as caught:
+            run_job(job, pages)
+        # Of the page, or of what it is handed.
+        assert re.search(f"cannot write {disk}/out/.*: No space left", str(caught.value))
+        assert _left(disk / "out") == set()
 
 
 def test_a_cell_that_fails_is_named_and_what_was_made_is_shown(tmp_path: Path) -> None:

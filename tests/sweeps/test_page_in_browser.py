@@ -20,13 +20,13 @@ from iolab.shown import SCRIPTS
 from iolab.stats.verdicts import verdict_table
 from iolab.sweeps.html import html_page
 from iolab.sweeps.page import make_page
+from tests.support.needs import program
 from tests.support.reports import report as reference
 from tests.test_notebooks import NOTEBOOKS
 
 # papermill and the notebook's kernel warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-_CHROMIUM = Path("/usr/bin/chromium")
 _WIDTHS = (390, 1280)
 _NAMES = ("00_start_here", "dio_kworker", "block")
 # What is wider than the window, and does not scroll inside a box of its own.
@@ -37,10 +37,9 @@ _TOO_WIDE = """() => [...document.querySelectorAll('main *')].filter(e =>
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if not _CHROMIUM.exists():
-        pytest.skip("no browser here: apt-get install chromium")
+    chromium = program("chromium")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=str(_CHROMIUM), args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
         yield started
         started.close()
 

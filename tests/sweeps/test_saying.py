@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from iolab.sweeps.saying import error_said
+from iolab.sweeps.saying import error_said, open_log
 from tests.support.processes import child_environment
 
 _PROGRAM = """\
@@ -24,10 +27,18 @@ sys.exit(run_saying(work))
 """
 
 
-def ran(work: str, log: Path) -> int:
-    with log.open("wb") as out:
-        program = [sys.executable, "-c", _PROGRAM.format(work=work)]
-        return subprocess.run(program, stdout=out, stderr=out, check=False).returncode
+@pytest.fixture
+def log() -> Iterator[IO[bytes]]:
+    with open_log() as opened:
+        yield opened
+
+
+def ran(work: str, log: IO[bytes]) -> int:
+    program = [sys.executable, "-c", _PROGRAM.format(work=work)]
+    # Python's own buffers, whatever the environment of the tests says of them.
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(program, stdout=log, stderr=log, env=environment, check=False)
+    return done.returncode
 
 
 @pytest.mark.parametrize(
@@ -35,11 +46,13 @@ def ran(work: str, log: Path) -> int:
     [
         ("raise UserError('a weight of 0')", 2, "a weight of 0"),
         ("raise ValueError('a bug')", 1, "ends with a traceback"),
+        ("print('x', file=open('/dev/full', 'w'), flush=True)", 1, "No space left on device"),
+        ("open('/nonexistent')", 1, "No such file or directory: /nonexistent"),
+        ("print('x' * (2 << 20)); raise UserError('the last')", 2, "the last"),
         ("print('{\"error\": 1}', end='')", 0, "1"),
     ],
 )
-def test_what_a_program_says_is_read(work: str, code: int, said: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_what_a_program_says_is_read(work: str, code: int, said: str, log: IO[bytes]) -> None:
     assert ran(work, log) == code
     found = error_said(log, code)
     if said == "ends with a traceback":
@@ -49,14 +62,14 @@ def test_what_a_program_says_is_read(work: str, code: int, said: str, tmp_path: 
         assert found == said
 
 
-def test_sigterm_ends_a_program_in_order(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_sigterm_ends_a_program_in_order(log: IO[bytes]) -> None:
     work = "\n    ".join(
         ["try:", "    signal.raise_signal(signal.SIGTERM)", "finally:", "    print('put away')"]
     )
     assert ran(work, log) == 128 + signal.SIGTERM
     assert error_said(log, 143) == "was ended by SIGTERM"
-    assert log.read_text() == "a line before\nput away\n"
+    assert log.seek(0) == 0
+    assert log.read() == b"a line before\nput away\n"
 
 
 def test_a_signal_while_a_string_is_executed_is_named(tmp_path: Path) -> None:
@@ -69,7 +82,6 @@ def test_a_signal_while_a_string_is_executed_is_named(tmp_path: Path) -> None:
     assert done.returncode == 128 + signal.SIGTERM
 
 
-def test_a_killed_program_is_said_to_be(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_a_killed_program_is_said_to_be(log: IO[bytes]) -> None:
     code = ran("import os; os.kill(os.getpid(), signal.SIGKILL)", log)
     assert error_said(log, code) == "was ended by SIGKILL"

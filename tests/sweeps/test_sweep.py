@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.store.dataset import load
 from iolab.targets.vm import prepare
 from tests.support.command import ARGV
+from tests.support.needs import wants
 from tests.support.processes import processes_naming, wait_until
 
 _SWEEP = ("sweep", "--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
@@ -32,10 +32,8 @@ def machines_of(root: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def _fetched() -> None:
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.vm

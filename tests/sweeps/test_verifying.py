@@ -19,7 +19,6 @@ import pytest
 
 from iolab.cli import main
 from iolab.design import blocks_of
-from iolab.errors import CannotRunError
 from iolab.files import atomic_write, cache_dir, canonical_json
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
@@ -31,6 +30,7 @@ from iolab.sweeps.choosing import choose_blocks, read_sources
 from iolab.sweeps.verifying import CheckedBlock, compare_block
 from iolab.targets.vm import own_identity, prepare
 from tests.support.command import ARGV
+from tests.support.needs import lack, wants
 from tests.support.processes import child_environment, machines_disturbed, processes_naming
 from tests.support.sealed import forged, forged_table, made_up, measured_on
 
@@ -52,10 +52,8 @@ class Measured:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Measure treated pairs with their A/A check, and a traced twin of one pair."""
-    try:
+    with wants("a virtual machine"):
         prepare(_KERNEL, "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
     # Its cells are a few writes: the shortest of all.
     pathology = get_pathology("bfq_idling")
     profile = replace(pathology.profiles["smoke"], boots=1)
@@ -205,7 +203,7 @@ def test_a_block_of_the_reference_data_comes_out_again(
     in_process: Callable[..., tuple[int, str]],
 ) -> None:
     if not any(has_hashes(folder) for folder in REFERENCE.iterdir()):
-        pytest.skip("the reference data carry no hashes: they were measured before iolab did so")
+        lack("reference data with hashes")
     # Of whoever changes the agent: measure the reference data again. A folder is of one release.
     parts = ("agent", "guest_init", "machine", "image", "qemu")
     releases = {
@@ -223,5 +221,5 @@ def test_a_block_of_the_reference_data_comes_out_again(
     folder = str(REFERENCE / "fsnotify_contention")
     code, error = in_process("verify", folder, "--blocks", "1", "--seed", "0")
     if code in (3, 4):
-        pytest.skip(f"this machine's mirrors have other packages: {error}")
+        lack("the packages of the reference data", error)
     assert code == 0, error

@@ -14,7 +14,7 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import CannotRunError, UserError
+from iolab.errors import UserError
 from iolab.files import locked
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
@@ -25,6 +25,7 @@ from iolab.sweeps.switches import fixed_switches, switches
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab.sweeps.why_page import make_why_page
 from iolab.targets.vm import prepare
+from tests.support.needs import wants
 from tests.support.processes import PATIENCE_S, wait_until
 
 _FACTS = {
@@ -150,10 +151,8 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
 
     With eight times the latency it only begins later, after the end of a screened cell.
     """
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
     asked = WhyRequest(
         get_pathology("dio_kworker"),
         "6.1",

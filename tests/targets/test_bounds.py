@@ -20,14 +20,14 @@ from iolab.targets.ssh import LostError, SshTarget
 from tests.support.plans import null_blk_cell, plan
 
 
-def read(script: str, into: Path | None = None) -> tuple[bytes, bytes]:
+def read(script: str, into: Path | None = None, most: int = 1 << 22) -> tuple[bytes, bytes]:
     """Read what a script says as if it came through ssh."""
     target = object.__new__(SshTarget)
     target.where = "a liar"
     pipe = subprocess.PIPE
     process = start(["sh", "-c", script], stdout=pipe, stderr=pipe)
     try:
-        return target._read(process, into)
+        return target._read(process, into, most)
     finally:
         kill_group(process)
         for stream in (process.stdout, process.stderr):
@@ -43,16 +43,14 @@ def test_both_streams_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
-def test_words_without_end_are_cut_off(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "_MOST_WORDS", 1 << 20)
+def test_words_without_end_are_cut_off(stream: str) -> None:
     with pytest.raises(IolabError, match="a liar says more than an agent does"):
         read(f"exec cat /dev/zero{stream}")
 
 
-def test_a_file_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "MOST_BYTES", 1 << 20)
+def test_a_file_without_end_is_cut_off(tmp_path: Path) -> None:
     with pytest.raises(IolabError, match="a liar says more than an agent does"):
-        read("exec cat /dev/zero", tmp_path / "file")
+        read("exec cat /dev/zero", tmp_path / "file", 1 << 20)
     assert (tmp_path / "file").stat().st_size <= 1 << 20
 
 
@@ -160,7 +158,7 @@ def test_a_run_is_followed_to_its_end() -> None:
 
 
 def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real, "_MOST_CONSOLE", 1 << 30)
+    monkeypatch.setattr(real, "CONSOLE_BYTES", 1 << 30)
     looks: list[tuple[str, bytes]] = [("alive", b"x" * (1 << 20))] * 20
     (line,) = follow(Liar(*looks, ("alive", b"\n"), ("ended", b"")))
     assert line == "x" * (len(line) - 1) + "…"

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from iolab.pathology import get_pathology
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
 from tests.support.plans import job, plan
 
 pytestmark = pytest.mark.vm
@@ -43,7 +42,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     folder = tmp_path_factory.mktemp("conditions") / "results"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        start_in_guests(patch, _PROGRAM.read_text())
         target.run(plan(*cells, coalesced_timers=False), folder)
     return folder
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
 from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
@@ -49,7 +48,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = ["null_blk", "sd_mod", "crc32c", "xfs"]
     made = plan(*_cells().values(), modules=modules, coalesced_timers=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        start_in_guests(patch, _PROGRAM.read_text())
         target.run(made, folder)
     return folder
 

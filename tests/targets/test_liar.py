@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from iolab.store.raw import RawStore
+from iolab.store.soundness import block_states
+from tests.support.command import noting_peak
 from tests.support.liar import catalogue
 from tests.support.liars import Liar
 from tests.support.payloads import MARK, PAYLOADS, TEXT
+from tests.support.processes import PATIENCE_S
 from tests.support.sshd import NEEDS, Server
+from tests.support.terminal import OnTerminal
 
 pytestmark = NEEDS
 
@@ -61,7 +68,7 @@ def test_every_last_word_is_shown_as_words(liar: Liar) -> None:
 @pytest.mark.parametrize("where", ["lacks", "ending", "restore"])
 def test_a_last_word_without_end_is_cut(liar: Liar, where: str) -> None:
     made = catalogue("")
-    long = "x" * (1 << 21)
+    long = "x" * (1 << 20)
     if where == "lacks":
         made["survey"]["lacks"] = long
     elif where == "ending":
@@ -73,3 +80,50 @@ def test_a_last_word_without_end_is_cut(liar: Liar, where: str) -> None:
     assert said.harmless()
     assert "xxx…" in said.text
     assert "x" * 2000 not in said.text
+
+
+@pytest.mark.parametrize("bomb", ["trace: chunks of 16 MiB", "cell: 31 MiB of objects"])
+def test_a_block_that_is_a_bomb_is_named_and_the_others_are_kept(
+    liar: Liar, tmp_path: Path, bomb: str
+) -> None:
+    liar.say({**catalogue(""), "bomb": bomb, "bombed": "boot0"})
+    note = tmp_path / "peak"
+    words = ("--set", "weight=1000", "--record", "weight=1000", "--boots", "2")
+    argv = noting_peak(note, liar.argv("sweep", *_SWEEP, *words))
+    said = OnTerminal(argv, liar.environment()).end(PATIENCE_S * 3)
+    assert said.harmless()
+    assert said.code == 1
+    assert "of root@127.0.0.1" in said.text
+    states = [state.state for state in block_states(RawStore(liar.root))]
+    assert states == ["sound"]
+    assert int(note.read_text()) < 1.5 * (1 << 30)
+
+
+@pytest.mark.parametrize("archive", ["a sparse map", "pax headers", "a pax header of 32 MiB"])
+def test_an_archive_that_is_a_bomb_is_refused_at_its_header(
+    liar: Liar, tmp_path: Path, archive: str
+) -> None:
+    liar.say({**catalogue(""), "archive": archive})
+    target = f"SshTarget({liar.server.address!r}, config=Path({str(liar.server.config)!r}))"
+    note, plan = tmp_path / "peak", "plan(null_blk_cell('one'))"
+    script = f"""
+from pathlib import Path
+from iolab.tars import TarError
+from iolab.targets.ssh import SshTarget
+from tests.support.plans import null_blk_cell, plan
+try:
+    {target}.run({plan}, Path({str(tmp_path)!r}) / "results")
+except TarError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        noting_peak(note, [sys.executable, "-c", script]),
+        env=liar.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.stdout.startswith("the archive of root@127.0.0.1"), done.stderr
+    assert int(note.read_text()) < 1 << 28
+    assert not (tmp_path / "results").exists()

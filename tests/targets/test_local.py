@@ -21,13 +21,12 @@ from iolab.files import digest_of
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from iolab.targets.shipping import agent_digest
+from tests.support.needs import lack, needs
 from tests.support.plans import job, null_blk_cell, plan, plan_on_files
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
+from tests.support.second_user import SPAWN, impostor
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root"),
-    pytest.mark.usefixtures("host_fio"),
-]
+pytestmark = needs("root", "fio")
 
 _NOBODY = 65534
 _CALLER = """
@@ -103,7 +102,7 @@ def test_a_made_device_is_measured_on_and_gone(
     target: LocalTarget, work: Path, tmp_path: Path, kind: str
 ) -> None:
     if kind not in target.facts["kinds"] or target.facts["lacks"]:
-        pytest.skip(f"this machine cannot make {kind} devices, or nothing can be measured")
+        lack(f"{kind} devices", target.facts["lacks"])
     cell = null_blk_cell("job", job=job())
     cell["filesystem"] = {"kind": "ext4", "device": "data"}
     place = Place(directory=str(work) if kind == "loop" else None, make=kind)
@@ -166,6 +165,64 @@ def test_a_killed_run_is_said_put_back_and_run_anew(
     assert list(work.iterdir()) == []
     assert target.restore(show=False) == []
     target.run(large, tmp_path / "results")
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_run_that_was_asked_to_end_before_goes_on_with_the_next(
+    target: LocalTarget, work: Path, tmp_path: Path, wait: bool
+) -> None:
+    large = plan_on_files(work, size_mib=400)
+    argv = caller(large, tmp_path / "results")
+    with subprocess.Popen(argv, env=child_environment()) as begun:
+        wait_until(lambda: any(work.iterdir()))
+        agent = int(Path("/run/iolab/journal.lock").read_text())
+        begun.send_signal(signal.SIGKILL)
+    os.kill(agent, signal.SIGTERM)
+    ending = run_folder(large) / "agent.json"
+    # The agent says so, then it restores the machine, then it is gone.
+    wait_until(ending.exists)
+    if wait:
+        wait_until(lambda: not alive(agent))
+    assert json.loads(ending.read_text())["exit"] == 128 + signal.SIGTERM
+    target.run(large, tmp_path / "results")
+    cells = [json.loads(p.read_text()) for p in (tmp_path / "results/cells").iterdir()]
+    assert [cell.get("reason", cell["state"]) for cell in cells] == ["done", "done"]
+    assert not run_folder(large).exists()
+    assert list(work.iterdir()) == []
+
+
+def test_a_run_that_ended_well_before_is_fetched(
+    target: LocalTarget, work: Path, tmp_path: Path
+) -> None:
+    made = plan_on_files(work)
+    with subprocess.Popen(caller(made, tmp_path / "results"), env=child_environment()) as begun:
+        wait_until(lambda: any(work.iterdir()))
+        begun.send_signal(signal.SIGKILL)
+    wait_until((run_folder(made) / "agent.json").exists)
+    target.run(made, tmp_path / "results")
+    assert (tmp_path / "results/console.txt").read_text().count("begins") == 1
+
+
+def test_another_user_keeps_nothing_from_being_restored(
+    target: LocalTarget, work: Path, tmp_path: Path
+) -> None:
+    large = plan_on_files(work, size_mib=400)
+    large = replace(large, cells=large.cells[:1])
+    report = f"--output=/run/iolab/fio-{large.cells[0].id}.json"
+    with (
+        impostor("fio", report, script=SPAWN) as process,
+        impostor("modprobe", report, script=SPAWN) as other,
+    ):
+        argv = caller(large, tmp_path / "results")
+        with subprocess.Popen(argv, env=child_environment(), stderr=subprocess.DEVNULL) as begun:
+            wait_until(lambda: any(work.iterdir()))
+            os.kill(int(Path("/run/iolab/journal.lock").read_text()), signal.SIGKILL)
+            begun.wait(PATIENCE_S)
+        assert target.restore(show=False)
+        assert target.restore(show=True) == []
+        target.run(large, tmp_path / "results")
+        assert (process.poll(), other.poll()) == (None, None)
+    assert list(work.iterdir()) == []
 
 
 def test_an_agent_that_gives_up_is_quoted(target: LocalTarget, work: Path, tmp_path: Path) -> None:
@@ -233,7 +290,7 @@ def test_a_machine_that_lacks_what_it_takes_is_one_sentence(
     block = plan(null_blk_cell("cell"))
     reason = target.lacks(block)
     if not reason:
-        pytest.skip("this machine lacks nothing")
+        lack("a machine on which null_blk cannot be measured")
     words = ["--target", "local", "--pathology", "dio_kworker", "--root", str(tmp_path)]
     code, error = in_process("sweep", *words)
     (line,) = error.splitlines()

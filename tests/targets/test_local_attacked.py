@@ -19,9 +19,10 @@ from iolab.targets import local
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from tests.support.loops import digest, loop_device
+from tests.support.needs import lack, needs
 from tests.support.plans import copies_cell, plan
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a real target needs root")
+pytestmark = needs("root", "fio", "losetup", "mkfs.ext4")
 
 _NOBODY = 65534
 # Waits for the folder of a cell, renames it away, and leads the names in it to another file.
@@ -99,7 +100,7 @@ def refused_by(target: LocalTarget, made: Plan, results: Path) -> str:
 def test_nobody_has_root_overwrite_a_file(home: Path, tmp_path: Path, make: str | None) -> None:
     target = LocalTarget()
     if target.facts["lacks"] or (make or "loop") not in target.facts["kinds"]:
-        pytest.skip("nothing can be measured here")
+        lack("loop devices", target.facts["lacks"])
     victim = tmp_path / "victim"
     victim.write_text("root's own\n" * 100)
     victim.chmod(0o600)
@@ -113,8 +114,8 @@ def test_nobody_has_root_overwrite_a_file(home: Path, tmp_path: Path, make: str 
 def test_what_is_refused_is_so_before_anything_starts(
     home: Path, tmp_path: Path, in_process: Callable[..., tuple[int, str]]
 ) -> None:
-    if LocalTarget().facts["lacks"]:
-        pytest.skip("nothing can be measured here")
+    if lacks := LocalTarget().facts["lacks"]:
+        lack("a machine that can be measured", lacks)
     root = tmp_path / "runs"
     sweep = ("sweep", "--target", "local", "--pathology", "dio_kworker", "--root", str(root))
     link = tmp_path / "link"
@@ -130,7 +131,7 @@ def test_what_is_refused_is_so_before_anything_starts(
         before = digest(disk)
         told.append(in_process(*sweep, "--destroy", str(disk)))
         assert digest(disk) == before
-    belongs = f"{home} belongs to user {_NOBODY}; name a folder that belongs to root"
+    belongs = f"{home} belongs to user {_NOBODY}; name one that belongs to root"
     words = [belongs, belongs, "absent cannot be used: No such file", "null is not a block device"]
     for (code, error), sentence in zip(told, [*words, "holds a signature (ext4)"], strict=True):
         (line,) = error.splitlines()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from iolab.process import run
 from iolab.targets.vm import VmTarget, prepare
 from iolab.vm.programs import program
 from tests.support.guest import cell_of
+from tests.support.needs import need
 from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
@@ -75,14 +75,12 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler here")
+    need("cc")
     folder = tmp_path_factory.mktemp("known")
     (folder / "known.c").write_text(_KNOWN)
     options = ["-static", "-nostdlib", "-Wl,--build-id,-z,noseparate-code"]
     options += ["-o", str(folder / "known")]
-    run([compiler, *options, str(folder / "known.c")], timeout_s=60)
+    run(["cc", *options, str(folder / "known.c")], timeout_s=60)
     return folder / "known"
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.store.counters import histogram, measures
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget, prepare
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
+from tests.support.needs import wants
 from tests.support.plans import null_blk_cell, open_job, plan
 
 pytestmark = pytest.mark.vm
@@ -31,10 +30,8 @@ _SETTINGS = {"cpuset.cpus": "1", "cpu.weight": 500, "cpu.max": "50000 100000"}
 @pytest.fixture(scope="module")
 def target() -> VmTarget:
     """Kernel 6.1 on two cores: a cpuset of one of them is seen."""
-    try:
+    with wants("a virtual machine"):
         return prepare("6.1", "virtual", cpus=2, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(f"no virtual machine here: {error}")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +51,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     folder = tmp_path_factory.mktemp("open") / "results"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        start_in_guests(patch, _PROGRAM.read_text())
         target.run(plan(*cells, coalesced_timers=False), folder)
     return folder
 

@@ -10,9 +10,8 @@ import pytest
 
 from iolab import trace
 from iolab.measure.io_path import SEGMENTS, io_path
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
 from tests.support.oracle import differences
 from tests.support.plans import job, null_blk_cell, plan, recording_of
 from tests.support.tracing_in_guest import RECORDINGS
@@ -36,7 +35,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     folder = tmp_path_factory.mktemp("recorded") / "results"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        start_in_guests(patch, _PROGRAM.read_text())
         target.run(plan(*cells), folder)
     return folder
 

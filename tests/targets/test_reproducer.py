@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from iolab.agent.plan import Plan
-from iolab.errors import CannotRunError
 from iolab.pathology import get_pathology
 from iolab.pathology.calls import measures_of_result
 from iolab.report.mail.reproducer import reproducer
 from iolab.report.mail.sides import sides_of
 from iolab.store.counters import measures
 from iolab.targets import vm
-from tests.support.guest import archive_with, cell_of
+from tests.support.guest import cell_of, start_in_guests
+from tests.support.needs import wants
 
 pytestmark = pytest.mark.vm
 
@@ -58,12 +58,10 @@ def _run(name: str, claim_name: str, folder: Path) -> Seen:
     program = _PROGRAM.read_text().replace(
         "_SCRIPTS: dict[str, str] = {}", f"_SCRIPTS = {dict.fromkeys(_SIDES, script)!r}"
     )
-    try:
+    with wants("a virtual machine"):
         target = vm.prepare("6.1", "virtual", cpus=machine.cpus, memory_mib=machine.memory_mib)
-    except CannotRunError as error:
-        pytest.skip(f"no virtual machine here: {error}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(program))
+        start_in_guests(patch, program)
         target.run(plan, folder / "results")
     ran: dict[str, Any] = json.loads((folder / "results" / "seen.json").read_text())
     for side in _SIDES:

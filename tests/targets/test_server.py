@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shlex
-import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,33 +16,27 @@ import pytest
 
 from iolab.agent.plan import Device, Plan, Recording
 from iolab.agent.plan_reader import parse_plan
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.errors import IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.shipping import agent_archive
 from iolab.targets.ssh import SshTarget
 from iolab.trace import read
 from tests.support.agent_kills import OPEN_GROUP, every_change, kill_runs, wrongs
 from tests.support.guest import cell_of
+from tests.support.needs import needs, wants
 from tests.support.plans import job, null_blk_cell, plan
 from tests.support.server import SERIAL, SPARE_DISK, Server
 
 _ROOT = Path(__file__).parents[2]
 _SUPPORT = _ROOT / "tests" / "support"
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.skipif(os.geteuid() != 0, reason="Debian's packages are set up as root"),
-    pytest.mark.skipif(
-        not shutil.which("ssh"), reason="no ssh here: apt-get install openssh-client"
-    ),
-]
+# Debian's packages are set up as root.
+pytestmark = [pytest.mark.vm, needs("root", "ssh", "ssh-keygen")]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    try:
+    with wants("a virtual machine"):
         found = Server(tmp_path_factory.mktemp("server"))
-    except CannotRunError as error:
-        pytest.skip(f"no server here: {error}")
     try:
         found.ssh("mkdir /srv/data")
         found.send("/root/machine_state.py", (_SUPPORT / "machine_state.py").read_bytes())

@@ -18,7 +18,8 @@ from iolab.agent.plan import Plan
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
-from iolab.targets.unpack import UnpackError
+from iolab.tars import TarError
+from tests.support.needs import program
 from tests.support.plans import plan_on_files
 from tests.support.processes import wait_until
 from tests.support.sshd import NEEDS, Server
@@ -47,9 +48,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def fio_there(server: Server, host_fio: Path) -> None:
+def fio_there(server: Server) -> None:
     """Let the login's shell find the fio that this machine's own tests use."""
-    (server.bin / "fio").symlink_to(host_fio)
+    (server.bin / "fio").symlink_to(program("fio"))
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_a_hostile_archive_writes_nothing_outside(
             info.size = 2
             tar.addfile(info, io.BytesIO(b"{}"))
     server.program("tar", f"exec cat {archive}")
-    with pytest.raises(UnpackError, match=r"'\.\./\.\./escaped', which is refused"):
+    with pytest.raises(TarError, match=r"'\.\./\.\./escaped', which is refused"):
         target.run(made(tmp_path), tmp_path / "deep" / "results")
     # What it would not take stays there, to be looked at.
     (folder,) = left_there()
@@ -194,14 +195,16 @@ def agent(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = server.folder
     argv = ["ssh-agent", "-D", "-a", str(folder / "agent")]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
-        wait_until((folder / "agent").exists)
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
-        monkeypatch.setenv("DISPLAY", "127.0.0.1:99")
-        subprocess.run(["ssh-add", "-q", str(folder / "other")], check=True)
-        words = "".join(f"  {name} {value}\n" for name, value in _GENEROUS.items())
-        server.config.write_text(server.config.read_text() + words)
-        yield
-        process.terminate()
+        try:
+            wait_until((folder / "agent").exists)
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
+            monkeypatch.setenv("DISPLAY", "127.0.0.1:99")
+            subprocess.run(["ssh-add", "-q", str(folder / "other")], check=True)
+            words = "".join(f"  {name} {value}\n" for name, value in _GENEROUS.items())
+            server.config.write_text(server.config.read_text() + words)
+            yield
+        finally:
+            process.terminate()
 
 
 def _understood(*argv: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from iolab.targets import vm
 from iolab.targets.vm import VmTarget
 from iolab.vm.qemu import Boot, GuestError, Machine
 from iolab.vm.snapshots import Snapshot, run_restored
-from tests.support.guest import IN_GUEST, archive_with
+from tests.support.guest import IN_GUEST, start_in_guests
 from tests.support.plans import copies_cell, job, null_blk_cell, plan
 from tests.support.processes import alive, child_environment, wait_until
 
@@ -118,7 +118,7 @@ def seen(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     ]
     folder = tmp_path_factory.mktemp("seen") / "results"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(IN_GUEST.read_text()))
+        start_in_guests(patch, IN_GUEST.read_text())
         target.run(plan(*cells, modules=_MODULES), folder)
     found: dict[str, Any] = json.loads((folder / "seen.json").read_text())
     found["cells"] = _cells(folder)
@@ -213,7 +213,7 @@ def test_the_kernel_tells_its_build_id(seen: dict[str, Any]) -> None:
 def _run_program(
     target: VmTarget, program: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vm, "agent_archive", lambda: archive_with(program))
+    start_in_guests(monkeypatch, program)
     target.run(plan(), folder / "results")
 
 

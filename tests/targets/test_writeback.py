@@ -11,9 +11,8 @@ import pytest
 
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from iolab.store.counters import measures
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from tests.support.guest import archive_with
+from tests.support.guest import start_in_guests
 from tests.support.plans import job, null_blk_cell, plan
 
 pytestmark = pytest.mark.vm
@@ -43,7 +42,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     made = plan(*cells, modules=["null_blk", "crc32c", "ext4"], coalesced_timers=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vm, "agent_archive", lambda: archive_with(_PROGRAM.read_text()))
+        start_in_guests(patch, _PROGRAM.read_text())
         target.run(made, folder)
     return folder
 

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.support.needs import program
 
 _SOON = 4 << 20
 
@@ -32,7 +33,4 @@ def big_traces() -> list[Path]:
 @pytest.fixture
 def trace_cmd() -> str:
     """Return the program's path; skips the test without it."""
-    found = shutil.which("trace-cmd")
-    if found is None:
-        pytest.skip("trace-cmd is not installed")
-    return found
+    return str(program("trace-cmd"))

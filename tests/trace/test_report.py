@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from iolab import process
 from iolab.trace import read
+from tests.support.needs import lack, need, wants
 from tests.support.oracle import differences, report
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 from tests.trace.conftest import big_traces
@@ -25,7 +25,7 @@ def test_small_trace(small: Path, trace_cmd: str) -> None:
 @pytest.mark.parametrize("path", big_traces() or [None], ids=lambda p: p.name if p else "none")
 def test_big_traces(path: Path | None, trace_cmd: str) -> None:
     if path is None:
-        pytest.skip("no folder of traces: set IOLAB_TRACES")
+        lack("large traces", "set IOLAB_TRACES to a folder of some")
     assert list(differences(read(path), report(path))) == []
 
 
@@ -88,11 +88,12 @@ def test_kernel_functions(small: Path, trace_cmd: str) -> None:
 @pytest.fixture
 def tracefs() -> Iterator[Path]:
     """Give the tracing folder; put back what a recording leaves changed."""
-    if os.geteuid() or not (TRACEFS / "tracing_on").exists():
-        pytest.skip("recording needs root and a mounted tracefs")
+    need("root")
+    if not (TRACEFS / "tracing_on").exists():
+        lack("a mounted tracefs")
     tracer = (TRACEFS / "current_tracer").read_text().strip()
     if tracer != "nop" or (TRACEFS / "set_event").read_text().strip():
-        pytest.skip("somebody else is tracing on this machine")
+        lack("a tracefs that nobody else uses")
     kept = {
         name: (TRACEFS / name).read_text().split()[0]
         for name in ("tracing_on", "buffer_size_kb", "buffer_subbuf_size_kb")
@@ -142,10 +143,8 @@ def test_recorded_now(tmp_path: Path, trace_cmd: str, tracefs: Path, how: str) -
         *RECORDINGS[how],
         *load,
     ]
-    try:
+    with wants("the tracer of this recording", process.CommandError):
         process.run(argv, timeout_s=60, cwd=tmp_path)
-    except process.CommandError as error:
-        pytest.skip(f"this machine cannot record it: {error}")
     trace = read(path)
     assert sum(trace.events.values()) > 10
     assert list(differences(trace, report(path))) == []
@@ -156,9 +155,7 @@ def test_recorded_now(tmp_path: Path, trace_cmd: str, tracefs: Path, how: str) -
 def test_larger_sub_buffers(tmp_path: Path, trace_cmd: str, tracefs: Path) -> None:
     size = tracefs / "buffer_subbuf_size_kb"
     if not size.exists():
-        pytest.skip("this kernel's sub-buffers have one size")
-    try:
+        lack("sub-buffers of several sizes")
+    with wants("sub-buffers of several sizes", OSError):
         size.write_text("16")
-    except OSError as error:
-        pytest.skip(f"sub-buffers stay as they are: {error}")
     test_recorded_now(tmp_path, trace_cmd, tracefs, "v7")

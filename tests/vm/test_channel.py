@@ -26,6 +26,8 @@ from iolab.vm.channel import (
 )
 from tests.test_files import small_disk
 
+MOST = dict.fromkeys(("a", "agent.json", "cells/c000.json", "status.json"), 1 << 20)
+
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Path:
@@ -70,10 +72,11 @@ def test_what_the_guest_packs_is_unpacked(
     random = os.urandom(300_000)
     (results / "cells" / "c000.json").write_bytes(random)
     (results / "status.json").write_text("{}")
+    (results / "cells" / ".c001.json").write_text("{")
     monkeypatch.setattr(guest_init, "_RESULTS", str(results))
     with _as_the_guest_sees(channel) as memory:
         guest_init.hand_over(memory, {"exit": 3, "stderr": "ä"})
-    unpack_channel(channel, tmp_path / "host")
+    unpack_channel(channel, MOST, tmp_path / "host")
     found = {p.relative_to(tmp_path / "host").as_posix() for p in (tmp_path / "host").rglob("*")}
     assert found == {"agent.json", "cells", "cells/c000.json", "status.json"}
     assert (tmp_path / "host" / "cells" / "c000.json").read_bytes() == random
@@ -88,13 +91,13 @@ def test_the_guest_finds_the_plan_and_leaves_results_over_it(
     plan = os.urandom(100_000)
     put_plan(channel, plan)
     with pytest.raises(ChannelError, match="the guest left no results"):
-        unpack_channel(channel, tmp_path / "host")
+        unpack_channel(channel, MOST, tmp_path / "host")
     with _as_the_guest_sees(channel) as memory:
         assert guest_init.take_plan(memory) == plan
         guest_init.hand_over(memory, {"exit": 0, "stderr": ""})
         with pytest.raises(SystemExit, match="has no plan"):
             guest_init.take_plan(memory)
-    unpack_channel(channel, tmp_path / "host")
+    unpack_channel(channel, MOST, tmp_path / "host")
     assert json.loads((tmp_path / "host" / "agent.json").read_text())["exit"] == 0
 
 
@@ -123,7 +126,7 @@ def test_results_that_are_too_large_are_said(
     ):
         guest_init.hand_over(memory, {"exit": 0, "stderr": ""})
     with pytest.raises(ChannelError, match="the guest left no results"):
-        unpack_channel(channel, tmp_path / "host")
+        unpack_channel(channel, MOST, tmp_path / "host")
 
 
 def test_the_agent_need_not_load_modules_again() -> None:
@@ -176,26 +179,26 @@ def test_a_disk_without_room_is_said_before_the_boot(tmp_path: Path) -> None:
 def test_no_results_and_damaged_ones_are_told_apart(channel: Path, tmp_path: Path) -> None:
     into = tmp_path / "into"
     with pytest.raises(ChannelError, match="the guest left no results"):
-        unpack_channel(channel, into)
+        unpack_channel(channel, MOST, into)
     payload = _tar(_member("a"), data=b"text")
     _hand_over(channel, payload, magic=b"IOLABRE\0")
     with pytest.raises(ChannelError, match="the guest left no results"):
-        unpack_channel(channel, into)
+        unpack_channel(channel, MOST, into)
     _hand_over(channel, payload)
     whole = channel.read_bytes()[: 20 + len(payload)]
     for at in range(8, len(whole), 7):
         with channel.open("r+b") as stream:
             stream.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(ChannelError, match="damaged"):
-            unpack_channel(channel, into)
+            unpack_channel(channel, MOST, into)
     assert not into.exists()
     with channel.open("r+b") as stream:
         stream.write(b"IOLABRES" + struct.pack("<Q", 2**63))
     with pytest.raises(ChannelError, match="impossible length"):
-        unpack_channel(channel, into)
+        unpack_channel(channel, MOST, into)
     channel.write_bytes(b"IOLAB")
     with pytest.raises(ChannelError, match="the guest left no results"):
-        unpack_channel(channel, into)
+        unpack_channel(channel, MOST, into)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +214,7 @@ def test_no_results_and_damaged_ones_are_told_apart(channel: Path, tmp_path: Pat
 def test_what_is_no_archive_is_refused(channel: Path, tmp_path: Path, payload: bytes) -> None:
     _hand_over(channel, payload)
     with pytest.raises(ChannelError, match="damaged"):
-        unpack_channel(channel, tmp_path / "into")
+        unpack_channel(channel, MOST, tmp_path / "into")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_members_that_are_no_plain_files_inside_are_refused(
 ) -> None:
     into = tmp_path / "into"
     _hand_over(channel, _tar(member, data=b"text"))
-    with pytest.raises(ChannelError, match="which is refused"):
-        unpack_channel(channel, into)
+    with pytest.raises(ChannelError, match=r"is refused|no plain file"):
+        unpack_channel(channel, MOST, into)
     assert {p.name for p in tmp_path.iterdir()} <= {"channel", "into"}
     assert not into.exists() or not list(into.iterdir())

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from iolab.errors import IolabError
 from iolab.vm import cpio
 from iolab.vm.cpio import Entry, write_cpio
+from tests.support.needs import needs
 from tests.vm.conftest import read_cpio
 
 
@@ -63,7 +63,7 @@ def test_two_things_of_one_name_are_refused_and_nothing_is_left(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(shutil.which("cpio") is None, reason="no cpio on this machine")
+@needs("cpio")
 def test_gnu_cpio_reads_it(tmp_path: Path) -> None:
     write_cpio(tmp_path / "a.cpio", [Entry.file("a/b", b"12345"), Entry.symlink("a/c", "b")])
     out = tmp_path / "out"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iolab.agent.plan import FioJob, Job, OpenJob, Section
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.errors import IolabError, UserError
 from iolab.pathology.fio_text import parse_fio
 from iolab.process import run
 from iolab.vm.cpio import Entry, write_cpio
@@ -17,15 +17,14 @@ from iolab.vm.fio_check import check_job
 from iolab.vm.guest_programs import guest_program
 from iolab.vm.image import Image, ensure_image
 from tests.support import plans
+from tests.support.needs import program, wants
 
 
 @pytest.fixture(scope="module")
 def image() -> Image:
     """The guest image out of this user's own cache."""
-    try:
+    with wants("a guest image"):
         return ensure_image()
-    except CannotRunError as error:
-        pytest.skip(f"no guest image here: {error}")
 
 
 @pytest.fixture(params=["guest", "host"])
@@ -34,7 +33,7 @@ def fio(request: pytest.FixtureRequest, image: Image) -> list[str]:
     if request.param == "guest":
         return guest_program(image, "fio")
     # Where this machine lacks fio, a wrapper that names itself by its whole path.
-    request.getfixturevalue("host_fio")
+    program("fio")
     return ["fio"]
 
 

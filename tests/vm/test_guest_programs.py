@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from iolab import trace
-from iolab.errors import CannotRunError
 from iolab.paths import REFERENCE
 from iolab.process import CommandError, run
 from iolab.vm.guest_programs import compress_trace, guest_program
 from iolab.vm.image import Image, ensure_image
+from tests.support.needs import wants
 
 pytestmark = pytest.mark.vm
 
@@ -22,10 +22,8 @@ _SMALL = REFERENCE / "traces" / "small_v7_mono.dat"
 
 @pytest.fixture(scope="module")
 def image() -> Image:
-    try:
+    with wants("a guest image"):
         return ensure_image()
-    except CannotRunError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from iolab.vm.index import Index, UnknownPackageError, closure
 from iolab.vm.versions import satisfies
+from tests.support.needs import needs
 
 # In order; a line's versions are equal.
 ORDERED = [
@@ -46,7 +46,7 @@ def test_versions_sort_as_debians_policy_has_it() -> None:
             assert satisfies(one, ">=", other) == (a >= b), (one, other)
 
 
-@pytest.mark.skipif(shutil.which("dpkg") is None, reason="needs dpkg")
+@needs("dpkg")
 def test_versions_sort_as_dpkg_sorts_them() -> None:
     flat = [version for equal in ORDERED for version in equal if version]
     for one, other in itertools.pairwise(flat):
@@ -103,7 +103,7 @@ def test_what_is_not_there_is_said(text: str) -> None:
         closure([index(text)], ["a"])
 
 
-@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
+@needs("apt-get")
 @pytest.mark.network
 def test_a_closure_is_that_of_apt(tmp_path: Path) -> None:
     """The packages of the toolbox and of the guest image, as apt would unpack them."""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.files import short_dir
 from iolab.process import kill_group, start
 from iolab.vm.monitor import Monitor, MonitorError, monitor_options
 from iolab.vm.toolbox import ensure_toolbox
+from tests.support.needs import wants
 
 pytestmark = pytest.mark.vm
 
@@ -26,10 +26,8 @@ def socket() -> Iterator[Path]:
 
 @pytest.fixture
 def qemu(socket: Path) -> Iterator[subprocess.Popen[bytes]]:
-    try:
+    with wants("QEMU"):
         toolbox = ensure_toolbox()
-    except CannotRunError as error:
-        pytest.skip(str(error))
     options = ["-M", "none", "-nodefaults", "-display", "none", "-S", *monitor_options(socket)]
     process = start([*toolbox.qemu_argv(), *options])
     yield process

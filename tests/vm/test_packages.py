@@ -15,8 +15,8 @@ import zstandard
 
 from iolab.errors import UserError
 from iolab.vm import deb
-from iolab.vm.deb import DamagedPackageError
 from iolab.vm.packages import is_package, unpack_package
+from iolab.vm.unpacking import DamagedPackageError
 from tests.support.packages import pacman, rpm, tar
 from tests.vm.conftest import make_deb
 
@@ -153,6 +153,14 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
     stripped = rpm(tmp_path / "b.rpm", FILES, gzip.compress, payload="drpm")
     with pytest.raises(UserError, match="holds a 'drpm' payload"):
         unpack_package(stripped, tmp_path / "root")
+
+
+def test_a_description_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("arch = secret\n")
+    package = tmp_path / "a.pkg.tar"
+    package.write_bytes(tar({".PKGINFO": str(tmp_path / "secret")}))
+    with pytest.raises(UserError, match=r"\.PKGINFO .*link"):
+        unpack_package(package, tmp_path / "root")
 
 
 def test_what_is_no_ar_archive_is_no_deb(tmp_path: Path) -> None:

@@ -224,9 +224,10 @@ def _calls(function: str, stat: str) -> _Counting:
 
 def _workers(stat: str) -> _Counting:
     """Count the CPU time of unbound kworkers, in us as ``c``, and MiB as ``n``."""
+    # The parent of a kernel thread is 2. A program's name is too short to feign that.
     return _Counting(
-        look="c=0; for p in $(grep -l kworker/u /proc/[0-9]*/comm)\n"
-        "    do read -r t rest <${p%comm}schedstat && c=$((c + t / 1000)); done\n"
+        look="c=0; for p in $(grep -ls '(kworker/u.*) . 2 0' /proc/*/stat)\n"
+        "    do read -r t rest <${p%stat}schedstat && c=$((c + t / 1000)); done\n"
         f"    set -- $({stat})\n    n=$(($7 / 2048))",
         said=["c=$((c - c0)) n=$((n - n0))", f'echo "kworker/u*: {_WORKER}"'],
     )

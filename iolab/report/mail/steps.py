@@ -130,7 +130,7 @@ def setup_steps(cell: Cell) -> list[str]:
     if cell.worker_nice:
         steps += [
             "# workers that the kernel makes later have nice 0: do it again meanwhile",
-            f"renice -n {cell.worker_nice} -p $(pgrep kworker/0:)",
+            f"renice -n {cell.worker_nice} -p $(pgrep -P 2 kworker/0:)",
         ]
     if cell.antagonist is not None:
         steps.append("# iolab runs an antagonist beside it; this script does not")

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from iolab import foreign
 from iolab.blocks import Block
 from iolab.errors import IolabError
-from iolab.files import atomic_write
+from iolab.reading import DOCUMENT_BYTES, read_regular
+from iolab.results import result_bytes
+from iolab.store.block_files import run_of
 from iolab.store.merging import differing_files
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
-from iolab.targets.unpack import unpack
+from iolab.tars import unpack
 
 __all__ = ["take_in"]
 
@@ -46,10 +48,9 @@ def take_in(
         those in the store, or cannot be written. The store is then as before.
     """
     with store.workspace() as work:
-        file = work / "archive.tar"
-        atomic_write(file, archive)
         results = work / "results"
-        unpack(file, _names(block), results)
+        most = {**result_bytes(block.plan, block.machine.cpus), "run.json": DOCUMENT_BYTES}
+        unpack(io.BytesIO(archive), most, results)
         run = _run(results / "run.json")
         arrived = RawStore(work / "arrived")
         arrived.put(key, block=block, target=identity, results=results, run=run)
@@ -64,24 +65,15 @@ def take_in(
                     f"{', '.join(sorted(names))}; what was stored first stays"
                 )
             return
-        store.adopt(key, arrived.folder(key))
-
-
-def _names(block: Block) -> set[str]:
-    """Return the files of an agent's results folder."""
-    ids = [cell.id for cell in block.plan.cells]
-    names = {"agent.json", "console.txt", "facts.json", "run.json", "status.json"}
-    return names | {f"cells/{i}.json" for i in ids} | {f"traces/{i}.dat" for i in ids}
+        store.adopt(key, arrived)
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Return what the worker noted of its run: texts, and how long it took."""
+    """Return what the worker noted of its run."""
     try:
-        run = foreign.document(path.read_bytes())
-        wall_s = run["wall_s"]
-        if isinstance(wall_s, bool) or not isinstance(wall_s, int | float) or wall_s < 0:
-            raise ValueError("wall_s is no duration")
-        texts = ("started", "iolab", "python", "host_kernel")
-        return {"wall_s": wall_s, **{name: foreign.line(str(run[name]), 80) for name in texts}}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IolabError("the results hold a damaged run.json") from error
+        run = run_of(read_regular(path))
+    except OSError as error:
+        raise IolabError("the results lack run.json") from error
+    if not {"started", "wall_s", "iolab", "python", "host_kernel"} <= run.keys():
+        raise IolabError("the results hold a damaged run.json")
+    return run

@@ -26,7 +26,7 @@ from iolab.sweeps.cluster.parts import Part, receive, settle
 from iolab.sweeps.cluster.program import OTHER_MACHINE
 from iolab.sweeps.handover import program_environment
 from iolab.sweeps.limits import MACHINE_BYTES
-from iolab.sweeps.saying import error_said
+from iolab.sweeps.saying import error_said, open_log
 from iolab.targets.vm import own_identity
 
 __all__ = [
@@ -202,24 +202,24 @@ def _measure(task: Task, watched: Watched) -> Answer:
 
 
 def _run(task: Task, watched: Watched, work: Path) -> Answer:
-    log, done = work / "log", 0
+    done = 0
     program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.cluster.program"]
     argv = [*program, work / "task.json", work / "out"]
     environment = {**program_environment(), "XDG_CACHE_HOME": task.root}
-    with log.open("wb") as stream:
-        process = start(argv, stdout=stream, stderr=subprocess.STDOUT, env=environment)
-    try:
-        while process.poll() is None:
-            time.sleep(_POLL_S)
-            if not watched.wanted():
-                return Answer(error="cancelled")
-            if (now := _cells(work / "out.progress")) > done:
-                done = now
-                watched.report(done)
-    finally:
-        kill_group(process)
-    if process.returncode:
-        error = error_said(log, process.returncode)
+    with open_log() as log:
+        process = start(argv, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        try:
+            while process.poll() is None:
+                time.sleep(_POLL_S)
+                if not watched.wanted():
+                    return Answer(error="cancelled")
+                if (now := _cells(work / "out.progress")) > done:
+                    done = now
+                    watched.report(done)
+        finally:
+            kill_group(process)
+        error = error_said(log, process.returncode) if process.returncode else ""
+    if error:
         # Its own errors have a code; a signal came from outside.
         here = process.returncode < 0 or process.returncode == OTHER_MACHINE
         return Answer(error=error, here=here or os.strerror(errno.ENOSPC) in error)

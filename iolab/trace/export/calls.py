@@ -11,7 +11,7 @@ import pandas as pd
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
-from iolab.files import atomic_write
+from iolab.files import write_output
 from iolab.trace.export.perfetto import kernel_packets
 
 __all__ = ["COUNTER_NS", "write_calls"]
@@ -57,7 +57,7 @@ def write_calls(
     packets = [*_tasks(events), *_counters(events)]
     if switches is not None:
         packets += _schedule(switches)
-    atomic_write(Path(path), protos.Trace(packet=packets).SerializeToString())
+    write_output(Path(path), protos.Trace(packet=packets).SerializeToString())
     return len(events)
 
 

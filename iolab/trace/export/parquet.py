@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iolab import foreign
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.files import scratch_dir
 from iolab.trace.trace import Trace
 
@@ -41,11 +41,13 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
 
     Raises
     ------
+    UserError
+        If it is no new or empty folder.
     IolabError
-        If the folder is not empty or cannot be written, or an event's name is no file name.
+        If it cannot be written, or an event's name is no file name.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise IolabError(f"{folder} is not empty")
+        raise UserError(f"{folder} is no new or empty folder")
     about = json.dumps(
         {
             "source": trace.path.name,

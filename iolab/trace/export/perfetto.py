@@ -15,7 +15,7 @@ import pandas as pd
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
-from iolab.files import atomic_write
+from iolab.files import check_outputs, write_output
 from iolab.trace.trace import Trace
 
 __all__ = ["kernel_packets", "perfetto_file", "write_perfetto"]
@@ -77,12 +77,13 @@ def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = N
     Raises
     ------
     UserError
-        If the trace has none of these events, or none in the window.
+        If the trace has none of these events, or none in the window, or is the file itself.
     IolabError
         If the file cannot be written.
     """
+    check_outputs([Path(path)], [trace.path])
     packets = _packets(trace, between)
-    atomic_write(Path(path), b"".join(packets))
+    write_output(Path(path), b"".join(packets))
     return len(packets)
 
 

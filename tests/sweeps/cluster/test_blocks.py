@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import CannotRunError, IolabError, UserError
+from iolab.errors import IolabError, UserError
 from iolab.files import cache_dir
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore, block_key
@@ -24,6 +24,7 @@ from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.request import Request, check_request, requested_profile
 from iolab.targets.vm import prepare
 from tests.support.cluster import cluster
+from tests.support.needs import wants
 from tests.support.processes import processes_naming, wait_until
 from tests.support.results import TARGET, block, write_results
 from tests.test_files import small_disk
@@ -64,7 +65,7 @@ def test_results_are_taken_in_once_and_compared_the_second_time(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
-        ("../evil", b"", "hold '../evil', which is refused"),
+        ("../evil", b"", "holds '../evil', which is refused"),
         ("run.json", b"{}", "damaged run.json"),
         ("run.json", json.dumps({**RUN, "wall_s": -1}).encode(), "damaged run.json"),
         ("facts.json", b"{}", "damaged facts.json"),
@@ -81,7 +82,7 @@ def test_anything_else_is_refused_and_nothing_is_stored(
     with pytest.raises(IolabError, match=sentence):
         take_in(store, key, made, TARGET, archive(results, **{name: data}))
     whole = archive(results)
-    with pytest.raises(IolabError, match=r"no whole tar|cut short"):
+    with pytest.raises(IolabError, match="cut short"):
         take_in(store, key, made, TARGET, whole[: len(whole) // 3])
     assert store.all_keys() == []
 
@@ -139,11 +140,8 @@ def test_requests_that_do_not_go_with_a_cluster(different: object, sentence: str
 @pytest.mark.vm
 @pytest.mark.filterwarnings("ignore")
 def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    try:
+    with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-    except CannotRunError as error:
-        pytest.skip(str(error))
     here = Request("smoke", ["dio_kworker"], ["6.1"], ["weight=1000"], boots=1, root=tmp_path / "h")
     pathology = get_pathology("dio_kworker")
     (plan,) = plan_blocks([(pathology, requested_profile(here, pathology))], here, print)

@@ -14,6 +14,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from dask import config
 
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.sweeps.cluster.place import ClusterPlace, connected, known_workers
@@ -23,8 +24,6 @@ from iolab.sweeps.pool import Progress, run_jobs_in
 from tests.support.cluster import Cluster, cluster
 from tests.support.processes import wait_until
 
-pytest.importorskip("distributed")
-config = pytest.importorskip("dask.config")
 # Dask's own threads and sockets warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""Standard input, output and error as a command finds them: closed, full, or without a reader."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final, TextIO
+
+from iolab.errors import IolabError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["CLOSED_PIPE", "open_streams"]
+
+# As shells count a program that SIGPIPE ended.
+CLOSED_PIPE: Final = 128 + signal.SIGPIPE
+
+
+class _Stream(io.FileIO):
+    """A descriptor that is written until that fails; what comes then is dropped."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        self._works = True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write; the first failure on standard output is raised.
+
+        Raises
+        ------
+        SystemExit
+            If nobody reads any more, as `head` does.
+        IolabError
+            If it cannot be written.
+        """
+        if self._works:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self._works = False
+                # A command goes on without its progress.
+                if self.fileno() == 1:
+                    if isinstance(error, BrokenPipeError):
+                        raise SystemExit(CLOSED_PIPE) from None
+                    words = f"cannot write to standard output: {error.strerror}"
+                    raise IolabError(words) from error
+        return memoryview(data).nbytes
+
+
+def open_streams() -> None:
+    """Open the standard streams anew, so that no other file takes their numbers.
+
+    A closed standard output cannot be written; a closed standard error is silent.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            os.set_inheritable(os.open(os.devnull, mode), True)
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
+    sys.stdout, sys.stderr = _text(1, sys.stdout), _text(2, sys.stderr)
+
+
+def _text(number: int, before: TextIO | None) -> TextIO:
+    """Return a standard stream that replaces another one; what has no character is escaped."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Stream(number)),
+        encoding=None if before is None else before.encoding,
+        errors="backslashreplace",
+        line_buffering=number == 2 or os.isatty(number),
+    )
