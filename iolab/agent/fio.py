@@ -175,8 +175,18 @@ def start_fio(
     journal.note("tree", str(folder))
     folder.mkdir(mode=0o700)
     argv = fio_argv(job, place.files, report, cpu=place.cpu)
+    # fio removes TMPDIR/fio-dump-status, and puts a second report before its own if it was there
+    # (check_status_file() of stat.c): in /tmp any user can make it.
+    environment = {**os.environ, "TMPDIR": str(folder)}
     with said.open("wb") as stream:
-        fio = start(argv, stdout=stream, stderr=subprocess.STDOUT, cwd=folder, cgroup=place.group)
+        fio = start(
+            argv,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
+            cgroup=place.group,
+        )
     return fio, report, said
 
 

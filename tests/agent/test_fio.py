@@ -215,6 +215,10 @@ def test_a_job_runs_in_an_empty_folder_of_its_own(
     monkeypatch.chdir(tmp_path)
     precious = tmp_path / "precious"
     precious.write_text("text")
+    # What fio takes for an order to report, and removes.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    order = tmp_path / "fio-dump-status"
+    order.touch()
     # A job as no grammar passes it: an option names a file.
     job = _open(
         Section("a", {"mem": "mmapshared:precious", "ioengine": "psync"}), runtime_ms=60_000
@@ -234,7 +238,7 @@ def test_a_job_runs_in_an_empty_folder_of_its_own(
         failures = restore(tmp_path / "journal")
     assert failures == []
     assert precious.read_text() == "text"
-    assert sorted(tmp_path.iterdir()) == [precious, work]
+    assert sorted(tmp_path.iterdir()) == [order, precious, work]
     assert {report.parent, said.parent} == {tmp_path}
 
 
