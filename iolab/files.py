@@ -126,7 +126,7 @@ def _not_written(path: Path, error: OSError | ValueError) -> IolabError:
 def write_output(path: Path, data: bytes | str) -> None:
     """Write an output whose name the user chose.
 
-    A file is written as `atomic_write` does, with the permissions that it had. A link stays: the
+    A file is written as `atomic_write` does, with the permissions that this user gave it. A link stays: the
     file behind it is written. A device, a pipe or a descriptor of this process, such as
     ``/dev/stdout``, is written into.
 
@@ -155,8 +155,7 @@ def write_output(path: Path, data: bytes | str) -> None:
             _refuse_planted(place)
             handle = os.open(place, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
         else:
-            mode = place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_umask()
-            atomic_write(place, payload, mode=mode)
+            atomic_write(place, payload, mode=_mode(place))
             return
         with os.fdopen(handle, "wb") as stream:
             stream.write(payload)
@@ -242,10 +241,13 @@ def _refuse_planted(place: Path) -> None:
         )
 
 
-def _umask() -> int:
+def _mode(place: Path) -> int:
+    """Return the permissions that a file of this user has, or a new one gets."""
+    if place.exists() and (status := place.stat()).st_uid == os.geteuid():
+        return status.st_mode & 0o777
     mask = os.umask(0o077)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask
 
 
 def _owned(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:

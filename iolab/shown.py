@@ -105,7 +105,8 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
     for place, kind in enumerate(plain.dtypes):
         if kind.kind not in "biufc":
             column = plain.iloc[:, place].astype(object)
-            plain.isetitem(place, list(column.map(_no_formula, na_action="ignore")))
+            shown = column.map(_no_formula, na_action="ignore")
+            plain.isetitem(place, shown.to_numpy(dtype=object))
     return plain
 
 

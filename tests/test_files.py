@@ -244,6 +244,12 @@ def test_an_output_keeps_what_was_there(tmp_path: Path) -> None:
     assert path.read_bytes() == b"\0"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [p.name for p in path.parent.iterdir()] == ["file"]
+    if os.geteuid() == 0:
+        # Another user's permissions are not this one's.
+        path.chmod(0o666)
+        os.chown(path, 1001, 1001)
+        write_output(path, b"\0")
+        assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\0b/c", ".", "..", "/", "/dev/fd"])

@@ -116,10 +116,14 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     """
     from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress
+    from iolab.files import check_outputs
     from iolab.sweeps.baseline import answered, outcome_of, write_lock
     from iolab.sweeps.judging import Judging
 
     _check(questions, form, as_json=as_json, **options)
+    if options["update"]:
+        config = options["config"]
+        check_outputs([options["lock"]], [config] if config else [])
     cases = _cases(questions, options["kernel"], options["lock"])
     with SweepProgress() as progress:
         root = options["root"].resolve()

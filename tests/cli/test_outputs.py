@@ -239,6 +239,15 @@ def test_standard_output_can_be_named(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"before\n" + piped + b"after\n"
 
 
+def test_a_full_disk_leaves_no_folder(iolab: Callable[..., Told], tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        source = REFERENCE / "traces" / "small_v7_mono.dat"
+        told = iolab("trace", source, "--parquet", disk / "tables")
+        assert told.code == 1
+        assert f"{disk / 'tables'}: No space left" in told.one_line()
+        assert list(disk.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", sorted(_FOLDERS))
 def test_a_folder_of_outputs_is_no_device(
     iolab: Callable[..., Told], tmp_path: Path, name: str

@@ -31,7 +31,7 @@ def test_parquet(small: Path, tmp_path: Path) -> None:
             assert back.astype(str).equals(mine.astype(str))
     about = pq.read_schema(tmp_path / "out" / "sched_switch.parquet").metadata[b"iolab"]
     assert b'"clock": "mono"' in about
-    with pytest.raises(IolabError, match="not empty"):
+    with pytest.raises(IolabError, match="new or empty"):
         write_parquet(trace, tmp_path / "out")
 
 

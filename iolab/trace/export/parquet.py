@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -61,17 +62,20 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     for name in tables:
         if not _EVENT.fullmatch(name):
             raise IolabError(f"no file can be named after the event {foreign.line(name, 80)!r}")
-    names = []
-    with scratch_dir(folder.parent) as work:
-        whole = work / "whole"
-        whole.mkdir()
-        for name, frame in {**tables, "losses": trace.losses}.items():
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-            table = table.replace_schema_metadata({**(table.schema.metadata or {}), "iolab": about})
-            names.append(f"{name.replace(':', '.')}.parquet")
-            pq.write_table(table, whole / names[-1], compression="zstd")
-        try:
+    files = {name: f"{name.replace(':', '.')}.parquet" for name in (*tables, "losses")}
+    try:
+        with scratch_dir(folder.parent) as work:
+            whole = work / "whole"
+            whole.mkdir()
+            for name, file in files.items():
+                frame = trace.losses if name == "losses" else tables[name]
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                described = {**(table.schema.metadata or {}), "iolab": about}
+                table = table.replace_schema_metadata(described)
+                pq.write_table(table, whole / file, compression="zstd")
             whole.replace(folder)
-        except OSError as error:
-            raise IolabError(f"cannot write {folder}: {error.strerror}") from error
-    return [folder / name for name in names]
+    except OSError as error:
+        # pyarrow's own errors have a number, and words for programmers.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise IolabError(f"cannot write {folder}: {reason}") from error
+    return [folder / file for file in files.values()]
