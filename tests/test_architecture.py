@@ -19,7 +19,7 @@ PACKAGE = Path(iolab.__file__).parent
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
     *("iolab", "errors", "interrupts", "process", "names", "writers", "files", "paths"),
-    *("reading", "tars", "foreign", "shown", "results", "parquet", "agent", "trace", "measure"),
+    *("reading", "tars", "foreign", "shown", "parquet", "agent", "results", "trace", "measure"),
     *("pathology", "blocks", "design"),
     *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
     *("experiment", "doctor", "cli", "__main__"),
