@@ -18,7 +18,7 @@ from iolab.agent import undo
 from iolab.agent.cgroup_v1 import make_v1_cgroup, root_of
 from iolab.agent.devices import make_device
 from iolab.agent.filesystem import mount_kernels
-from iolab.agent.journal import Journal, restore
+from iolab.agent.journal import FILES, Journal, restore
 from iolab.agent.memory_disks import make_zram
 from iolab.agent.named import identity_of
 from iolab.agent.plan import Device, Group, Recording
@@ -47,6 +47,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal
     yield made
     # So that nothing stays on this machine, whatever the test finds.
     restore(made.path)
+    restore(FILES)
 
 
 @pytest.mark.parametrize(
@@ -128,14 +129,15 @@ def test_what_a_run_has_started_is_killed_wherever_it_went(
     start([sys.executable, "-c", leaves, tmp_path / "pid"]).wait(PATIENCE_S)
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     monkeypatch.delenv(MARK)
-    stranger = start(["fio", _REPORT]) if shutil.which("fio") else start(["sleep", "1000"])
+    # Root's own, but of no run, or of another one.
+    stranger = start([sys.executable, "-c", "import time; time.sleep(1000)", _REPORT])
     other = start(["sleep", "1000"], env={**os.environ, MARK: _OF_A_RUN[::-1]})
     try:
         left = int((tmp_path / "pid").read_text())
         assert alive(left)
         assert restore(journal.path) == []
         wait_until(lambda: not alive(left))
-        assert other.poll() is None
+        assert (stranger.poll(), other.poll()) == (None, None)
     finally:
         kill_group(stranger)
         kill_group(other)
