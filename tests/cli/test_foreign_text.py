@@ -36,13 +36,14 @@ from tests.support.terminal import Said
 # What a Parquet file can hold.
 _SAID = TEXT.encode("utf-8", "replace").decode()
 
-_LONG = "x" * 10_000_000
+_LONG = "x" * 1_000_000
 _SWEEP = ("--pathology", "dio_kworker", "--profile", "smoke", "--make", "zram")
 # The modules that read documents of a machine, of a store or of a file that somebody sent.
 _ENTRANCES = {
     *("report.attribution", "store.dataset", "store.hashes", "store.kernels", "store.raw"),
     *("sweeps.baseline", "sweeps.block", "targets.real", "targets.ssh", "targets.vm"),
-    "sweeps.cluster.results",
+    # They read what a sweep wrote of a block, and the results of an earlier sweep.
+    *("store.block_files", "sweeps.sweep"),
     # It takes digests, which it compares.
     "store.partitions",
     # They take numbers and nothing else.
