@@ -208,8 +208,9 @@ def _place(folder: Path, files: list[Path]) -> Workplace:
     return Workplace(files, folder, None, min(os.sched_getaffinity(0)), None)
 
 
+@needs("fio")
 def test_a_job_runs_in_an_empty_folder_of_its_own(
-    host_fio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("iolab.agent.fio.RUN", tmp_path)
     monkeypatch.chdir(tmp_path)
