@@ -126,8 +126,8 @@ def _not_written(path: Path, error: OSError | ValueError) -> IolabError:
 def write_output(path: Path, data: bytes | str) -> None:
     """Write an output whose name the user chose.
 
-    A file is written as `atomic_write` does, with the permissions that this user gave it. A link stays: the
-    file behind it is written. A device, a pipe or a descriptor of this process, such as
+    A file is written as `atomic_write` does, with the permissions that this user gave it. A link
+    stays: the file behind it is written. A device, a pipe or a descriptor of this process, such as
     ``/dev/stdout``, is written into.
 
     Parameters
