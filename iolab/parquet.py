@@ -176,7 +176,7 @@ def _footer(data: bytes) -> pq.FileMetaData:
 def _is_plain(kind: pa.DataType) -> bool:
     known = pa.types
     if known.is_dictionary(kind):
-        return bool(known.is_string(kind.value_type) or known.is_large_string(kind.value_type))
+        return kind.value_type in (pa.string(), pa.large_string())
     checks = (known.is_boolean, known.is_integer, known.is_floating, known.is_null)
     return any(check(kind) for check in (*checks, known.is_string, known.is_large_string))
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
 import os
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +17,14 @@ import pytest
 from iolab import reading
 from iolab.reading import (
     RefusedFileError,
+    digest_regular,
+    entries,
     exactly,
     free_bytes,
     in_root,
+    lines_of_gzip,
     open_regular,
+    read_gzip,
     read_regular,
 )
 
@@ -162,3 +169,40 @@ def test_a_stream_that_ends_early_is_said() -> None:
     assert exactly(io.BytesIO(b"abc"), 2) == b"ab"
     with pytest.raises(EOFError):
         exactly(io.BytesIO(b"abc"), 4)
+
+
+def test_a_digest_is_of_a_file_of_a_bounded_size(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"x" * 3_000_000)
+    assert digest_regular(file, 3_000_000) == hashlib.sha256(file.read_bytes()).hexdigest()
+    with pytest.raises(RefusedFileError, match="3000000 bytes"):
+        digest_regular(file, 2_999_999)
+
+
+def test_what_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.gz"
+    file.write_bytes(gzip.compress(b"ab\n" * 1000))
+    assert read_gzip(file, 3000) == b"ab\n" * 1000
+    assert list(lines_of_gzip(file, 1 << 20)) == [b"ab\n"] * 1000
+    with pytest.raises(RefusedFileError):
+        read_gzip(file, 2999)
+    # Each line counts, however short; and none is too long.
+    with pytest.raises(RefusedFileError):
+        list(lines_of_gzip(file, 999 << 10))
+    with pytest.raises(RefusedFileError):
+        list(lines_of_gzip(file, 1 << 20, longest=2))
+
+
+def test_a_folders_names_are_what_they_are(tmp_path: Path) -> None:
+    for name, make in MAKERS.items():
+        make(tmp_path / name)
+    found = entries(tmp_path, len(MAKERS), below=tmp_path)
+    assert list(found) == sorted(MAKERS)
+    assert stat.S_ISLNK(found["link to a device"].st_mode)
+    with pytest.raises(RefusedFileError, match="more than"):
+        entries(tmp_path, len(MAKERS) - 1, below=tmp_path)
+    (tmp_path / "up").symlink_to(tmp_path)
+    (tmp_path / "file").write_text("")
+    for name in ("up", "file", "fifo"):
+        with pytest.raises(RefusedFileError):
+            entries(tmp_path / name, 100, below=tmp_path)

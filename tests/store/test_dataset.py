@@ -85,6 +85,33 @@ def _foreign_cell(path: Path) -> None:
     pd.read_parquet(path).assign(cell="elsewhere").to_parquet(path)
 
 
+@pytest.mark.parametrize("said", [b"\xff", b"[]", b"5", b'{"index_columns": ["nothing"]}'])
+def test_what_a_table_says_of_pandas_is_not_believed(folder: Path, said: bytes) -> None:
+    expected = load(folder)
+    for name in ("cells", "latency", "mechanism"):
+        _metadata(said)(folder / f"{name}.parquet")
+    pd.testing.assert_frame_equal(load(folder).cells, expected.cells)
+    pd.testing.assert_frame_equal(load(folder).latency, expected.latency)
+
+
+@pytest.mark.parametrize("name", ["cells.parquet", "unavailable.json", "kernels.json", "traces"])
+def test_no_link_of_a_folder_is_followed(folder: Path, name: str) -> None:
+    path, elsewhere = folder / name, folder.with_name("elsewhere")
+    if name == "traces":
+        path.mkdir(exist_ok=True)
+    elif not path.exists():
+        path.write_text("{}")
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    with pytest.raises(UserError, match=name):
+        load(folder)
+    # The folder itself is named by the user.
+    path.unlink()
+    elsewhere.rename(path)
+    folder.with_name("link").symlink_to(folder)
+    assert not load(folder.with_name("link")).cells.empty
+
+
 @pytest.mark.parametrize(
     ("name", "spoil", "message"),
     [

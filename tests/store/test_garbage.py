@@ -36,6 +36,26 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
+def test_what_a_link_leads_to_is_neither_counted_nor_removed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_bytes(b"x" * 1000)
+    (root / "set-aside" / "link").symlink_to(tmp_path / "other")
+    (root / "up").symlink_to(root)
+    found = find_garbage(root, unused=True)
+    assert [one.size_bytes < 1000 for one in found if one.path.name == "link"] == [True]
+    remove_garbage(found)
+    assert (tmp_path / "other" / "file").exists()
+    assert not (root / "set-aside" / "link").is_symlink()
+
+
+def test_tables_behind_a_link_may_need_any_block(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (root / "dio_kworker" / "link").symlink_to(tmp_path / "other")
+    with pytest.raises(IolabError, match="which blocks its tables need is not known"):
+        find_garbage(root, unused=True)
+    assert find_garbage(root)
+
+
 def names(root: Path, *, unused: bool = False) -> list[tuple[str, str]]:
     return [(one.kind, one.path.name) for one in find_garbage(root, unused=unused)]
 

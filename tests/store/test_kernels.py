@@ -61,6 +61,8 @@ def test_a_configuration_belongs_to_the_kernel_that_was_measured() -> None:
     assert "CONFIG_HZ=" in kernel_config("6.1", kernel.release, target)
     assert not kernel_config("6.1", kernel.release, {**target, "kernel": "another"})
     assert not kernel_config("6.1", kernel.release, {"target": "ssh"})
+    # Somebody's block names the kernel, and the name becomes part of a path.
+    assert not kernel_config("../kernels/6.1", kernel.release, target)
     assert not kernel_config("6.1", "of-another-machine", {"target": "local"})
 
 

@@ -79,6 +79,41 @@ def test_profiles_come_with_their_blocks(tmp_path: Path) -> None:
     }
 
 
+def test_only_what_is_known_of_a_run_is_taken_over(tmp_path: Path) -> None:
+    (key,) = stored(tmp_path / "one")
+    said = {"wall_s": 1.5, "iolab": "0.0.9\x1b[2J", "token": "hidden"}
+    spoil(tmp_path / "one" / "raw" / key / "run.json", lambda _: json.dumps(said).encode())
+    assert merge_store(tmp_path / "one", tmp_path / "two").taken == [key]
+    run = tmp_path / "two" / "raw" / key / "run.json"
+    assert json.loads(run.read_bytes()) == {"wall_s": 1.5, "iolab": "0.0.9?[2J"}
+    assert {p.stat().st_mode & 0o777 for p in run.parent.rglob("*") if p.is_file()} == {0o444}
+
+
+def test_what_changed_after_the_check_is_not_taken(tmp_path: Path) -> None:
+    (key,) = stored(tmp_path / "one")
+    there, here = RawStore(tmp_path / "one"), RawStore(tmp_path / "two")
+    # The copy has what the other store has now, and it is the copy that is judged.
+    spoil(there.folder(key) / "cells" / "c001.json.gz", lambda data: data[:-1] + b"x")
+    here.copy(key, there)
+    assert [state.state for state in block_states(here)] == ["damaged"]
+
+
+def test_a_block_is_taken_without_a_profile_that_is_a_link(tmp_path: Path) -> None:
+    (key,) = stored(tmp_path / "one")
+    (tmp_path / "private").write_text("key")
+    profiles = tmp_path / "one" / "profiles" / key
+    profiles.mkdir(parents=True)
+    (profiles / "c000.parquet").symlink_to(tmp_path / "private")
+    (profiles / "c001.parquet").write_bytes(b"whole")
+    (profiles / "other.parquet").write_bytes(b"of no cell")
+    merged = merge_store(tmp_path / "one", tmp_path / "two")
+    assert merged.taken == [key]
+    assert [(state.key, "c000.parquet" in state.reason) for state in merged.left_out] == [
+        (key, True)
+    ]
+    assert [p.name for p in (tmp_path / "two" / "profiles" / key).iterdir()] == ["c001.parquet"]
+
+
 def test_what_is_no_store_or_of_another_format_is_one_sentence(tmp_path: Path) -> None:
     stored(tmp_path / "one")
     with pytest.raises(UserError, match="holds no store"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -248,6 +249,60 @@ def test_what_is_no_block_is_refused(
     sentence = rf"^{path}(: .*; measure the block again| is missing or damaged; .*)$"
     with pytest.raises(IolabError, match=sentence):
         store.block(key)
+
+
+def _as_file(path: Path) -> None:
+    path.write_text("")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_as_file, os.mkfifo, Path.mkdir, lambda p: p.symlink_to("/etc"), lambda p: p.symlink_to(p)],
+)
+def test_whatever_has_a_blocks_place_is_set_aside(
+    tmp_path: Path, made: Block, results: Path, make: Callable[[Path], object]
+) -> None:
+    store, key = RawStore(tmp_path / "store"), block_key(made, TARGET)
+    (store.root / "raw").mkdir(parents=True)
+    make(store.root / "raw" / key)
+    assert (store.has(key), store.all_keys()) == (True, [key])
+    with pytest.raises(IolabError, match=key):
+        store.block(key)
+    assert store.set_aside(key) == store.root / "set-aside" / key
+    assert not store.has(key)
+    _put(store, made, results)
+    assert store.block(key) == made
+
+
+def test_a_store_on_another_disk_sets_aside_there(
+    tmp_path: Path, made: Block, results: Path
+) -> None:
+    (tmp_path / "disk" / "raw").mkdir(parents=True)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "raw").symlink_to(tmp_path / "disk" / "raw")
+    store = RawStore(tmp_path / "store")
+    key = _put(store, made, results)
+    assert len(list(store.cells(key))) == len(made.cells)
+    assert store.set_aside(key) == tmp_path / "disk" / "set-aside" / key
+
+
+def test_nothing_is_set_aside_through_a_link(tmp_path: Path, made: Block, results: Path) -> None:
+    store = RawStore(tmp_path / "store")
+    key = _put(store, made, results)
+    (tmp_path / "elsewhere").mkdir()
+    (store.root / "set-aside").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(IolabError, match="set-aside"):
+        store.set_aside(key)
+    assert (store.has(key), list((tmp_path / "elsewhere").iterdir())) == (True, [])
+
+
+def test_the_end_of_a_console_is_lines_that_can_be_shown(
+    tmp_path: Path, made: Block, results: Path
+) -> None:
+    (results / "console.txt").write_bytes(b"\n" * 1_000_000 + b"one\xff\x1b[2J\ntwo\n")
+    store = RawStore(tmp_path / "store")
+    tail = store.console_tail(_put(store, made, results))
+    assert (len(tail), tail[-2:]) == ((1 << 16) - 11, ["one\ufffd?[2J", "two"])
 
 
 def test_two_processes_may_put_the_same_block(tmp_path: Path, made: Block, results: Path) -> None:

@@ -49,6 +49,7 @@ from tests.support.parquet_writer import (
     encoded,
     lying,
     page,
+    repeated,
     varint,
 )
 from tests.support.results import block
@@ -332,10 +333,15 @@ def _equal_rows(rows: int) -> bytes:
     return b"\x01" + varint(rows << 1) + b"\0"
 
 
-def _written(table: pa.Table, **options: Any) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(table, stream, **options)
-    return stream.getvalue()
+def _latencies(rows: int, times: int) -> Payload:
+    """Return what repeats a histogram's row: so many rows in each of so many row groups."""
+
+    def put(hostile: Hostile) -> None:
+        row = pd.read_parquet(hostile.tables / "latency.parquet").iloc[[0] * rows]
+        table = pa.Table.from_pandas(row, preserve_index=False)
+        spoil(hostile.tables / "latency.parquet", lambda _: repeated(table, times))
+
+    return put
 
 
 def _texts(one: bytes, rows: int) -> bytes:
@@ -491,6 +497,8 @@ def _of_tables() -> dict[str, Payload]:
             _link("/dev/zero"), "dio_kworker/traces/c000.dat"
         ),
         "traces are a link": _in_place(_link("/dev"), "dio_kworker/traces"),
+        "latencies: 3*10^8 rows": _latencies(1_000_000, 300),
+        "latencies: 10^8 rows of 1,000 groups": _latencies(100_000, 1000),
         "an index of 10^12 rows": _metadata(
             index_columns=[{"kind": "range", "name": None, "start": 0, "stop": 10**12, "step": 1}]
         ),

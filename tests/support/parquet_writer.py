@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet as pq
 
 __all__ = [
     "BYTE_ARRAY",
@@ -19,10 +23,11 @@ __all__ = [
     "encoded",
     "lying",
     "page",
+    "repeated",
     "varint",
 ]
 
-INT64, BYTE_ARRAY, FIXED = 2, 6, 7
+INT64, DOUBLE, BYTE_ARRAY, FIXED = 2, 5, 6, 7
 DATA, DICTIONARY, DATA_2 = 0, 2, 3
 LIST: Final = 3
 _CREATED: Final = "parquet-cpp-arrow version 26.0.1"
@@ -109,9 +114,34 @@ def lying(
     about |= {6: (len(body),), 7: (len(body),), 9: (data,)}
     about |= {11: (at,)} if len(pages) > 1 else {}
     one = {2: (at,), 3: {**about, **(column or {})}}
-    columns = schema or [{4: "schema", 5: 1}, {1: kind, 3: 0, 4: "cell"}]
+    columns = list(schema) if schema else [{4: "schema", 5: 1}, {1: kind, 3: 0, 4: "cell"}]
     leaves = sum(1 in element for element in columns)
     group = {1: [one] * leaves, 2: (len(body),), 3: (rows,)}
     whole: dict[int, Any] = {1: 2, 2: columns, 3: (rows * groups,), 4: [group] * groups}
-    foot = encoded({**whole, 6: _CREATED, **(footer or {})})
+    return _closed(body, {**whole, **(footer or {})})
+
+
+def repeated(table: pa.Table, times: int) -> bytes:
+    """Return a file whose row groups all have the pages of a table of texts, doubles and int64."""
+    stream = io.BytesIO()
+    pq.write_table(table, stream)
+    whole = pq.read_metadata(stream)
+    kinds = {"BYTE_ARRAY": BYTE_ARRAY, "DOUBLE": DOUBLE, "INT64": INT64}
+    schema: list[Struct] = [{4: "schema", 5: whole.num_columns}]
+    columns = []
+    for number in range(whole.num_columns):
+        one, name = whole.row_group(0).column(number), whole.schema.column(number).name
+        kind = kinds[one.physical_type]
+        schema.append({1: kind, 3: 1, 4: name, **({6: 0} if kind == BYTE_ARRAY else {})})
+        about = {1: kind, 2: [0, 3, 8], 3: [name], 4: 1, 5: (one.num_values,)}
+        about |= {6: (one.total_uncompressed_size,), 7: (one.total_compressed_size,)}
+        about |= {9: (one.data_page_offset,), 11: (one.dictionary_page_offset,)}
+        columns.append({2: (4,), 3: about})
+    group = {1: columns, 2: (100,), 3: (len(table),)}
+    body = stream.getvalue()[4 : -8 - whole.serialized_size]
+    return _closed(body, {1: 2, 2: schema, 3: (len(table) * times,), 4: [group] * times})
+
+
+def _closed(body: bytes, footer: Struct) -> bytes:
+    foot = encoded({**footer, 6: _CREATED})
     return b"PAR1" + body + foot + struct.pack("<I", len(foot)) + b"PAR1"
