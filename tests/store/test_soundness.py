@@ -123,4 +123,5 @@ def test_a_cell_without_end_is_not_unpacked(store: RawStore) -> None:
     without_digests(store, key)
     path = store.folder(key) / "cells" / "c000.json.gz"
     spoil(path, lambda _: gzip.compress(bytes(1 << 24)) * 17)
-    assert "c000.json.gz is missing or damaged" in block_state(store, key).reason
+    state = block_state(store, key)
+    assert (state.state, "c000.json.gz" in state.reason) == ("damaged", True)

@@ -41,7 +41,7 @@ _COMMANDS: Final = (
     ("fsck", "{store}"),
     ("merge", "{store}", "--root", "{mine}"),
     ("verdicts", "{tables}"),
-    ("export", "--canonical", "{tables}"),
+    ("export", "--canonical", "{tables}", "--root", "{store}"),
     ("gc", "{store}"),
 )
 
