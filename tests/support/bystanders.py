@@ -49,7 +49,7 @@ class Bystanders:
             "a shell with fio's arguments": self._start("sh", outputs),
             "modprobe's name": self._start("modprobe", ["null_blk"]),
             "trace-cmd's name": self._start("trace-cmd", ["record"]),
-            "a program's mark": self._start("stress-ng", [], IOLAB_PROGRAM="c000"),
+            "a mark of a run": self._start("stress-ng", [], IOLAB_RUN="0123456789abcdef" * 2),
             **{f"a dd in {place}": self._start("dd", [], place) for place in places},
         }
         self._image = folder / "others.img"
