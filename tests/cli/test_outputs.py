@@ -129,13 +129,14 @@ def test_a_pipe_gets_what_a_file_gets(write: Write, content: bytes, tmp_path: Pa
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     got: list[bytes] = []
-    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    # It would wait for ever for a writer that never comes.
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
     reader.start()
     told = write(pipe)
-    reader.join()
+    assert pipe.is_fifo()
+    reader.join(PATIENCE_S)
     assert (told.code, told.error) == (0, "")
     assert got == [content]
-    assert pipe.is_fifo()
 
 
 def test_the_file_behind_a_link_is_written(write: Write, content: bytes, tmp_path: Path) -> None:
