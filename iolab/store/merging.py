@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from iolab import foreign
 from iolab.errors import IolabError, UserError
 from iolab.store.profiles import ProfileStore, RefusedProfileError
 from iolab.store.raw import RawStore
@@ -102,7 +103,10 @@ def _taken(there: RawStore, here: RawStore, key: str) -> BlockState:
     try:
         with here.workspace() as work:
             copied = RawStore(work)
-            copied.copy(key, there)
+            try:
+                copied.copy(key, there)
+            except IolabError as error:
+                return BlockState(key, "damaged", foreign.line(str(error)))
             state = block_state(copied, key)
             if state.state == "sound":
                 here.adopt(key, copied)
