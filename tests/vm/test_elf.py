@@ -26,7 +26,7 @@ def test_a_modules_section_is_found_by_its_name() -> None:
     assert section(MODULE[:58].ljust(64, b"\0"), ".modinfo") == b""
 
 
-@needs("objcopy")
+@needs("objcopy", "readelf")
 def test_a_section_and_notes_are_those_of_binutils(tmp_path: Path) -> None:
     program, dumped = tmp_path / "true", tmp_path / "dumped"
     shutil.copy("/bin/true", program)
