@@ -12,12 +12,11 @@ from iolab.agent.filesystem import make_folder, mount_kernels
 from iolab.agent.journal import Journal
 from iolab.agent.memory_disks import make_brd, make_zram
 from iolab.agent.modules import load_module
-from iolab.agent.named import beneath, check_size, disk_of
+from iolab.agent.named import attach_loop, beneath, check_size, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.agent.trusted import new_file
 from iolab.errors import CannotRunError
-from iolab.process import CommandError, run
 
 __all__ = ["load_null_blk", "make_device", "schedule"]
 
@@ -105,12 +104,11 @@ def _loop(journal: Journal, device: Device) -> Path:
     return _attach(journal, backing)
 
 
-def _attach(journal: Journal, backing: Path, *options: str) -> Path:
+def _attach(journal: Journal, backing: Path, *, direct: bool = False) -> Path:
     # Another program may take a free device first: the file is ours, whatever the device's number.
     status = backing.stat()
     journal.note("loop", str(backing), f"{status.st_dev}:{status.st_ino}")
-    argv = ["losetup", "--find", "--show", *options, str(backing)]
-    return Path(run(argv, timeout_s=30).stdout.strip())
+    return attach_loop(backing, direct=direct)
 
 
 def _direct_loop(journal: Journal, device: Device) -> Path:
@@ -122,10 +120,10 @@ def _direct_loop(journal: Journal, device: Device) -> Path:
         os.posix_fallocate(stream.fileno(), 0, device.size_mib << 20)
     refused = f"the file system of {device.path} takes no direct I/O from a loop device"
     try:
-        node = _attach(journal, backing, "--direct-io=on")
-    except CommandError as error:
+        node = _attach(journal, backing, direct=True)
+    except CannotRunError as error:
         raise CannotRunError(f"{refused}: {error}") from error
-    # losetup may have no error: __loop_update_dio() of drivers/block/loop.c silently falls back to
+    # It may have no error: __loop_update_dio() of drivers/block/loop.c silently falls back to
     # buffered I/O.
     if (_SYS_BLOCK / node.name / "loop/dio").read_text().strip() != "1":
         raise CannotRunError(refused)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ __all__ = [
     "LOOP_CLEAR",
     "DeviceInUseError",
     "Loop",
+    "attach_loop",
     "beneath",
     "check_size",
     "disk_of",
@@ -44,8 +46,11 @@ _EDGE = 1 << 20
 _PAGE = 4096
 # Requests and structure of include/uapi/linux/loop.h; a request for its state begins with device
 # and inode of the backing file, and its number if it is itself a device.
+_LOOP_SET_FD = 0x4C00
 LOOP_CLEAR = 0x4C01
 _LOOP_GET_STATUS64 = 0x4C05
+_LOOP_SET_DIRECT_IO = 0x4C08
+_LOOP_GET_FREE = 0x4C82
 _LOOP_INFO64 = struct.Struct("=QQQ208x")
 
 
@@ -318,6 +323,60 @@ def loops() -> Iterator[tuple[int, Loop]]:
                 yield handle, Loop(name, *_LOOP_INFO64.unpack(state))
         finally:
             os.close(handle)
+
+
+def attach_loop(backing: Path, *, direct: bool = False) -> Path:
+    """Make a loop device of a file, as losetup does, which not every guest has.
+
+    Parameters
+    ----------
+    backing : Path
+        The file.
+    direct : bool, optional
+        Whether to ask for direct I/O; the kernel may still do buffered I/O.
+
+    Returns
+    -------
+    Path
+        The device's node.
+
+    Raises
+    ------
+    CannotRunError
+        If the kernel gives no device, or takes no direct I/O to the file.
+    """
+    try:
+        return _attach_loop(backing, direct=direct)
+    except OSError as error:
+        raise CannotRunError(f"no loop device of {backing}: {error.strerror}") from error
+
+
+def _attach_loop(backing: Path, *, direct: bool) -> Path:
+    with ExitStack() as stack:
+
+        def opened(path: Path) -> int:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            stack.callback(os.close, handle)
+            return handle
+
+        file, control = opened(backing), opened(Path("/dev/loop-control"))
+        while True:
+            node = Path(f"/dev/loop{fcntl.ioctl(control, _LOOP_GET_FREE)}")
+            device = opened(node)
+            try:
+                fcntl.ioctl(device, _LOOP_SET_FD, file)
+                break
+            except OSError as error:
+                # Another program was faster.
+                if error.errno != errno.EBUSY:
+                    raise
+        if direct:
+            try:
+                fcntl.ioctl(device, _LOOP_SET_DIRECT_IO, 1)
+            except OSError:
+                fcntl.ioctl(device, LOOP_CLEAR)
+                raise
+        return node
 
 
 def open_unused(node: Path) -> int:

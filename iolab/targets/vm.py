@@ -259,8 +259,7 @@ def _job_archive(plan: Plan, work: Path) -> Path:
         Entry.file("iolab/file_systems", "".join(sorted(_file_systems(plan))).encode()),
     ]
     entries += [
-        Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox")
-        for name in ("losetup", "mount", "umount")
+        Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox") for name in ("mount", "umount")
     ]
     entries += program_entries(plan)
     write_cpio(path, entries)

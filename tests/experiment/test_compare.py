@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import papermill
@@ -116,15 +117,10 @@ def test_an_interrupted_comparison_is_one_sentence_and_leaves_nothing_running(
 
 def _children(pid: int) -> list[int]:
     """Return the process ids of all descendants of a process."""
-    listing = subprocess.run(
-        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
-    ).stdout
-    parents = {int(a): int(b) for a, b in (line.split() for line in listing.splitlines())}
     found: list[int] = []
-    for child, parent in parents.items():
-        above = parent
-        while above not in {0, pid}:
-            above = parents.get(above, 0)
-        if above == pid:
-            found.append(child)
+    # A short child may have ended since it was listed.
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *_children(child)]
     return found

@@ -27,7 +27,7 @@ _NAME = "one_reference"
 
 @pytest.fixture
 def pathology() -> Pathology:
-    """fsnotify_contention with a claim that no number of boots decides: its limit is the truth."""
+    """fsnotify_contention with a claim that six boots do not decide: its limit is the truth."""
     base = get_pathology("fsnotify_contention")
     libaio, uring = (
         next(c for c in base.claims if c.name == f"a parent reference per read, {engine}")
@@ -40,7 +40,8 @@ def pathology() -> Pathology:
         condition=libaio.condition,
         value=libaio.value,
         contrast="difference",
-        above=1.0,
+        # One for each read, and 19 for a million of them: what else looks up files in that time.
+        above=1.00002,
     )
     made = replace(base, name=_NAME, claims=(exactly, uring), preregistered=())
     register(made)
