@@ -19,7 +19,7 @@ from iolab.agent.claim import Claim, claimed, restore_earlier
 from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import collect
 from iolab.agent.hardware import Hardware
-from iolab.agent.journal import FILES, Journal, restore
+from iolab.agent.journal import FILES, Journal, restore, restore_all
 from iolab.agent.lock import machine_lock
 from iolab.agent.modules import load_module
 from iolab.agent.named import disk_of
@@ -220,7 +220,8 @@ def _run_locked(plan: Plan, out: Path) -> None:
     finally:
         journal.close()
         del os.environ[MARK]
-        failures = restore(RUN / "block.journal")
+        # SIGTERM may have ended a cell's own restoring.
+        failures = restore_all()
     if failures:
         raise IolabError("; ".join(failures))
     _write_json(out / "status.json", {"block": plan.block, "sha256": _digests(plan, out)})

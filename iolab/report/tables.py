@@ -283,13 +283,13 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     Returns
     -------
     DataFrame
-        Rows of `iolab.stats.tables.kernel_ratio` for all kernels, A/A pairs too, with the reason of
-        a kernel whose cells were all gated; empty with a single kernel.
+        Rows of `iolab.stats.kernels.kernel_ratio` for all kernels, A/A pairs too, with the reason
+        of a kernel whose cells were all gated; empty with a single kernel.
 
     Raises
     ------
     UserError
-        As `iolab.stats.tables.kernel_ratio`.
+        As `iolab.stats.kernels.kernel_ratio`.
     """
     kept = comparable_cells(cells)
     first, *others = kernels_of(cells)

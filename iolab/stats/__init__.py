@@ -3,13 +3,6 @@
 
 from __future__ import annotations
 
-from iolab.stats.boots import (
-    BootsNeeded,
-    Detectable,
-    TooManyBootsError,
-    boots_needed,
-    minimum_detectable,
-)
 from iolab.stats.claims import Judged, boot_values, cells_of, judge
 from iolab.stats.conditions import (
     cell_columns,
@@ -48,12 +41,9 @@ from iolab.stats.kernels import kernel_ratio
 from iolab.stats.knee import GROWS, Hinge, Knee, hinge, knee, knee_table
 from iolab.stats.outliers import mark_outliers
 from iolab.stats.pairs import boot_means, log_values, matched_pairs
-from iolab.stats.plans import pairs_per_boot, plan_table
-from iolab.stats.power import POWER, power_of, sign_flip_boots, simulated_power
 from iolab.stats.regions import IOPS_LOST, crossed_cells, region_table
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table, recording_cost
 from iolab.stats.threshold import Threshold, threshold
-from iolab.stats.variance import Components, components, components_of, variance_table
 from iolab.stats.verdicts import (
     VERDICTS,
     rule_text,
@@ -67,12 +57,8 @@ __all__ = [
     "CONFIDENCE",
     "GROWS",
     "IOPS_LOST",
-    "POWER",
     "ROUNDING",
     "VERDICTS",
-    "BootsNeeded",
-    "Components",
-    "Detectable",
     "Difference",
     "Estimate",
     "Floats",
@@ -82,16 +68,12 @@ __all__ = [
     "Membership",
     "Statistic",
     "Threshold",
-    "TooManyBootsError",
     "boot_means",
     "boot_values",
-    "boots_needed",
     "cell_columns",
     "cells_of",
     "check_confidence",
     "comparable_cells",
-    "components",
-    "components_of",
     "crossed_cells",
     "crossover_interval",
     "declared_claims",
@@ -115,15 +97,11 @@ __all__ = [
     "matched_pairs",
     "mean_table",
     "measured_family",
-    "minimum_detectable",
     "order_effect",
     "order_table",
     "pair_columns",
     "pair_ratios",
-    "pairs_per_boot",
     "pathology_of",
-    "plan_table",
-    "power_of",
     "ratio_of",
     "ratio_table",
     "recording_cost",
@@ -132,12 +110,9 @@ __all__ = [
     "rule_text",
     "shared_columns",
     "sign_flip",
-    "sign_flip_boots",
-    "simulated_power",
     "t_interval",
     "threshold",
     "valid_cells",
-    "variance_table",
     "verdict_summary",
     "verdict_table",
     "verdict_text",

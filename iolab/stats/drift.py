@@ -39,7 +39,7 @@ def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
     Raises
     ------
     UserError
-        As in `iolab.stats.conditions.valid_cells` and `iolab.stats.conditions.log_values`.
+        As in `iolab.stats.conditions.valid_cells` and `iolab.stats.pairs.log_values`.
 
     Notes
     -----

@@ -70,10 +70,6 @@ def declared_claims(pathology: Pathology, kernels: Iterable[str]) -> list[tuple[
     list of tuple of str
         Names of kernel and claim.
 
-    See Also
-    --------
-    iolab.stats.power.sign_flip_boots : How many boots a family of this size takes.
-
     Examples
     --------
     >>> declared_claims(pathology_of(cells), ["6.1", "6.12"])

@@ -24,7 +24,7 @@ from tests.support.loops import digest, loop_device
 from tests.support.needs import needs
 from tests.support.plans import copies, job, plan_document
 
-pytestmark = needs("root", "losetup", "mkfs.ext4")
+pytestmark = needs("root", "losetup", "mkfs.ext4", "mount", "umount")
 
 _NOBODY = 65534
 

@@ -14,13 +14,32 @@ from typing import Any
 import pytest
 
 from iolab.agent.detached import state_of
+from iolab.agent.journal import JOURNALS
 from iolab.targets.shipping import agent_archive
 from tests.support.needs import lack, needs
 from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of
-from tests.support.processes import PATIENCE_S, wait_until
+from tests.support.processes import PATIENCE_S, child_environment, wait_until
 
 pytestmark = needs("root", "fio")
+
+
+# Ends itself when it begins to restore its first cell.
+_ENDED_AS_IT_RESTORES = """
+import os, signal, sys
+from pathlib import Path
+from iolab.agent import block
+from iolab.agent.plan_reader import load_plan
+
+def ended(path):
+    block.restore = restore
+    os.kill(os.getpid(), signal.SIGTERM)
+    return restore(path)
+
+restore, block.restore = block.restore, ended
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+block.run_block(load_plan(Path(sys.argv[1])), Path(sys.argv[2]))
+"""
 
 
 def cells(folder: Path, **different: Any) -> list[dict[str, Any]]:
@@ -130,3 +149,16 @@ def test_a_terminated_run_puts_all_back_and_a_killed_one_is_put_back(
     else:
         assert ended(run) == {"exit": 143, "stderr": "it was asked to end (SIGTERM)"}
     assert list(work.iterdir()) == []
+
+
+def test_a_run_that_is_ended_while_it_restores_a_cell_puts_all_back(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    run = ship(tmp_path / "run", cells(work)[0])
+    argv = [sys.executable, "-c", _ENDED_AS_IT_RESTORES, run / "plan.json", run / "results"]
+    done = subprocess.run(
+        argv, cwd=run, env=child_environment(), capture_output=True, check=False, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (143, b"")
+    assert list(work.iterdir()) == []
+    assert [path for path in JOURNALS if path.exists()] == []

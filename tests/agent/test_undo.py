@@ -355,6 +355,7 @@ def test_a_cgroup_that_is_there_already_is_refused_and_stays(journal: Journal) -
         folder.rmdir()
 
 
+@needs("trace-cmd")
 def test_an_instance_of_tracefs_that_is_there_already_is_refused_and_stays(
     journal: Journal, tmp_path: Path
 ) -> None:

@@ -28,9 +28,10 @@ from scipy import signal, stats
 from statsmodels.stats.proportion import proportion_confint
 
 from iolab.paths import REFERENCE
+from iolab.stats.conditions import cell_columns
 from iolab.stats.families import holm
+from iolab.stats.pairs import boot_means
 from iolab.stats.tables import pair_ratios, ratio_table
-from iolab.stats.variance import variance_table
 from iolab.store.dataset import load
 from tests.support.synthetic import block_cells, frame
 
@@ -105,12 +106,13 @@ def measured() -> Measured:
     sd = grouped.transform("std")
     scaled = ((boots["y"] - grouped.transform("mean")) / sd)[~boots["aa"] & (sd > 0)]
     typical = float(np.sqrt((sd[~boots["aa"]] ** 2).mean()))
-    levels = variance_table(cells, effect=False)
-    controls = levels[levels["weight"].isna()]
+    names = cell_columns(cells)
+    means = boot_means(cells[cells["role"] == "control"], "iops", names, log=True)
+    controls = means.groupby(names, dropna=False, observed=True)["y"].std()
     return Measured(
         treated=scaled.to_numpy(dtype=np.float64) * typical,
         aa=boots.loc[boots["aa"], "y"].to_numpy(dtype=np.float64),
-        level_sd=float(np.sqrt((controls["mean_sd"] ** 2).mean())),
+        level_sd=float(np.sqrt((controls**2).mean())),
     )
 
 
