@@ -6,7 +6,7 @@ This module travels with the agent: standard library only, Python 3.9.
 
 from __future__ import annotations
 
-__all__ = ["CannotRunError", "IolabError", "UserError", "error_of"]
+__all__ = ["BusyError", "CannotRunError", "IolabError", "UserError", "error_of"]
 
 
 class IolabError(Exception):
@@ -40,6 +40,12 @@ class CannotRunError(IolabError):
     exit_code = 3
 
 
+class BusyError(IolabError):
+    """Another run, or a restore, is at work on the measured machine: exit code 5."""
+
+    exit_code = 5
+
+
 def error_of(code: int) -> type[IolabError]:
     """Return the kind of error that an iolab program ended with.
 
@@ -53,5 +59,5 @@ def error_of(code: int) -> type[IolabError]:
     type of IolabError
         `IolabError` itself for an exit code that no kind of error has.
     """
-    kinds = (UserError, CannotRunError)
+    kinds = (UserError, CannotRunError, BusyError)
     return next((kind for kind in kinds if kind.exit_code == code), IolabError)

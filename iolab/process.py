@@ -66,12 +66,21 @@ class CommandError(IolabError):
         Why it failed, such as "exit 1".
     output : str, optional
         Its output; the message ends with the last 15 lines.
+    returncode : int, optional
+        Its exit code, or minus the number of the signal that killed it; None if it did not end.
     """
 
-    def __init__(self, argv: Sequence[str], reason: str, output: str = "") -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        reason: str,
+        output: str = "",
+        returncode: int | None = None,
+    ) -> None:
         self.argv = list(argv)
         self.reason = reason
         self.output = output
+        self.returncode = returncode
         tail = "\n".join(output.strip().splitlines()[-15:])
         command = shlex.join(self.argv)
         super().__init__(f"{command}: {reason}" + (f"\n{tail}" if tail else ""))
@@ -276,5 +285,6 @@ def run(
     if check and process.returncode != 0:
         code = process.returncode
         reason = f"killed by {_signal_name(-code)}" if code < 0 else f"exit {code}"
-        raise CommandError(command, reason, result.stderr or result.stdout)
+        output = result.stderr or result.stdout
+        raise CommandError(command, reason, output, result.returncode)
     return result

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from iolab.agent.journal import Journal, restore_all
-from iolab.agent.lock import BusyError, machine_lock
+from iolab.agent.lock import machine_lock
 from iolab.agent.named import (
     DeviceInUseError,
     identity_of,
@@ -22,7 +22,7 @@ from iolab.agent.named import (
 )
 from iolab.agent.plan import Cell, Device, Plan
 from iolab.agent.trusted import resolved, trusted_folder
-from iolab.errors import IolabError
+from iolab.errors import BusyError, IolabError
 
 __all__ = ["Claim", "check_places", "claimed", "restore_earlier"]
 

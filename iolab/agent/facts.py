@@ -121,7 +121,7 @@ def _why_unmeasurable() -> str:
     try:
         _fio_version()
     except CannotRunError:
-        return "there is no fio"
+        return "there is no fio: install the package fio"
     return ""
 
 

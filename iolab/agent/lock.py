@@ -12,17 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from iolab.agent.trusted import open_private
-from iolab.errors import IolabError
+from iolab.errors import BusyError, IolabError
 
-__all__ = ["BusyError", "machine_lock"]
+__all__ = ["machine_lock"]
 
 _LOCK = Path("/run/iolab/journal.lock")
 # Longer command lines are cut.
 _COMMAND_CHARACTERS = 200
-
-
-class BusyError(IolabError):
-    """Another run, or a restore, holds the machine's lock."""
 
 
 @contextmanager

@@ -521,7 +521,8 @@ def _content(node: Path, handle: int) -> str:
         return f"a signature ({kind})"
     empty = all(tag.startswith(_NO_CONTENT) for tag in tags)
     if result.returncode not in (0, _BLKID_NOTHING) or not empty:
-        raise CommandError(["blkid", "-p", str(node)], f"exit {result.returncode}", result.stderr)
+        argv, code = ["blkid", "-p", str(node)], result.returncode
+        raise CommandError(argv, f"exit {code}", result.stderr, code)
     try:
         end = os.lseek(handle, 0, os.SEEK_END)
         for offset in (0, max(0, end - _EDGE)):

@@ -282,8 +282,9 @@ def kernel_symbols(
         try:
             symbols = parse_symbols(*_ask(kernel, image, toolbox, work), _built_offsets(kernel))
         except (GuestError, ChannelError) as error:
+            reason = error.reason if isinstance(error, GuestError) else error
             raise CannotRunError(
-                f"kernel {kernel.name} did not tell its symbols: {str(error).splitlines()[0]}"
+                f"kernel {kernel.name} did not tell its symbols: {reason}"
             ) from error
         finally:
             for path in sorted(work.rglob("*"), reverse=True):

@@ -32,6 +32,7 @@ from iolab.store.twins import gate_other_regimes
 
 __all__ = [
     "Dataset",
+    "MissingMeasureError",
     "UnknownPathologyError",
     "conformed",
     "load",
@@ -46,6 +47,10 @@ _MOST: Final = {
     "scheduler": foreign.SCHEDULER,
 }
 _MOST_TRACES: Final = 1_000_000
+
+
+class MissingMeasureError(UserError):
+    """No cell has the measure that a claim is about."""
 
 
 class UnknownPathologyError(UserError):
@@ -100,7 +105,7 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
 
     Raises
     ------
-    UserError
+    MissingMeasureError
         If no cell has the measure.
     """
     if name in data.cells.columns:
@@ -108,7 +113,7 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
     rows = data.mechanism[data.mechanism["measure"] == name]
     if rows.empty:
         known = ", ".join(sorted(data.mechanism["measure"].unique()))
-        raise UserError(f"no cell has the measure {name} (there are: {known or 'none'})")
+        raise MissingMeasureError(f"no cell has the measure {name} (there are: {known or 'none'})")
     values = rows[["cell", "value"]].rename(columns={"value": name})
     return data.cells.merge(values, on="cell", validate="one_to_one")
 

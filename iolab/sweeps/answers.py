@@ -15,7 +15,7 @@ from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.pathology.expressions import Question
 from iolab.stats.claims import boot_values, judge
-from iolab.store.dataset import Dataset
+from iolab.store.dataset import Dataset, MissingMeasureError
 from iolab.sweeps.judgement import Judgement, OpenQuestionError, UntestableError, Verdict
 
 __all__ = ["compared", "decided", "described", "needs_a_trace"]
@@ -45,9 +45,9 @@ def needs_a_trace(question: Question, data: Dataset) -> bool:
 def _values(question: Question, data: Dataset, kernel: str) -> pd.Series:
     try:
         values = boot_values(data, question.claim, kernel)
+    except MissingMeasureError:
+        raise
     except UserError as error:
-        if "no cell has the measure" in str(error):
-            raise
         raise UntestableError(str(error)) from error
     if values.empty:
         raise UntestableError(f"no cell has a value of {question.claim.value}")

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from iolab import __version__, foreign
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError, error_of
+from iolab.errors import CannotRunError, IolabError, UserError, error_of
 from iolab.files import atomic_write, canonical_json
 from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
@@ -108,14 +109,16 @@ def _measure(
 
         profiles = ProfileStore(store.root)
         cells, calls, flat = observed
-        observation = observation_of(
-            target,
-            block,
-            [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)],
-            lambda line: print(line, flush=True),
-            calls=calls,
-            flat=flat,
-        )
+        with suppress(CannotRunError):
+            # What prepared the observer has said why.
+            observation = observation_of(
+                target,
+                block,
+                [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)],
+                lambda line: print(line, flush=True),
+                calls=calls,
+                flat=flat,
+            )
     if store.has(key) and observation is None:
         return key
 

@@ -129,9 +129,9 @@ def observe_kernel(how: Judging, kernel: str) -> CostProfile:
     """
     from iolab.store.profiles import ProfileStore
 
-    told: list[str] = []
+    reasons: list[str] = []
     try:
-        data = _measured(how, kernel, 1, recorded=False, observed=told)
+        data = _measured(how, kernel, 1, recorded=False, observed=reasons)
     except UntestableError as error:
         raise CannotRunError(str(error)) from error
     cells = data.cells[data.cells["role"] == "treatment"]
@@ -140,7 +140,7 @@ def observe_kernel(how: Judging, kernel: str) -> CostProfile:
     for cell in cells["cell"]:
         if cell in known:
             return store.profile(cell)
-    raise CannotRunError(told[-1].partition(": ")[2] if told else "the observer left no profile")
+    raise CannotRunError(reasons[-1] if reasons else "the observer left no profile")
 
 
 def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
@@ -189,7 +189,7 @@ def _measured(
     with store_locked(how.root, how.log):
         (plan,) = plan_blocks([(question.pathology, profile)], request, how.log)
         if observed is not None:
-            prepare_observer(plan.blocks.values(), request.observed, _not_observed(how, observed))
+            observed += prepare_observer(plan.blocks.values(), request.observed, how.log)
         with _loading("iolab.sweeps.answers", "iolab.store.tidy"):
             _, failed = measure_blocks(plan.blocks, request, how.on_progress)
         for reason in failed.values():
@@ -201,17 +201,6 @@ def _measured(
     if len(wrong):
         raise UntestableError(f"a cell is not valid: {wrong['gate'].iloc[0]}")
     return data
-
-
-def _not_observed(how: Judging, reasons: list[str]) -> Callable[[str], None]:
-    """Return what logs lines, and keeps the one that says why nothing can be observed."""
-
-    def log(line: str) -> None:
-        how.log(line)
-        if line.startswith("not observed"):
-            reasons.append(line)
-
-    return log
 
 
 def _last_words(reason: str) -> str:

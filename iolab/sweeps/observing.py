@@ -122,8 +122,8 @@ def prepare_observer(
     log: Callable[[str], None],
     *,
     calls: Sequence[str] = (),
-) -> None:
-    """Build what observes the machines of some blocks, or say why they cannot be observed.
+) -> list[str]:
+    """Build what observes the machines of some blocks; return why some cannot be observed.
 
     Parameters
     ----------
@@ -135,7 +135,13 @@ def prepare_observer(
         Gets a line before each slow step, and the reason.
     calls : sequence of str, optional
         Functions whose calls are recorded.
+
+    Returns
+    -------
+    list of str
+        A reason for each machine that cannot be observed.
     """
+    reasons = []
     seen = set()
     for block in blocks:
         machine = (block.kernel, block.clock, block.machine, block.target)
@@ -143,16 +149,20 @@ def prepare_observer(
         if not cells or machine in seen:
             continue
         seen.add(machine)
-        if block.target is not None:
-            log(f"not observed, but measured: {_no_guest(block.target)}")
-            continue
-        target = prepare(
-            block.kernel,
-            block.clock,
-            cpus=block.machine.cpus,
-            memory_mib=block.machine.memory_mib,
-        )
-        observation_of(target, block, cells, log, calls=calls)
+        try:
+            if block.target is not None:
+                raise CannotRunError(_no_guest(block.target))
+            target = prepare(
+                block.kernel,
+                block.clock,
+                cpus=block.machine.cpus,
+                memory_mib=block.machine.memory_mib,
+            )
+            observation_of(target, block, cells, log, calls=calls)
+        except CannotRunError as error:
+            reasons.append(str(error))
+            log(f"not observed, but measured: {error}")
+    return reasons
 
 
 def note_observed(
@@ -186,7 +196,7 @@ def observation_of(
     calls: Sequence[str] = (),
     flat: bool = False,
 ) -> Observation | None:
-    """Return what observes these cells of a block; None, and a line to `log`, if nothing can.
+    """Return what observes these cells of a block; None without cells.
 
     Parameters
     ----------
@@ -197,11 +207,16 @@ def observation_of(
     cells : iterable of str
         Ids of the cells.
     log : callable, optional
-        Gets a line before each slow step, and the reason if they cannot be observed.
+        Gets a line before each slow step.
     calls : sequence of str, optional
         Functions whose calls are recorded.
     flat : bool, optional
         Whether to count without callers.
+
+    Raises
+    ------
+    CannotRunError
+        If the machine or the kernel cannot be observed.
     """
     from iolab.observer.observation import ready_observer
 
@@ -209,20 +224,16 @@ def observation_of(
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
     if not positions:
         return None
-    try:
-        if not isinstance(target, VmTarget):
-            raise CannotRunError(_no_guest(block.target or ""))
-        return ready_observer(
-            target.kernel,
-            target.image,
-            target.toolbox,
-            target.machine,
-            block.plan,
-            cells=positions,
-            events=calls,
-            flat=flat,
-            progress=log,
-        )
-    except CannotRunError as error:
-        log(f"not observed, but measured: {error}")
-        return None
+    if not isinstance(target, VmTarget):
+        raise CannotRunError(_no_guest(block.target or ""))
+    return ready_observer(
+        target.kernel,
+        target.image,
+        target.toolbox,
+        target.machine,
+        block.plan,
+        cells=positions,
+        events=calls,
+        flat=flat,
+        progress=log,
+    )

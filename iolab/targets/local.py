@@ -85,8 +85,7 @@ class LocalTarget(RealTarget):
             return run(argv, timeout_s=_AGENT_S).stdout
         except CommandError as error:
             said = agent_words(error.output, error.reason)
-            code = error.reason.removeprefix("exit ")
-            raise error_of(int(code) if code.isdigit() else 1)(said) from error
+            raise error_of(error.returncode or 1)(said) from error
 
     def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
         """Copy those files of a run that are there into a folder; the store checks their sizes."""

@@ -17,7 +17,7 @@ from iolab import foreign
 from iolab.agent.plan import Plan, programs_of
 from iolab.agent.program import NEEDS_GUEST
 from iolab.blocks import encode_plan
-from iolab.errors import IolabError, error_of
+from iolab.errors import BusyError, IolabError, error_of
 from iolab.files import digest_of, scratch_dir
 from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 from iolab.results import MOST_CPUS, result_bytes
@@ -33,11 +33,7 @@ _CELL_LINE = re.compile(rb"iolab: cell ([0-9]{1,6})/")
 # A cell makes a disk, a file system and files before its job runs for as long as the plan says.
 _CELL_S = 3600.0
 _RUNTIMES = 20
-# How `iolab.agent.lock` begins its sentence about who holds the machine.
-_AT_WORK = "iolab is at work on this machine already"
 _WAIT_S = 5.0
-# What the survey misses, and what to do about it.
-_MENDS = {"there is no fio": "install the package fio there"}
 # What a result does not depend on.
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
@@ -82,7 +78,7 @@ class RealTarget(ABC):
     def lacks(self, plan: Plan) -> str:
         """Return why a plan cannot run there, as far as the survey tells, or ""."""
         if lacks := str(self.facts["lacks"]):
-            return f"{lacks}: {_MENDS[lacks]}" if lacks in _MENDS else lacks
+            return lacks
         if any(programs_of(cell) for cell in plan.cells):
             return NEEDS_GUEST
         kinds = {device.kind for cell in plan.cells for device in cell.devices}
@@ -254,9 +250,8 @@ class RealTarget(ABC):
         while True:
             try:
                 return self.agent(folder, *words)
-            except IolabError as error:
-                # Only its words tell: it ends with 1 as with any other failure.
-                if on_wait is None or _AT_WORK not in str(error):
+            except BusyError as error:
+                if on_wait is None:
                     raise
                 if not told:
                     on_wait(f"waiting: {error}")

@@ -168,7 +168,7 @@ class VmTarget:
             try:
                 unpack_channel(work / "channel", result_bytes(plan, machine.cpus), results)
             except ChannelError as error:
-                raise GuestError(f"{error}; its last lines:\n{console_tail(console)}") from error
+                raise GuestError(str(error), console) from error
             _check_ending(results, console)
             _compress_traces(self.image, plan, results)
             shutil.copyfile(console, results / "console.txt")
@@ -371,8 +371,7 @@ def kvm_boots(
             boot(Machine(accelerator="kvm", memory_mib=512), given)
             reason = "" if (work / "console.txt").stat().st_size else "the guest said nothing"
         except GuestError as error:
-            # Without the console: the reason is one line.
-            reason = str(error).splitlines()[0].removesuffix("; its last lines:")
+            reason = error.reason
     atomic_write(memory, json.dumps({"host": host, "reason": reason}))
     return reason
 

@@ -66,7 +66,18 @@ class Machine:
 
 
 class GuestError(IolabError):
-    """The guest panicked, hung or ran out of memory, or its QEMU died; has the console's tail."""
+    """The guest panicked, hung or ran out of memory, or its QEMU died.
+
+    Attributes
+    ----------
+    reason : str
+        What happened, on one line.
+    """
+
+    def __init__(self, reason: str, console: Path | None = None) -> None:
+        tail = "" if console is None else f"; its last lines:\n{console_tail(console)}"
+        super().__init__(reason + tail)
+        self.reason = reason
 
 
 def _counting(cpus: int) -> str:
@@ -317,7 +328,7 @@ class Running:
                 "QEMU was killed: a kernel does that where memory is short, and fewer machines "
                 "side by side (--jobs) take less"
             )
-        return GuestError(f"{how}; its last lines:\n{console_tail(self.console)}")
+        return GuestError(how, self.console)
 
     def _look(self, *, ended: bool) -> None:
         """Pass on the console's new lines; raise GuestError if none comes.
@@ -334,8 +345,7 @@ class Running:
                 self._progress(match.group(0))
         if not ended and now - self._printed_at > self._stall_s:
             raise GuestError(
-                f"the guest printed nothing for {self._stall_s:.0f} s and was stopped; "
-                "its last lines:\n" + console_tail(self.console)
+                f"the guest printed nothing for {self._stall_s:.0f} s and was stopped", self.console
             )
 
 

@@ -131,7 +131,7 @@ def test_a_terminated_run_puts_all_back_and_a_killed_one_is_put_back(
     assert Path(f"/proc/{pid}/cwd").readlink() == run
     try:
         busy = agent(run, "restore")
-        assert busy.returncode == 1
+        assert busy.returncode == 5
         assert f"at work on this machine already (process {pid}, for " in busy.stderr
         # The rest of a long command line is cut.
         assert f": {sys.executable} -S {run}" in busy.stderr
@@ -155,7 +155,7 @@ def test_a_run_that_is_ended_while_it_restores_a_cell_puts_all_back(tmp_path: Pa
     work = tmp_path / "work"
     work.mkdir()
     run = ship(tmp_path / "run", cells(work)[0])
-    argv = [sys.executable, "-c", _ENDED_AS_IT_RESTORES, run / "plan.json", run / "results"]
+    argv = [sys.executable, "-c", _ENDED_AS_IT_RESTORES, f"{run}/plan.json", f"{run}/results"]
     done = subprocess.run(
         argv, cwd=run, env=child_environment(), capture_output=True, check=False, timeout=PATIENCE_S
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from iolab.agent import lock
-from iolab.agent.lock import BusyError, machine_lock
+from iolab.agent.lock import machine_lock
+from iolab.errors import BusyError
 from tests.support.processes import child_environment
 
 _HOLDER = """

@@ -224,7 +224,7 @@ def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -
         return said.replace(address.removeprefix("ssh://"), "SERVER")
 
     assert refused("mv /usr/bin/fio /usr/bin/no-fio", "mv /usr/bin/no-fio /usr/bin/fio") == (
-        "there is no fio: install the package fio there"
+        "there is no fio: install the package fio"
     )
     old = (
         "#!/bin/sh\\nexec /usr/bin/python3 -S -c 'import sys; sys.version_info = (3, 8, 10)\\n"
