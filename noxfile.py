@@ -86,24 +86,29 @@ def run_tests(session: nox.Session, *options: str) -> None:
     """Run the tests that the user names, else all that `options` choose, shared by workers."""
     install(session, "dev", "docs", "paper", cluster=True)
     # What takes longest is worth shortening.
-    # Neighbours stay together: a server or a machine that a module boots is then booted once.
-    usual = ["-n", str(workers()), "--dist", "worksteal", "--durations", "40", *options]
+    usual = ["-n", str(workers()), "--durations", "40", *options]
     session.run("pytest", *(session.posargs or usual))
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests: nox -s tests [-- TESTS]; those that boot virtual machines fetch a kernel once.
+    """Run the tests of every commit: nox -s tests [-- TESTS]. The first run fetches a kernel.
 
-    Workers share all the tests. Of some that are named, the first starts sooner without them.
+    Tests that are named run without workers, whichever tier they are in.
     """
-    run_tests(session)
+    run_tests(session, "-m", "not nightly")
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run all other tests: kills, full disks, a browser, the documents' samples, other kernels."""
+    run_tests(session, "-m", "nightly")
 
 
 @nox.session(python=PYTHONS)
 def pythons(session: nox.Session) -> None:
     """Run the tests without machines on each Python: nox -s pythons, or nox -s pythons-3.12."""
-    run_tests(session, "-m", "not vm and not network")
+    run_tests(session, "-m", "not nightly and not vm")
 
 
 @nox.session
@@ -146,15 +151,8 @@ def paper(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site into docs/_build/html: nox -s docs [-- samples].
-
-    With ``samples``, run the samples of all pages that boot virtual machines first.
-    """
-    if session.posargs not in ([], ["samples"]):
-        session.error(f"docs takes the word samples, or nothing: {' '.join(session.posargs)}")
-    install(session, "docs", "dev")
-    if session.posargs:
-        session.run("pytest", "-m", "samples", "tests/test_docs_samples.py")
+    """Build the documentation site into docs/_build/html."""
+    install(session, "docs")
     # -W: a link to nowhere and a docstring that cannot be read end the build.
     strict = ("python", "-m", "sphinx", "-W", "--keep-going", "-q", "-d", "docs/_build/doctrees")
     session.run(*strict, "docs", "docs/_build/html")

@@ -14,7 +14,7 @@ from iolab.cli import main
 from iolab.pathology import registry
 from iolab.targets.vm import VmTarget, prepare
 from tests.support.needs import LackError, need, summary, wants
-from tests.support.shares import Shares
+from tests.support.tiers import Shares, sort_into_tiers
 
 _WANT = "for want of"
 
@@ -28,6 +28,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     """Share the tests between workers as they must be, whatever ``--dist`` says."""
     return Shares(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the tests into tiers before ``-m`` chooses from them."""
+    sort_into_tiers(items)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,13 +10,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from iolab.targets.vm import prepare
 from tests.support.needs import wants
 from tests.support.samples import samples
+
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -60,14 +61,8 @@ def _fetched() -> None:
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
 
 
-def _marked(page: Path) -> Any:
-    # A newcomer's first page is part of every run; the others take a quarter of an hour together.
-    marks = () if page.stem == "tutorial" else (pytest.mark.samples,)
-    return pytest.param(page, marks=marks, id=name_of(page))
-
-
 @pytest.mark.vm
 @pytest.mark.usefixtures("_fetched")
-@pytest.mark.parametrize("page", [_marked(page) for page in BOOTING])
+@pytest.mark.parametrize("page", BOOTING, ids=name_of)
 def test_the_samples_that_boot_a_machine_work(page: Path, tmp_path: Path) -> None:
     run_samples(page, tmp_path, "--machine")

@@ -15,6 +15,8 @@ import pytest
 import iolab
 from iolab.pathology import PATHOLOGIES
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parents[1]
 # What a browser loads by itself; a link that a reader follows may lead anywhere.
 _LOADED = {

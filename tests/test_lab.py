@@ -20,7 +20,7 @@ from iolab.process import kill_group, start
 from tests.support.needs import needs, program
 from tests.support.processes import PATIENCE_S, child_environment, wait_until
 
-pytestmark = needs("chromium")
+pytestmark = [pytest.mark.nightly, needs("chromium")]
 # How long a page of the reference data may take on a busy machine.
 _PATIENCE_MS = 1000 * PATIENCE_S
 

@@ -66,7 +66,7 @@ def test_who_is_root_needs_no_program() -> None:
         need("a-program-that-nobody-has")
 
 
-@pytest.mark.network
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["losetup", "mkfs.ext4", "ssh", "trace-cmd"])
 def test_a_program_that_this_machine_lacks_is_unpacked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

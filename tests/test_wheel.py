@@ -30,6 +30,8 @@ from iolab.targets.vm import prepare
 from tests.support.needs import wants
 from tests.support.processes import wait_until
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parents[1]
 _SHARED = "iolab/shared/"
 

@@ -50,7 +50,7 @@ def _listed(*names: str) -> set[str]:
 
 def test_every_session_exists() -> None:
     named = set().union(*map(_sessions, _FILES))
-    assert {"lint", "tests", "faults"} <= named
+    assert {"lint", "docs", "tests", "nightly", "faults"} <= named
     assert _listed(*sorted(named)) == named
 
 

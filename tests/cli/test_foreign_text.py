@@ -33,6 +33,8 @@ from tests.support.said import entrances, keys_returned, placed, strings_of
 from tests.support.sshd import Server
 from tests.support.terminal import Said
 
+pytestmark = pytest.mark.nightly
+
 # What a Parquet file can hold.
 _SAID = TEXT.encode("utf-8", "replace").decode()
 

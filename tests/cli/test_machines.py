@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 from iolab.vm.catalogue import CATALOGUE
-from tests.support.command import iolab
+from tests.support.command import Iolab
 
 
-def test_the_doctor_names_what_is_missing(alone: dict[str, str]) -> None:
+def test_the_doctor_names_what_is_missing(iolab: Iolab, alone: dict[str, str]) -> None:
     told = iolab("doctor", **alone)
     assert told.code == 1
     assert "cannot run here without: " in told.sentence()
@@ -22,7 +22,9 @@ def test_the_doctor_names_what_is_missing(alone: dict[str, str]) -> None:
     assert "fix: check the network" in told.out
 
 
-def test_a_kernel_that_is_none_is_one_sentence(tmp_path: Path, alone: dict[str, str]) -> None:
+def test_a_kernel_that_is_none_is_one_sentence(
+    iolab: Iolab, tmp_path: Path, alone: dict[str, str]
+) -> None:
     (tmp_path / "x.deb").write_bytes(b"!<arch>\ncut")
     for arguments in (["a b", "x"], ["mine", tmp_path / "absent"], ["mine", tmp_path / "x.deb"]):
         told = iolab("kernels", "add", *arguments, **alone)
@@ -30,7 +32,7 @@ def test_a_kernel_that_is_none_is_one_sentence(tmp_path: Path, alone: dict[str, 
         assert told.code in (2, 3)
 
 
-def test_the_doctor_as_json_is_silent_and_complete(alone: dict[str, str]) -> None:
+def test_the_doctor_as_json_is_silent_and_complete(iolab: Iolab, alone: dict[str, str]) -> None:
     told = iolab("doctor", "--json", **alone)
     document = json.loads(told.out)
     assert told.code == 1
@@ -42,7 +44,7 @@ def test_the_doctor_as_json_is_silent_and_complete(alone: dict[str, str]) -> Non
     assert findings["QEMU"]["fix"].startswith("check the network")
 
 
-def test_kernels_as_json(alone: dict[str, str]) -> None:
+def test_kernels_as_json(iolab: Iolab, alone: dict[str, str]) -> None:
     told = iolab("kernels", "--json", **alone)
     kernels = json.loads(told.out)
     assert told.code == 0
@@ -53,7 +55,7 @@ def test_kernels_as_json(alone: dict[str, str]) -> None:
     assert told.one_line() == "--json goes behind fetch"
 
 
-def test_kernels_that_are_not_here_are_not_compared(alone: dict[str, str]) -> None:
+def test_kernels_that_are_not_here_are_not_compared(iolab: Iolab, alone: dict[str, str]) -> None:
     told = iolab("kernels", "--diff", "6.1", "6.12", **alone)
     assert told.code == 2
     assert told.one_line().startswith("kernel 6.1 is not in the cache: type iolab kernels fetch")

@@ -9,7 +9,7 @@ import pytest
 
 from iolab.paths import REFERENCE
 from tests.support import reports, synthetic
-from tests.support.command import iolab
+from tests.support.command import Iolab
 
 
 @pytest.fixture
@@ -17,7 +17,9 @@ def folder(tmp_path: Path) -> Path:
     return synthetic.write(reports.report("dio_kworker", kernels=["6.1"]), tmp_path / "data")
 
 
-def test_a_mail_goes_to_standard_output_or_to_a_file(folder: Path, tmp_path: Path) -> None:
+def test_a_mail_goes_to_standard_output_or_to_a_file(
+    iolab: Iolab, folder: Path, tmp_path: Path
+) -> None:
     told = iolab("mail", folder, "--kernel", "6.1", "--claim", "IOPS lost")
     assert (told.code, told.error) == (0, "")
     assert told.out.startswith("Subject: ")
@@ -27,13 +29,15 @@ def test_a_mail_goes_to_standard_output_or_to_a_file(folder: Path, tmp_path: Pat
     assert path.read_text() == told.out
 
 
-def test_one_mail_is_about_one_folder() -> None:
+def test_one_mail_is_about_one_folder(iolab: Iolab) -> None:
     told = iolab("mail", REFERENCE)
     assert (told.code, told.out) == (2, "")
     assert "name one of dio_kworker" in told.one_line()
 
 
-def test_what_cannot_be_written_about_leaves_no_file(folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_written_about_leaves_no_file(
+    iolab: Iolab, folder: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "mail.txt"
     told = iolab("mail", folder, "--claim", "nothing", "-o", path)
     assert (told.code, told.out) == (2, "")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from iolab import __version__
 from iolab.pathology import PATHOLOGIES
-from tests.support.command import iolab
+from tests.support.command import Iolab
 from tests.support.commands import every_command
 from tests.support.processes import child_environment
 
 _HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "rich", "scipy", "seaborn"}
 
 
-def test_help_and_nothing_at_all_are_no_errors() -> None:
+def test_help_and_nothing_at_all_are_no_errors(iolab: Iolab) -> None:
     assert iolab("--help").code == 0
     told = iolab()
     assert told.code == 2
@@ -39,7 +39,7 @@ def test_help_and_what_starts_a_machine_load_nothing_that_numbers_or_figures_nee
         assert done.stdout.split() == []
 
 
-def test_every_command_has_a_line_of_help_that_fits() -> None:
+def test_every_command_has_a_line_of_help_that_fits(iolab: Iolab) -> None:
     told = iolab("--help", COLUMNS="80")
     commands = told.out.partition("Commands:\n")[2].splitlines()
     assert len(commands) == 20
@@ -65,7 +65,7 @@ def test_python_m_iolab_is_the_command_line() -> None:
     assert done.stdout == f"iolab {__version__}\n"
 
 
-def test_the_help_of_a_sweep_names_what_its_options_take() -> None:
+def test_the_help_of_a_sweep_names_what_its_options_take(iolab: Iolab) -> None:
     for command in ("sweep", "plan"):
         told = iolab(command, "--help", COLUMNS="80")
         assert told.code == 0

@@ -12,10 +12,10 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from tests.support import reports, synthetic
-from tests.support.command import iolab
+from tests.support.command import Iolab
 
 
-def test_a_trace_says_what_is_in_it(tmp_path: Path) -> None:
+def test_a_trace_says_what_is_in_it(iolab: Iolab, tmp_path: Path) -> None:
     source = REFERENCE / "traces" / "small_v7_mono.dat"
     told = iolab("trace", source, "--perfetto", tmp_path / "p", "--parquet", tmp_path / "tables")
     assert told.code == 0
@@ -28,7 +28,7 @@ def test_a_trace_says_what_is_in_it(tmp_path: Path) -> None:
     assert "cut" in told.one_line()
 
 
-def test_verdicts_are_told_for_each_kernel_and_for_each_claim(tmp_path: Path) -> None:
+def test_verdicts_are_told_for_each_kernel_and_for_each_claim(iolab: Iolab, tmp_path: Path) -> None:
     folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
     told = iolab("verdicts", folder)
     assert told.code == 0, told.error
@@ -42,13 +42,15 @@ def test_verdicts_are_told_for_each_kernel_and_for_each_claim(tmp_path: Path) ->
     assert "its archive cannot be reached" in told.out
 
 
-def test_verdicts_of_what_is_no_result_are_one_sentence(tmp_path: Path) -> None:
+def test_verdicts_of_what_is_no_result_are_one_sentence(iolab: Iolab, tmp_path: Path) -> None:
     told = iolab("verdicts", tmp_path)
     assert told.code == 2
     assert "neither is nor holds a folder of results" in told.one_line()
 
 
-def test_verdicts_in_a_pipe_are_a_line_each_whatever_the_width(tmp_path: Path) -> None:
+def test_verdicts_in_a_pipe_are_a_line_each_whatever_the_width(
+    iolab: Iolab, tmp_path: Path
+) -> None:
     folder = synthetic.write(synthetic.dataset(boots=2), tmp_path / "data")
     wide = iolab("verdicts", folder, "--claims").out
     assert iolab("verdicts", folder, "--claims", COLUMNS="40").out == wide
@@ -56,7 +58,7 @@ def test_verdicts_in_a_pipe_are_a_line_each_whatever_the_width(tmp_path: Path) -
     assert not any(line.endswith(" ") for line in wide.splitlines())
 
 
-def test_verdicts_as_json_are_rows_with_numbers(tmp_path: Path) -> None:
+def test_verdicts_as_json_are_rows_with_numbers(iolab: Iolab, tmp_path: Path) -> None:
     data = reports.report("fsnotify_contention", kernels=["6.1"])
     folder = synthetic.write(data, tmp_path / "data")
     told = iolab("verdicts", folder, "--json")
@@ -73,7 +75,7 @@ def test_verdicts_as_json_are_rows_with_numbers(tmp_path: Path) -> None:
     assert "NaN" not in told.out
 
 
-def test_a_trace_as_json_has_its_span_and_events(tmp_path: Path) -> None:
+def test_a_trace_as_json_has_its_span_and_events(iolab: Iolab, tmp_path: Path) -> None:
     source = REFERENCE / "traces" / "small_v7_mono.dat"
     told = iolab("trace", source, "--json", "--perfetto", tmp_path / "p")
     document = json.loads(told.out)
@@ -91,7 +93,7 @@ def _times(path: Path) -> list[int]:
     return sorted(e.timestamp for p in trace.packet for e in p.ftrace_events.event)
 
 
-def test_a_window_of_a_trace_for_perfetto(tmp_path: Path) -> None:
+def test_a_window_of_a_trace_for_perfetto(iolab: Iolab, tmp_path: Path) -> None:
     source = REFERENCE / "traces" / "small_v7_mono.dat"
     told = iolab("trace", source, "--perfetto", tmp_path / "whole", "--json")
     first = json.loads(told.out)["begin_ns"]
@@ -120,7 +122,7 @@ def test_a_window_of_a_trace_for_perfetto(tmp_path: Path) -> None:
     ],
 )
 def test_a_window_that_is_none_is_one_sentence(
-    window: tuple[str, ...], sentence: str, tmp_path: Path
+    iolab: Iolab, window: tuple[str, ...], sentence: str, tmp_path: Path
 ) -> None:
     source = REFERENCE / "traces" / "small_v7_mono.dat"
     told = iolab("trace", source, "--perfetto", tmp_path / "p", *window)
@@ -129,7 +131,7 @@ def test_a_window_that_is_none_is_one_sentence(
     assert not (tmp_path / "p").exists()
 
 
-def test_a_window_needs_a_file() -> None:
+def test_a_window_needs_a_file(iolab: Iolab) -> None:
     told = iolab("trace", REFERENCE / "traces" / "small_v7_mono.dat", "--to", "1")
     assert (told.code, told.one_line()) == (
         2,

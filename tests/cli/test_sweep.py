@@ -12,7 +12,7 @@ import pytest
 from iolab.errors import UserError
 from iolab.sweeps.block import read_block, run_block
 from iolab.targets.vm import prepare
-from tests.support.command import iolab
+from tests.support.command import Iolab
 from tests.support.needs import wants
 
 
@@ -47,7 +47,9 @@ def test_a_users_mistake_is_one_sentence_and_needs_no_network(
     assert not root.exists()
 
 
-def test_no_network_and_an_empty_cache_is_one_sentence(root: Path, alone: dict[str, str]) -> None:
+def test_no_network_and_an_empty_cache_is_one_sentence(
+    iolab: Iolab, root: Path, alone: dict[str, str]
+) -> None:
     told = iolab("sweep", "--profile", "smoke", "--root", root, **alone)
     assert told.code == 3
     assert told.sentence().startswith("QEMU cannot be fetched: Debian bookworm-backports cannot")
@@ -74,7 +76,7 @@ def _qemu(folder: Path, text: str, mode: int = 0o755) -> str:
     ],
 )
 def test_a_qemu_of_the_users_that_will_not_do(
-    root: Path, tmp_path: Path, text: str, mode: int, sentence: str
+    iolab: Iolab, root: Path, tmp_path: Path, text: str, mode: int, sentence: str
 ) -> None:
     own = _qemu(tmp_path, text, mode)
     told = iolab("sweep", "--kernel", "6.1", "--root", root, IOLAB_QEMU=own)
@@ -98,7 +100,7 @@ def test_a_foreign_plan_is_a_users_mistake(tmp_path: Path, text: str) -> None:
 _SELECTION = ("--profile", "smoke", "--kernel", "6.1", "--set", "weight=200", "--boots", "3")
 
 
-def test_a_dry_run_is_the_plan(root: Path, alone: dict[str, str]) -> None:
+def test_a_dry_run_is_the_plan(iolab: Iolab, root: Path, alone: dict[str, str]) -> None:
     for as_json in ((), ("--json",)):
         arguments = (*_SELECTION, *as_json, "--root", root)
         dry = iolab("sweep", "--dry-run", "--pathology", "dio_kworker", *arguments, **alone)
@@ -113,7 +115,7 @@ def test_a_dry_run_is_the_plan(root: Path, alone: dict[str, str]) -> None:
 
 
 @pytest.mark.vm
-def test_the_outcome_as_json_is_alone_on_standard_output(root: Path) -> None:
+def test_the_outcome_as_json_is_alone_on_standard_output(iolab: Iolab, root: Path) -> None:
     with wants("a virtual machine"):
         prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     what = ("--profile", "smoke", "--kernel", "6.1", "--boots", "1", "--set", "weight=1000")

@@ -351,6 +351,7 @@ def said(page: Page, at_us: float, height: float, panel: int = 0) -> dict[str, s
     }
 
 
+@pytest.mark.nightly
 def test_what_the_pointer_says_has_the_colours_of_the_page(page: Page, tmp_path: Path) -> None:
     shown = timeline(turning(tmp_path), LANES, window=(101_000, 301_000))
     page.emulate_media(color_scheme="dark")
@@ -364,6 +365,7 @@ def test_what_the_pointer_says_has_the_colours_of_the_page(page: Page, tmp_path:
     assert [ground, ink] == page.locator("body").evaluate(colours)
 
 
+@pytest.mark.nightly
 def test_the_pointer_says_who_and_why(page: Page, tmp_path: Path) -> None:
     shown = timeline(turning(tmp_path), LANES, window=(101_000, 301_000))
     page.goto(shown.save(tmp_path / "page.html").as_uri())
@@ -392,6 +394,7 @@ def test_the_pointer_says_who_and_why(page: Page, tmp_path: Path) -> None:
     assert wake["then waits"] == "30.000 µs"
 
 
+@pytest.mark.nightly
 def test_the_wheel_zooms_and_reset_returns(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     traces = {"a": turning(tmp_path / "a", 50), "b": turning(tmp_path, 50)}
@@ -422,6 +425,7 @@ def test_the_wheel_zooms_and_reset_returns(page: Page, tmp_path: Path) -> None:
     assert x_range(page) == first
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # nbconvert warns of things that are not ours
 def test_the_page_of_a_notebook_shows_it(page: Page, tmp_path: Path) -> None:
     data, metadata = timeline(turning(tmp_path), LANES)._repr_mimebundle_()
@@ -440,6 +444,7 @@ def test_the_page_of_a_notebook_shows_it(page: Page, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_without_its_scripts_it_says_so(browser: Browser, tmp_path: Path) -> None:
     shown = timeline(turning(tmp_path), LANES)._repr_mimebundle_()[0]["text/html"]
     made = tmp_path / "made.html"
@@ -452,6 +457,7 @@ def test_without_its_scripts_it_says_so(browser: Browser, tmp_path: Path) -> Non
     opened.close()
 
 
+@pytest.mark.nightly
 def test_a_browser_shows_hostile_names_as_names(browser: Browser, tmp_path: Path) -> None:
     with listener() as heard:
         text = TEXT.replace(ADDRESS, heard.address).encode("utf-8", "replace").decode()

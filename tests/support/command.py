@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.support.processes import PATIENCE_S, child_environment
 
-__all__ = ["ARGV", "Told", "iolab", "noting_peak"]
+__all__ = ["ARGV", "Iolab", "Told", "iolab", "noting_peak"]
 
 ARGV = (sys.executable, "-m", "iolab")
 # From a small process: what the kernel counts for a program includes the one that started it.
@@ -43,6 +43,10 @@ class Told:
         line = self.error.splitlines()[-1]
         assert line.startswith("iolab: "), self.error
         return line.removeprefix("iolab: ")
+
+
+# What runs the command line: `iolab` here, or the fixture of tests/cli in the test's own process.
+Iolab = Callable[..., Told]
 
 
 def noting_peak(note: Path, argv: Iterable[str]) -> list[str]:

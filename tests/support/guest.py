@@ -3,56 +3,37 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iolab.blocks import encode_plan
 from iolab.targets import vm
-from iolab.targets.shipping import agent_archive
 from iolab.vm.channel import CHANNEL_BYTES
 
-__all__ = ["IN_GUEST", "archive_with", "cell_of", "start_in_guests"]
+__all__ = ["IN_GUEST", "cell_of", "start_in_guests"]
 
 IN_GUEST = Path(__file__).with_name("in_guest.py")
 
 
-# What the guest's first process calls in the agent's place.
+# What the guest's first process calls in the agent's place. Its children find the agent, too.
 _MAIN = """
-import runpy
-import sys
+import os, runpy, sys
 
 
 def main(argv):
-    sys.argv = ["/iolab/agent.pyz", *argv]
+    with open("/run/program.py", "w") as file:
+        file.write({program!r})
+    os.environ["PYTHONPATH"] = "/iolab/agent.pyz"
+    sys.argv = [file.name, *argv]
     try:
-        runpy.run_path("/iolab/agent.pyz", run_name="__main__")
+        runpy.run_path(file.name, run_name="__main__")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
 """
-_AGENT = "iolab/agent/__main__.py"
-
-
-def archive_with(program: str) -> bytes:
-    """Return the agent's archive with another program to start.
-
-    The agent stands beside it: what the program imports of ``iolab.agent.__main__`` is the agent's.
-    """
-    stream = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(agent_archive())) as shipped,
-        zipfile.ZipFile(stream, "w") as made,
-    ):
-        own = program.replace("iolab.agent.__main__", "iolab.agent.shipped")
-        instead = {_AGENT: _MAIN, "__main__.py": own}
-        for name in shipped.namelist():
-            made.writestr(name, instead.get(name) or shipped.read(name))
-        made.writestr("iolab/agent/shipped.py", shipped.read(_AGENT))
-    return stream.getvalue()
 
 
 class _AnyName(dict[str, int]):
@@ -66,8 +47,12 @@ class _AnyName(dict[str, int]):
 
 
 def start_in_guests(patch: pytest.MonkeyPatch, program: str) -> None:
-    """Let virtual machines start a program as `archive_with` does, which may leave other files."""
-    patch.setattr(vm, "agent_archive", lambda: archive_with(program))
+    """Let virtual machines start a program in the agent's place, which may leave other files.
+
+    It comes with the plan, so the machine is restored from the same snapshot as any other.
+    """
+    main = _MAIN.format(program=program)
+    patch.setattr(vm, "encode_plan", lambda plan: {**encode_plan(plan), "program": main})
     patch.setattr(vm, "result_bytes", lambda plan, cpus: _AnyName())
 
 

@@ -16,6 +16,7 @@ from iolab.targets.place import Place
 __all__ = [
     "copies",
     "copies_cell",
+    "guest_plan",
     "job",
     "null_blk_cell",
     "open_job",
@@ -25,6 +26,10 @@ __all__ = [
     "program_cell",
     "recording_of",
 ]
+
+
+# Not xfs's own modules: mounting loads them, and what mounting loads is no setting.
+_IN_GUESTS = ["null_blk", "sd_mod", "crc32c", "xfs", "ext4", "bfq"]
 
 
 def job(**different: Any) -> dict[str, Any]:
@@ -145,6 +150,14 @@ def plan_document(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
 def plan(*cells: dict[str, Any], **different: Any) -> Plan:
     """Return the plan that `plan_document` describes."""
     return parse_plan(plan_document(*cells, **different))
+
+
+def guest_plan(*cells: dict[str, Any], **different: Any) -> Plan:
+    """Return a plan for a virtual machine that loads the same modules as all of them.
+
+    With the same timers and file systems they are restored from the same snapshot, too.
+    """
+    return plan(*cells, modules=_IN_GUESTS, **different)
 
 
 def plan_on_files(work: Path, **different: Any) -> Plan:

@@ -25,7 +25,7 @@ from tests.support.reports import report as reference
 from tests.test_notebooks import NOTEBOOKS
 
 # papermill and the notebook's kernel warn of things that are not ours.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 
 _WIDTHS = (390, 1280)
 _NAMES = ("00_start_here", "dio_kworker", "block")

@@ -11,7 +11,7 @@ import pytest
 from iolab.pathology import get_pathology
 from iolab.targets.vm import VmTarget
 from tests.support.guest import cell_of, start_in_guests
-from tests.support.plans import job, plan
+from tests.support.plans import guest_plan, job
 
 pytestmark = pytest.mark.vm
 
@@ -43,7 +43,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("conditions") / "results"
     with pytest.MonkeyPatch.context() as patch:
         start_in_guests(patch, _PROGRAM.read_text())
-        target.run(plan(*cells, coalesced_timers=False), folder)
+        target.run(guest_plan(*cells, coalesced_timers=False), folder)
     return folder
 
 

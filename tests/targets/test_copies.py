@@ -12,12 +12,11 @@ from iolab import measure, trace
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
 from tests.support.guest import cell_of
-from tests.support.plans import copies, copies_cell, plan, recording_of
+from tests.support.plans import copies, copies_cell, guest_plan, recording_of
 
 pytestmark = pytest.mark.vm
 
 _RECORDING = recording_of("bfq_idling")
-_MODULES = ["null_blk", "crc32c", "ext4", "bfq"]
 _COPIES = copies(writes=10, processes=6)
 
 
@@ -41,7 +40,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
         copies_cell("last"),
     ]
     folder = tmp_path_factory.mktemp("copied") / "results"
-    target.run(plan(*cells, modules=_MODULES, coalesced_timers=False), folder)
+    target.run(guest_plan(*cells, coalesced_timers=False), folder)
     return folder
 
 

@@ -13,7 +13,7 @@ import pytest
 from iolab.pathology import get_pathology
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
-from tests.support.plans import job, null_blk_cell, plan
+from tests.support.plans import guest_plan, job, null_blk_cell
 
 pytestmark = pytest.mark.vm
 
@@ -36,7 +36,7 @@ def cells(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         null_blk_cell("busy", 10000, devices=_AT_ONCE, filesystem=None, job=_BUSY),
     ]
     folder = tmp_path_factory.mktemp("dio") / "results"
-    target.run(plan(*asked), folder)
+    target.run(guest_plan(*asked), folder)
     return {c["id"]: json.loads((folder / "cells" / f"{c['id']}.json").read_text()) for c in asked}
 
 

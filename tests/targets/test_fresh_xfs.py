@@ -11,7 +11,7 @@ import pytest
 
 from iolab.targets.vm import VmTarget
 from tests.support.guest import cell_of, start_in_guests
-from tests.support.plans import job, null_blk_cell, plan
+from tests.support.plans import guest_plan, job, null_blk_cell
 
 pytestmark = pytest.mark.vm
 
@@ -45,8 +45,7 @@ def _cells() -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fresh") / "results"
-    modules = ["null_blk", "sd_mod", "crc32c", "xfs"]
-    made = plan(*_cells().values(), modules=modules, coalesced_timers=False)
+    made = guest_plan(*_cells().values(), coalesced_timers=False)
     with pytest.MonkeyPatch.context() as patch:
         start_in_guests(patch, _PROGRAM.read_text())
         target.run(made, folder)

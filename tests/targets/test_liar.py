@@ -20,7 +20,7 @@ from tests.support.processes import PATIENCE_S
 from tests.support.sshd import NEEDS, Server
 from tests.support.terminal import OnTerminal
 
-pytestmark = NEEDS
+pytestmark = [pytest.mark.nightly, NEEDS]
 
 # Payloads of one line, short ones first: of what an agent says at its end, the last line counts.
 _LINES = [text for text in PAYLOADS.values() if len(text.splitlines()) == 1]

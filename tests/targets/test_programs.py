@@ -15,7 +15,7 @@ from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
 from iolab.vm.programs import program
 from tests.support.guest import cell_of
-from tests.support.plans import copies_cell, job, null_blk_cell, plan
+from tests.support.plans import copies_cell, guest_plan, job, null_blk_cell
 
 pytestmark = pytest.mark.vm
 
@@ -98,7 +98,7 @@ def _programs() -> list[dict[str, Any]]:
 def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of a block with each kind of antagonist and program."""
     folder = tmp_path_factory.mktemp("programs") / "results"
-    target.run(plan(*_antagonists(), *_programs(), coalesced_timers=False), folder)
+    target.run(guest_plan(*_antagonists(), *_programs(), coalesced_timers=False), folder)
     return folder
 
 

@@ -13,7 +13,7 @@ from iolab.measure.io_path import SEGMENTS, io_path
 from iolab.targets.vm import VmTarget
 from tests.support.guest import cell_of, start_in_guests
 from tests.support.oracle import differences
-from tests.support.plans import job, null_blk_cell, plan, recording_of
+from tests.support.plans import guest_plan, job, null_blk_cell, recording_of
 from tests.support.tracing_in_guest import RECORDINGS
 
 pytestmark = pytest.mark.vm
@@ -36,7 +36,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded") / "results"
     with pytest.MonkeyPatch.context() as patch:
         start_in_guests(patch, _PROGRAM.read_text())
-        target.run(plan(*cells), folder)
+        target.run(guest_plan(*cells), folder)
     return folder
 
 

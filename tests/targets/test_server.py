@@ -145,6 +145,7 @@ def test_a_killed_run_goes_on_behind_its_done_cells(
     assert state(server) == before
 
 
+@pytest.mark.nightly
 def test_sigterm_puts_all_back_and_loses_no_done_cell(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_sigterm_puts_all_back_and_loses_no_done_cell(
     assert any(line.endswith("cell0 was done") for line in lines)
 
 
+@pytest.mark.nightly
 def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
     assert state(server) == before
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_one_sentence_and_nothing_stays(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -208,6 +211,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_stays(
     assert state(server) == before
 
 
+@pytest.mark.nightly
 def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -> None:
     def refused(setup: str, undo: str, user: str = "root") -> str:
         address = server.address.replace("root@", f"{user}@")
@@ -239,6 +243,7 @@ def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -
     assert "does not let us in" in refused("", "", user="nobody")
 
 
+@pytest.mark.nightly
 def test_one_who_may_use_sudo_measures_too(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +307,7 @@ def test_a_folder_that_another_user_can_change_is_refused(
     target.check(folder_plan())
 
 
+@pytest.mark.nightly
 def test_of_other_disks_nothing_is_recorded(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -327,12 +333,14 @@ def test_of_other_disks_nothing_is_recorded(
     assert set(seen["dev"]) == {number << 20 | minor}
 
 
+@pytest.mark.nightly
 def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
     runs = kill_runs(server, 6, 1)
     assert sum("killed" in run for run in runs) == 6
     assert [wrongs(run) for run in runs if wrongs(run)] == []
 
 
+@pytest.mark.nightly
 def test_machines_that_share_a_folder_over_nfs_wait_for_each_other(server: Server) -> None:
     package = io.BytesIO()
     with zipfile.ZipFile(package, "w") as archive:

@@ -21,20 +21,17 @@ from iolab.targets.vm import VmTarget
 from iolab.vm.qemu import Boot, GuestError, Machine
 from iolab.vm.snapshots import Snapshot, run_restored
 from tests.support.guest import IN_GUEST, start_in_guests
-from tests.support.plans import copies_cell, job, null_blk_cell, plan
+from tests.support.plans import copies_cell, guest_plan, job, null_blk_cell
 from tests.support.processes import alive, child_environment, wait_until
 
 pytestmark = pytest.mark.vm
-
-# Not xfs's own modules: mounting loads them, and what mounting loads is no setting.
-_MODULES = ["null_blk", "crc32c", "xfs", "ext4", "bfq"]
 
 
 @pytest.fixture(scope="module")
 def quiet(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of the default plan, on a machine that does nothing else for us."""
     folder = tmp_path_factory.mktemp("quiet") / "results"
-    target.run(plan(), folder)
+    target.run(guest_plan(), folder)
     return folder
 
 
@@ -84,7 +81,7 @@ def test_a_loaded_machine_measures_the_same_bytes(
         for _ in os.sched_getaffinity(0)
     ]
     try:
-        target.run(plan(), tmp_path / "loaded")
+        target.run(guest_plan(), tmp_path / "loaded")
     finally:
         for process in busy:
             process.kill()
@@ -119,7 +116,7 @@ def seen(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     folder = tmp_path_factory.mktemp("seen") / "results"
     with pytest.MonkeyPatch.context() as patch:
         start_in_guests(patch, IN_GUEST.read_text())
-        target.run(plan(*cells, modules=_MODULES), folder)
+        target.run(guest_plan(*cells), folder)
     found: dict[str, Any] = json.loads((folder / "seen.json").read_text())
     found["cells"] = _cells(folder)
     found["facts"] = json.loads((folder / "facts.json").read_text())
@@ -214,9 +211,10 @@ def _run_program(
     target: VmTarget, program: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_in_guests(monkeypatch, program)
-    target.run(plan(), folder / "results")
+    target.run(guest_plan(), folder / "results")
 
 
+@pytest.mark.nightly
 def test_a_panic_shows_the_last_kernel_lines(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +224,7 @@ def test_a_panic_shows_the_last_kernel_lines(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_guest_without_enough_memory_says_so(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +233,7 @@ def test_a_guest_without_enough_memory_says_so(
         _run_program(target, program, tmp_path, monkeypatch)
 
 
+@pytest.mark.nightly
 def test_a_machine_that_is_killed_says_what_may_have_done_it(
     target: VmTarget, tmp_path: Path
 ) -> None:
@@ -242,16 +242,18 @@ def test_a_machine_that_is_killed_says_what_may_have_done_it(
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(GuestError, match=r"QEMU was killed: .*where memory is short.*--jobs"):
-        target.run(plan(), tmp_path / "results", kill)
+        target.run(guest_plan(), tmp_path / "results", kill)
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.nightly
 def test_a_machine_too_small_for_its_image_says_so(target: VmTarget, tmp_path: Path) -> None:
     small = replace(target, machine=replace(target.machine, memory_mib=96))
     with pytest.raises(GuestError, match=r"QEMU ended with 1: .*initrd is too large"):
-        small.run(plan(), tmp_path / "results")
+        small.run(guest_plan(), tmp_path / "results")
 
 
+@pytest.mark.nightly
 def test_a_guest_that_hangs_is_stopped(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,23 +267,25 @@ def test_a_guest_that_hangs_is_stopped(
     assert "here I hang" in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_an_agent_that_gives_up_is_quoted(target: VmTarget, tmp_path: Path) -> None:
     coarse = replace(target, machine=replace(target.machine, kernel_options=("highres=off",)))
     with pytest.raises(IolabError) as caught:
-        coarse.run(plan(coalesced_timers=False), tmp_path / "results")
+        coarse.run(guest_plan(coalesced_timers=False), tmp_path / "results")
     assert str(caught.value).startswith(
         "the agent gave up in the guest: the plan asks for timers with high resolution, "
         "this boot has them without"
     )
 
 
+@pytest.mark.nightly
 def test_a_killed_parent_takes_its_machine_along(target: VmTarget, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
         "from iolab.targets.vm import prepare\n"
-        "from tests.support.plans import plan\n"
+        "from tests.support.plans import guest_plan\n"
         "target = prepare('6.1', 'virtual', cpus=1, memory_mib=1024)\n"
-        "target.run(plan(), Path(sys.argv[1]))\n"
+        "target.run(guest_plan(), Path(sys.argv[1]))\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "results")], env=child_environment()

@@ -13,7 +13,7 @@ from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
 from tests.support.guest import start_in_guests
-from tests.support.plans import job, null_blk_cell, plan
+from tests.support.plans import guest_plan, job, null_blk_cell
 
 pytestmark = pytest.mark.vm
 
@@ -40,7 +40,7 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
         _cell("growing", layout="growing", size_mib=512),
         _cell("direct", direct=True),
     ]
-    made = plan(*cells, modules=["null_blk", "crc32c", "ext4"], coalesced_timers=False)
+    made = guest_plan(*cells, coalesced_timers=False)
     with pytest.MonkeyPatch.context() as patch:
         start_in_guests(patch, _PROGRAM.read_text())
         target.run(made, folder)

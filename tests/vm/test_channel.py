@@ -129,24 +129,33 @@ def test_results_that_are_too_large_are_said(
         unpack_channel(channel, MOST, tmp_path / "host")
 
 
-def test_the_agent_need_not_load_modules_again() -> None:
-    plan = {"block": "b", "modules": ["null_blk"], "cells": [{"id": "c000"}]}
-    given = guest_init.without_modules(json.dumps(plan).encode())
-    assert json.loads(given) == {**plan, "modules": []}
-    assert guest_init.without_modules(b"") == b""
-
-
 @pytest.mark.parametrize(("code", "said"), [(0, ""), (3, "no such disk\n")])
 def test_the_agent_ends_with_its_code_and_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
 ) -> None:
+    plan = {"block": "b", "modules": ["null_blk"], "cells": [{"id": "c000"}]}
+
     def agent(argv: list[str]) -> int:
-        assert Path(argv[1]).read_bytes() == b"a plan"
+        # The machine has loaded the modules already.
+        assert json.loads(Path(argv[1]).read_text()) == {**plan, "modules": []}
         sys.__stderr__.write(said)  # type: ignore[union-attr]
         return code
 
     monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
-    assert guest_init.run_agent(agent, b"a plan") == {"exit": code, "stderr": said}
+    ending = guest_init.run_agent(agent, json.dumps(plan).encode())
+    assert ending == {"exit": code, "stderr": said}
+
+
+def test_a_program_that_comes_with_the_plan_runs_in_the_agents_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agent(_: list[str]) -> int:
+        raise AssertionError("the agent was called")
+
+    monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
+    plan = {"block": "b", "modules": [], "program": "def main(argv):\n    return len(argv)"}
+    assert guest_init.run_agent(agent, json.dumps(plan).encode())["exit"] == 3
+    assert json.loads((tmp_path / "plan.json").read_text()) == {"block": "b", "modules": []}
 
 
 def test_an_agent_that_breaks_leaves_its_traceback(
@@ -157,7 +166,7 @@ def test_an_agent_that_breaks_leaves_its_traceback(
 
     monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
     monkeypatch.setattr(sys, "stderr", sys.__stderr__)
-    ending = guest_init.run_agent(agent, b"a plan")
+    ending = guest_init.run_agent(agent, b"{}")
     assert ending["exit"] == 1
     assert "ValueError: broken" in str(ending["stderr"])
 

@@ -11,7 +11,7 @@ from iolab.vm.image import ensure_image
 from tests.vm.conftest import read_cpio
 
 
-@pytest.mark.network
+@pytest.mark.nightly
 def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path: Path) -> None:
     image = ensure_image()
     found = {member.name: member for member in read_cpio(image.path.read_bytes())}
@@ -39,7 +39,7 @@ def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path
     assert listed.split() == list(found)
 
 
-@pytest.mark.network
+@pytest.mark.nightly
 def test_the_same_recipe_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

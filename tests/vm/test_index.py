@@ -104,7 +104,7 @@ def test_what_is_not_there_is_said(text: str) -> None:
 
 
 @needs("apt-get")
-@pytest.mark.network
+@pytest.mark.nightly
 def test_a_closure_is_that_of_apt(tmp_path: Path) -> None:
     """The packages of the toolbox and of the guest image, as apt would unpack them."""
     from iolab.vm import image, toolbox

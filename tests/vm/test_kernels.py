@@ -352,6 +352,6 @@ def test_the_catalogue_takes_stock_kernels_and_no_flavours(name: str, package: s
         assert not re.fullmatch(pattern, package.replace("-amd64", flavour).replace("ic", "ic-64k"))
 
 
-@pytest.mark.network
+@pytest.mark.nightly
 def test_the_keys_of_ubuntus_archive_come_from_debian() -> None:
     assert catalogue._ubuntu_keyring().is_file()

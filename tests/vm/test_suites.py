@@ -313,7 +313,7 @@ def test_two_processes_may_download_at_once(
     assert (tmp_path / "debs" / deb.name).read_bytes() == deb.read_bytes()
 
 
-@pytest.mark.network
+@pytest.mark.nightly
 def test_this_machines_mirror_carries_a_kernel() -> None:
     found = Suites([Suite("debian", "bookworm-backports")]).newest(
         r"linux-image-6\.12\.\d+\+deb12-amd64"

@@ -77,7 +77,7 @@ def test_another_architecture_cannot_run_it(cache: Path, monkeypatch: pytest.Mon
         ensure_toolbox()
 
 
-@pytest.mark.network
+@pytest.mark.nightly
 def test_the_toolbox_is_made_once_and_then_needs_no_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -29,6 +29,8 @@ from tests.support.processes import processes_naming, wait_until
 from tests.support.results import TARGET, block, write_results
 from tests.test_files import small_disk
 
+pytestmark = pytest.mark.nightly
+
 RUN = {"started": "now", "wall_s": 1.5, "iolab": "0.1", "python": "3.11", "host_kernel": "6"}
 
 

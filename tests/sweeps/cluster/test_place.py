@@ -25,7 +25,7 @@ from tests.support.cluster import Cluster, cluster
 from tests.support.processes import wait_until
 
 # Dask's own threads and sockets warn of things that are not ours.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 
 
 @dataclass(frozen=True)
