@@ -139,14 +139,14 @@ def lab(session: nox.Session) -> None:
 def figures(session: nox.Session) -> None:
     """Draw the figures of the write-up anew: nox -s figures [-- FOLDER OF A SWEEP]."""
     install(session)
-    session.run("python", "-m", "iolab.report.artifacts", *session.posargs)
+    session.run("python", "-m", "paper.make.artifacts", *session.posargs)
 
 
 @nox.session
 def paper(session: nox.Session) -> None:
     """Write the paper (PDF, HTML, LaTeX macros) from what `figures` drew: nox -s figures paper."""
     install(session, "paper")
-    session.run("python", "-m", "iolab.report.paper", *session.posargs)
+    session.run("python", "-m", "paper.make.write_up", *session.posargs)
 
 
 @nox.session

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from importlib import resources
 from typing import Any
 
 from docutils import nodes
@@ -21,7 +20,6 @@ from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
 from iolab.pathology.interventions import InterventionFactor
-from iolab.report import results
 from iolab.store.columns import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
@@ -31,6 +29,7 @@ from iolab.store.columns import (
 from iolab.store.hashes import HASHES_FORMAT
 from iolab.store.raw import STORE_FORMAT
 from iolab.vm.catalogue import CATALOGUE
+from paper.make import results
 
 _JSON_WORDS = {
     "string": "text",
@@ -143,7 +142,7 @@ def columns() -> str:
 
 def results_schema() -> str:
     """Return the fields of results.json, from its schema."""
-    found = json.loads((resources.files("iolab.report") / "results.schema.json").read_text())
+    found = json.loads(results.SCHEMA.read_text())
     parts = {
         found["title"]: found,
         "pathologies": found["$defs"]["pathology"],

@@ -14,7 +14,6 @@ from iolab.files import atomic_write
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology
 from iolab.pathology.rules import rules_digest
-from iolab.paths import CHECKOUT
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS
@@ -38,7 +37,7 @@ __all__ = [
     "verdicts",
 ]
 
-_ROOT = CHECKOUT or Path.cwd()
+_ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
 CAUSES = _ROOT / "docs" / "causes.md"

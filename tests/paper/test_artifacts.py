@@ -7,8 +7,8 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.paths import REFERENCE
-from iolab.report.artifacts import collect_results, draw
-from iolab.report.results import read_results
+from paper.make.artifacts import collect_results, draw
+from paper.make.results import read_results
 from tests.support import synthetic
 from tests.support.reports import COMMAND, report
 

@@ -15,20 +15,20 @@ from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
 from iolab.files import atomic_write
 from iolab.pathology import get_pathology, notebook_path
-from iolab.paths import CHECKOUT, REFERENCE
+from iolab.paths import REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
 from iolab.report.comparison import compare_clocks
-from iolab.report.documents import renew
-from iolab.report.results import collect, write_results
 from iolab.stats.conditions import pathology_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.pool import NotebookJob, default_jobs, run_jobs
+from paper.make.documents import renew
+from paper.make.results import collect, write_results
 
 __all__ = ["PAPER", "collect_results", "draw"]
 
-PAPER = (CHECKOUT or Path.cwd()) / "paper"
+PAPER = Path(__file__).resolve().parents[1]
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"
 

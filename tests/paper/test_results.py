@@ -17,8 +17,8 @@ from iolab import stats
 from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.rules import rules_digest
-from iolab.report.results import FORMAT, check, collect, read_results, write_results
 from iolab.store.dataset import Dataset
+from paper.make.results import FORMAT, check, collect, read_results, write_results
 from tests.support.reports import COMMAND, every_report, report
 from tests.support.synthetic import dataset, shuffled
 

@@ -13,7 +13,9 @@ from iolab.pathology import PATHOLOGIES
 from iolab.pathology.rules import rules_digest
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
-from iolab.report.documents import (
+from iolab.stats.threshold import threshold
+from iolab.store.dataset import load
+from paper.make.documents import (
     CAUSES,
     CLAIMS,
     PATHOLOGIES_PAGE,
@@ -26,8 +28,6 @@ from iolab.report.documents import (
     thresholds,
     verdicts,
 )
-from iolab.stats.threshold import threshold
-from iolab.store.dataset import load
 from tests.support import synthetic
 from tests.support.reports import report
 

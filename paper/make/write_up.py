@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The write-up as PDF, web page and macros for LaTeX, from results.json and the figures.
 
-``python -m iolab.report.paper`` makes all three in ``paper/``. The same results give the same
+``python -m paper.make.write_up`` makes all three in ``paper/``. The same results give the same
 bytes.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Final, Literal
 
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write
-from iolab.report.artifacts import PAPER
-from iolab.report.results import read_results
+from paper.make.artifacts import PAPER
+from paper.make.results import read_results
 
 __all__ = ["build", "literals", "macros"]
 
@@ -138,7 +138,7 @@ def macros(results: Mapping[str, Any]) -> str:
     Parameters
     ----------
     results : mapping
-        A document of `iolab.report.results.collect`.
+        A document of `paper.make.results.collect`.
 
     Returns
     -------

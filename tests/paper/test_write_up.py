@@ -23,11 +23,11 @@ from iolab.errors import IolabError, UserError
 from iolab.figures.save import save_figure
 from iolab.foreign import line
 from iolab.paths import REFERENCE
-from iolab.report.artifacts import PAPER
 from iolab.report.attribution import load_attribution
 from iolab.report.comparison import compare_clocks
-from iolab.report.paper import build, check_sources, literals, macros
-from iolab.report.results import check, collect, write_results
+from paper.make.artifacts import PAPER
+from paper.make.results import check, collect, write_results
+from paper.make.write_up import build, check_sources, literals, macros
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
 from tests.support.reports import COMMAND, every_report
 
