@@ -19,13 +19,13 @@ PACKAGE = Path(iolab.__file__).parent
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
     *("iolab", "errors", "interrupts", "process", "names", "writers", "files", "paths"),
-    *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "trace", "measure"),
+    *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "measure"),
     *("pathology", "blocks", "design"),
     *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
     *("experiment", "doctor", "cli", "__main__"),
 )
 # Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.
-NUMBERS = ("trace", "measure", "store", "stats")
+NUMBERS = ("measure", "store", "stats")
 DRAWING = ("matplotlib", "seaborn")
 # What runs on the measured machine has its Python's standard library only.
 SHIPPED = ("iolab", "iolab.errors", "iolab.process", "iolab.agent")
@@ -66,14 +66,14 @@ def imported_modules(node: ast.Import | ast.ImportFrom, base: Path) -> Iterator[
         return
     assert node.module is not None, "a relative import: write the module's whole name"
     for alias in node.names:
-        # `from iolab import trace` names a module, `from iolab import __version__` does not.
+        # `from iolab import files` names a module, `from iolab import __version__` does not.
         path = base.joinpath(*node.module.split("."), alias.name)
         is_module = path.is_dir() or path.with_suffix(".py").exists()
         yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
 def room(module: str) -> str:
-    """Return the room of a module: ``iolab.trace.load`` is in ``trace``."""
+    """Return the room of a module: ``iolab.stats.knee`` is in ``stats``."""
     return [*module.split("."), module][1]
 
 

@@ -41,9 +41,9 @@ MODULES = [
     "iolab.stats.variance",
     "iolab.stats.verdicts",
     "iolab.stats.welch",
-    "iolab.trace.decode",
-    "iolab.trace.trace",
-    "iolab.trace.windows",
+    "tracedat._decode",
+    "tracedat._trace",
+    "tracedat._windows",
 ]
 
 

@@ -18,7 +18,7 @@ from iolab.paths import REFERENCE, runs_dir
 if TYPE_CHECKING:
     import pandas as pd
 
-    from iolab.trace import Trace
+    from tracedat import Trace
 
 __all__ = ["export", "trace", "verdicts"]
 
@@ -129,9 +129,7 @@ def trace(
     """
     if perfetto is None and (begin_s is not None or end_s is not None):
         raise UserError("--from and --to are the window of --perfetto: name its file")
-    from iolab.trace import read
-    from iolab.trace.export.parquet import write_parquet
-    from iolab.trace.export.perfetto import write_perfetto
+    from tracedat import read, write_parquet, write_perfetto
 
     contents = read(file)
     if perfetto is not None:

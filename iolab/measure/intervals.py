@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab.trace.formats import preempted_bit
-from iolab.trace.trace import Trace
+from tracedat import Trace
+from tracedat._formats import preempted_bit
 
 __all__ = ["STATES", "intervals", "slices"]
 

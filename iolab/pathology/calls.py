@@ -18,7 +18,7 @@ from iolab.pathology.factors import Condition
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = [
     "BrokenPathologyError",

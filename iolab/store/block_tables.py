@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from iolab import foreign, trace
+import tracedat
+from iolab import foreign
 from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.pathology.calls import (
@@ -56,7 +57,7 @@ def block_rows(
         if cell["recorded"] and found["valid"]:
             try:
                 room = store.trace_room(key, planned)
-                recorded = trace.read(store.trace(key, cell["id"]), most=room)
+                recorded = tracedat.read(store.trace(key, cell["id"]), most=room)
                 mechanism |= measures_of_trace(pathology, recorded)
             except BrokenPathologyError:
                 raise

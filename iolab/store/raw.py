@@ -430,7 +430,7 @@ def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None
         path = folder / "traces" / f"{cell.id}.dat"
         if cell.recording is None or not path.exists():
             continue
-        from iolab.trace import TooLargeError, TraceError, check_size  # noqa: PLC0415 - a second
+        from tracedat import TooLargeError, TraceError, check_size  # noqa: PLC0415 - a second
 
         try:
             check_size(path, pages_bytes(cell.recording, _cpus(target)))

@@ -29,7 +29,7 @@ from iolab.sweeps import page
 from iolab.sweeps.ending import die_with
 from iolab.sweeps.html import html_page
 from iolab.sweeps.spare import SpareKernel
-from iolab.trace.pages import load_compiled
+from tracedat._pages import load_compiled
 
 __all__ = ["main"]
 

@@ -10,8 +10,8 @@ import pytest
 
 from iolab import measure
 from iolab.errors import UserError
-from iolab.trace import MissingEventError, Trace, read
 from tests.support.story import PREEMPTED, Line, block, story, switch, waking, write
+from tracedat import MissingEventError, Trace, read
 
 IDLE, FIO, WORKER = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
 

@@ -20,7 +20,7 @@ __all__ = ["IN_GUESTS", "LONG", "MACHINE", "Shares", "share_of"]
 
 MACHINE: Final = "the machine"
 _OF_THE_MACHINE: Final = (
-    *("tests/agent/", "tests/targets/", "tests/trace/test_report.py"),
+    *("tests/agent/", "tests/targets/", "tests/tracedat/test_report.py"),
     *("tests/cli/test_foreign_text.py", "tests/sweeps/test_two_sweeps.py"),
 )
 # Modules beside those whose tests all run in virtual machines of their own.

@@ -9,7 +9,7 @@ import pandas as pd
 from iolab.errors import IolabError
 from iolab.measure.tasks import preemptions
 from iolab.measure.work import work_items
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = ["trace_words"]
 

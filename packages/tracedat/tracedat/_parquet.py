@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from iolab import foreign
 from iolab.errors import IolabError, UserError
 from iolab.files import scratch_dir
-from iolab.trace.trace import Trace
+from tracedat._trace import Trace
 
 __all__ = ["write_parquet"]
 

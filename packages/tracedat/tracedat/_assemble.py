@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iolab.trace.columns import (
+from tracedat._chunks import Source
+from tracedat._columns import (
     BUFFER,
     CPU,
     DONE,
@@ -21,16 +22,15 @@ from iolab.trace.columns import (
     Memory,
     decode,
 )
-from iolab.trace.cursor import TraceError
-from iolab.trace.formats import Column, EventFormat, PageLayout
-from iolab.trace.load import Loaded, Selection
-from iolab.trace.merge import Pages, new_progress
-from iolab.trace.pages import scan
-from iolab.trace.parallel import map_threads, thread_count
-from iolab.trace.reserve import Room, reserve
-from iolab.trace.sources import Source
-from iolab.trace.strings import FULL, StringTable, new_table, values
-from iolab.trace.texts import replace_codes
+from tracedat._file import TraceError
+from tracedat._formats import Column, EventFormat, PageLayout
+from tracedat._load import Loaded, Selection
+from tracedat._memory import Room, reserve
+from tracedat._merge import Pages, new_progress
+from tracedat._pages import scan
+from tracedat._parallel import map_threads, thread_count
+from tracedat._strings import FULL, StringTable, new_table, values
+from tracedat._texts import replace_codes
 
 __all__ = ["Assembled", "Job", "assemble", "columns_of"]
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from iolab.errors import UserError
-from iolab.trace import TraceError, read, windows
-from iolab.trace.formats import parse_formats, parse_page_layout, preempted_bit
 from tests.support.payloads import MARK, PAYLOADS, Attacked, controls
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tracedat import TraceError, read, windows
+from tracedat._formats import parse_formats, parse_page_layout, preempted_bit
 
 WAKING, SWITCH, WORK = (EVENTS[n] for n in ("sched_waking", "sched_switch", "workqueue_queue_work"))
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from iolab.trace.cursor import TraceError
+from tracedat._file import TraceError
 
 __all__ = ["Plain", "decompress", "decompress_frames"]
 

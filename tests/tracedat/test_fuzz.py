@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import IolabError
-from iolab.trace import Trace, TraceError, read
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tracedat import Trace, TraceError, read
 
 MUTATIONS = 2_600
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from iolab.errors import UserError
-from iolab.trace.cursor import TraceFile
-from iolab.trace.decode import Plan, plan, run
-from iolab.trace.index import Index
-from iolab.trace.reserve import Room
-from iolab.trace.trace import Trace
+from tracedat._decode import Plan, plan, run
+from tracedat._file import TraceFile
+from tracedat._index import Index
+from tracedat._memory import Room
+from tracedat._trace import Trace
 
 __all__ = ["windows"]
 
@@ -34,7 +34,7 @@ def windows(
     ns : int
         Length of a window in nanoseconds.
     events, buffer
-        As for `iolab.trace.read`.
+        As for `tracedat.read`.
 
     Yields
     ------
@@ -44,9 +44,9 @@ def windows(
     Raises
     ------
     UserError
-        If `ns` is not positive, or as `iolab.trace.read`.
+        If `ns` is not positive, or as `tracedat.read`.
     TraceError
-        As `iolab.trace.read`; damaged records raise it when their window is reached.
+        As `tracedat.read`; damaged records raise it when their window is reached.
 
     Examples
     --------

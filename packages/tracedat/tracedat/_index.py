@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iolab.trace.container import Container
-from iolab.trace.cursor import TraceError, TraceFile
-from iolab.trace.parallel import map_threads
-from iolab.trace.reserve import Room
-from iolab.trace.sources import Chunk, Source, chunks_of, read_chunks
+from tracedat._chunks import Chunk, Source, chunks_of, read_chunks
+from tracedat._container import Container
+from tracedat._file import TraceError, TraceFile
+from tracedat._memory import Room
+from tracedat._parallel import map_threads
 
 __all__ = ["Index", "Part"]
 
@@ -124,7 +124,7 @@ class Index:
         else:
             data = self._file.read(chunk.offset, source.page_size)
         heads = np.frombuffer(data, np.uint64).reshape(-1, source.page_size // 8)[:, :2]
-        # The commit word's lower 27 bits are the bytes of records; see `iolab.trace.pages`.
+        # The commit word's lower 27 bits are the bytes of records; see `tracedat._pages`.
         full = heads[(heads[:, 1] & np.uint64(0x7FFFFFF)) != 0]
         return int(full[0, 0]) if len(full) else None
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iolab.trace import TraceError, read
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tracedat import TraceError, read
 
 WAKING, WIDE = EVENTS["sched_waking"], EVENTS["wide"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab.trace import TooLargeError, TraceError, check_size, read, windows
 from tests.support.command import ARGV, noting_peak
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.trace_bombs import BOMBS, full_pages, make_bomb
 from tests.support.trace_writer import EVENTS, Page, _option, encode, trace_v7
+from tracedat import TooLargeError, TraceError, check_size, read, windows
 
 _GIB = 1 << 30
 # Chunks that fit, one after the other, and what is only seen when it is decoded.

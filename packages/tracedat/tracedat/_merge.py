@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from iolab.trace.pages import read_record
+from tracedat._pages import read_record
 
 __all__ = ["Pages", "Progress", "fill_block", "group_block", "new_progress"]
 
@@ -151,7 +151,7 @@ def fill_block(
     """Fill the block with the next events of all sources in order of time.
 
     Arguments from `words` to `page_start` are those of `Pages`; `head` to `end` are those of
-    `iolab.trace.columns.decode`; the others are fields of `Progress`, which are updated.
+    `tracedat._columns.decode`; the others are fields of `Progress`, which are updated.
     """
     # Over 60 lines: one compiled loop. It takes arrays as single arguments, because numba counts
     # references for each array of a tuple.

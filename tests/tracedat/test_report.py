@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from iolab import process
-from iolab.trace import read
 from tests.support.needs import lack, need, wants
 from tests.support.oracle import differences, report
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
-from tests.trace.conftest import big_traces
+from tests.tracedat.conftest import big_traces
+from tracedat import read
 
 TRACEFS = Path("/sys/kernel/tracing")
 

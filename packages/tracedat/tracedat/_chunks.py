@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from iolab.trace.compression import Plain, decompress, decompress_frames
-from iolab.trace.container import Buffer, Container, CpuData
-from iolab.trace.cursor import TooLargeError, TraceError, TraceFile
-from iolab.trace.formats import PageLayout
-from iolab.trace.parallel import SPAN
-from iolab.trace.reserve import Room
+from tracedat._compression import Plain, decompress, decompress_frames
+from tracedat._container import Buffer, Container, CpuData
+from tracedat._file import TooLargeError, TraceError, TraceFile
+from tracedat._formats import PageLayout
+from tracedat._memory import Room
+from tracedat._parallel import SPAN
 
 __all__ = ["Chunk", "Source", "chunks_of", "read_chunks", "sources_of"]
 

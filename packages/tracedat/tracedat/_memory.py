@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from iolab.reading import free_bytes
-from iolab.trace.cursor import TooLargeError
+from tracedat._file import TooLargeError
 
 __all__ = ["Room", "reserve"]
 

@@ -3,7 +3,7 @@
 
 The format is that of trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5); the numbers of options are in
 trace-cmd's lib/trace-cmd/include/private/trace-cmd-private.h. The pages themselves are read by
-`iolab.trace.load`.
+`tracedat._load`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from iolab.trace.compression import decompress
-from iolab.trace.cursor import Cursor, TooLargeError, TraceError, TraceFile
+from tracedat._compression import decompress
+from tracedat._file import Cursor, TooLargeError, TraceError, TraceFile
 
 __all__ = ["Buffer", "Container", "CpuData", "read_container"]
 
@@ -125,7 +125,7 @@ class Container:
     cpu_count : int
         CPUs of the recorded machine.
     offset_ns, tsc
-        As in `iolab.trace.times.Clock`.
+        As in `tracedat._times.Clock`.
     clock_list : str
         The text of ``trace_clock`` in tracefs, the chosen clock in brackets.
     """

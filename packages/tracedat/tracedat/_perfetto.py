@@ -16,7 +16,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
 from iolab.files import check_outputs, write_output
-from iolab.trace.trace import Trace
+from tracedat._trace import Trace
 
 __all__ = ["kernel_packets", "perfetto_file", "write_perfetto"]
 

@@ -12,24 +12,24 @@ import numpy as np
 
 from iolab.errors import UserError
 from iolab.names import nearest
-from iolab.trace.assemble import Job, assemble, columns_of
-from iolab.trace.container import Container, read_container
-from iolab.trace.cursor import TooLargeError, TraceFile
-from iolab.trace.formats import (
+from tracedat._assemble import Job, assemble, columns_of
+from tracedat._chunks import Chunk, Source, chunks_of, sources_of
+from tracedat._container import Container, read_container
+from tracedat._file import TooLargeError, TraceFile
+from tracedat._formats import (
     EventFormat,
     PageLayout,
     common_type,
     parse_formats,
     parse_page_layout,
 )
-from iolab.trace.index import Index
-from iolab.trace.load import Loaded, Selection, load
-from iolab.trace.pages import UNKNOWN, UNWANTED
-from iolab.trace.reserve import Room
-from iolab.trace.sources import Chunk, Source, chunks_of, sources_of
-from iolab.trace.symbols import Symbols
-from iolab.trace.times import Clock
-from iolab.trace.trace import EventColumns, Loss, Trace, TraceInfo
+from tracedat._index import Index
+from tracedat._load import Loaded, Selection, load
+from tracedat._memory import Room
+from tracedat._pages import UNKNOWN, UNWANTED
+from tracedat._symbols import Symbols
+from tracedat._times import Clock
+from tracedat._trace import EventColumns, Loss, Trace, TraceInfo
 
 __all__ = ["Plan", "check_size", "plan", "read", "run"]
 

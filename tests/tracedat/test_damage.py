@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from iolab.trace import TraceError, read
-from iolab.trace.compression import decompress_frames
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v7
+from tracedat import TraceError, read
+from tracedat._compression import decompress_frames
 
 WORK = EVENTS["workqueue_queue_work"]
 # The first bytes of a zstd frame (RFC 8878).

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from iolab.trace import read
-from iolab.trace.reserve import reserve
+from tracedat import read
+from tracedat._memory import reserve
 
 TRACE = Path(__file__).parents[2] / "data" / "reference" / "traces" / "small_v7_mono.dat"
 

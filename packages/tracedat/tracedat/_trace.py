@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from iolab import foreign
 from iolab.errors import UserError
 from iolab.names import nearest
-from iolab.trace.cursor import TraceError
-from iolab.trace.formats import EventFormat
-from iolab.trace.symbols import Symbols
+from tracedat._file import TraceError
+from tracedat._formats import EventFormat
+from tracedat._symbols import Symbols
 
 __all__ = ["EventColumns", "Loss", "MissingEventError", "Trace", "TraceInfo"]
 
@@ -94,7 +94,7 @@ class TraceInfo:
 
 
 class Trace:
-    """The events of a trace.dat in memory, in order of time; made by `iolab.trace.read`.
+    """The events of a trace.dat in memory, in order of time; made by `tracedat.read`.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Trace:
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> switch = trace.frame("sched_switch")
     >>> switch["next_comm"].value_counts().head(3)
@@ -311,7 +311,7 @@ class Trace:
         Raises
         ------
         TraceError
-            If the file's copy of /proc/kallsyms is damaged: `iolab.trace.read` does not look at it.
+            If the file's copy of /proc/kallsyms is damaged: `tracedat.read` does not look at it.
         """
         return self._symbols.name(address) or f"{address:#x}"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iolab.trace.container import Container
-from iolab.trace.cursor import TraceError, TraceFile
-from iolab.trace.formats import PageLayout
-from iolab.trace.pages import PROBLEMS, SPARE, scan
-from iolab.trace.parallel import SPAN, map_threads
-from iolab.trace.reserve import Room, reserve
-from iolab.trace.sources import Chunk, Source, read_chunks
+from tracedat._chunks import Chunk, Source, read_chunks
+from tracedat._container import Container
+from tracedat._file import TraceError, TraceFile
+from tracedat._formats import PageLayout
+from tracedat._memory import Room, reserve
+from tracedat._pages import PROBLEMS, SPARE, scan
+from tracedat._parallel import SPAN, map_threads
 
 __all__ = ["Loaded", "Selection", "load"]
 
@@ -34,7 +34,7 @@ class Selection:
     Parameters
     ----------
     slots, needs : int32[65536]
-        By event number, as for `iolab.trace.pages.scan`.
+        By event number, as for `tracedat._pages.scan`.
     size : int
         Number of slots.
     type_at : int

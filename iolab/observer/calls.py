@@ -12,7 +12,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
 from iolab.files import write_output
-from iolab.trace.export.perfetto import kernel_packets
+from tracedat._perfetto import kernel_packets
 
 __all__ = ["COUNTER_NS", "write_calls"]
 

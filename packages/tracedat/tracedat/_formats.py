@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from iolab.trace.cursor import TooLargeError, TraceError
+from tracedat._file import TooLargeError, TraceError
 
 __all__ = [
     "BYTES",

@@ -13,14 +13,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from iolab.trace.formats import INTEGER, INTEGER_UNALIGNED
-from iolab.trace.merge import Pages, Progress, fill_block, group_block
-from iolab.trace.strings import StringTable
-from iolab.trace.texts import DONE, LOCATION, copy_texts
+from tracedat._formats import INTEGER, INTEGER_UNALIGNED
+from tracedat._merge import Pages, Progress, fill_block, group_block
+from tracedat._strings import StringTable
+from tracedat._texts import DONE, LOCATION, copy_texts
 
 __all__ = ["BUFFER", "CPU", "DONE", "LOCATION", "TIME", "Fields", "Memory", "decode"]
 
-# Columns whose values are not in the record; `iolab.trace.formats` has the other kinds.
+# Columns whose values are not in the record; `tracedat._formats` has the other kinds.
 TIME, CPU, BUFFER = 20, 21, 22
 
 
@@ -32,7 +32,7 @@ class Fields(NamedTuple):
     start : int64[slots + 1]
         First field of each slot.
     kind : int32[fields]
-        `TIME`, `CPU`, `BUFFER` or a kind of `iolab.trace.formats`.
+        `TIME`, `CPU`, `BUFFER` or a kind of `tracedat._formats`.
     offset, size : int32[fields]
         Bytes in the record.
     target : int64[fields]
@@ -77,7 +77,7 @@ def decode(
 ) -> Any:
     """Decode until everything is done or a table is full; call again to continue.
 
-    `iolab.trace.pages.scan` has checked the pages with the same `slots`, `begin` and `end`, and
+    `tracedat._pages.scan` has checked the pages with the same `slots`, `begin` and `end`, and
     counted the rows of the columns.
 
     Parameters
@@ -102,7 +102,7 @@ def decode(
     Returns
     -------
     int
-        `DONE`, `iolab.trace.strings.FULL`, or -`LOCATION` - offset of a field whose string lies
+        `DONE`, `tracedat._strings.FULL`, or -`LOCATION` - offset of a field whose string lies
         outside its record.
     """
     # Over 60 lines: most of them pass arrays as single arguments; see `fill_block`.

@@ -12,11 +12,9 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import IolabError, UserError
-from iolab.trace import read
-from iolab.trace.export.parquet import write_parquet
-from iolab.trace.export.perfetto import perfetto_file, write_perfetto
 from tests.support.story import block, switch, waking, work, write
 from tests.support.trace_writer import Page, encode, event, trace_v7
+from tracedat import perfetto_file, read, write_parquet, write_perfetto
 
 
 def test_parquet(small: Path, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import numba
 import numpy as np
 
-from iolab.trace.formats import BYTES_DYNAMIC, BYTES_RELATIVE, BYTES_TAIL
-from iolab.trace.strings import FULL, SHORT, gather, hash_of, intern
+from tracedat._formats import BYTES_DYNAMIC, BYTES_RELATIVE, BYTES_TAIL
+from tracedat._strings import FULL, SHORT, gather, hash_of, intern
 
 __all__ = ["DONE", "LOCATION", "copy_texts", "replace_codes"]
 
-# Statuses beside `iolab.trace.strings.FULL`: everything is copied, or a string lies outside its
+# Statuses beside `tracedat._strings.FULL`: everything is copied, or a string lies outside its
 # record; then the status is -LOCATION - offset.
 DONE = 0
 LOCATION = 10
@@ -42,7 +42,7 @@ def copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, stat
     Returns
     -------
     int
-        `DONE`, `iolab.trace.strings.FULL`, or -`LOCATION` - offset of a field whose string lies
+        `DONE`, `tracedat._strings.FULL`, or -`LOCATION` - offset of a field whose string lies
         outside its record.
     """
     for slot in range(state.written.size):

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""trace.dat files of trace-cmd as typed columns.
+
+The names below are loaded when they are first used, so that ``import tracedat`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from tracedat._file import TooLargeError, TraceError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tracedat._decode import check_size, read
+    from tracedat._parquet import write_parquet
+    from tracedat._perfetto import perfetto_file, write_perfetto
+    from tracedat._trace import MissingEventError, Trace
+    from tracedat._windows import windows
+
+__all__ = [
+    "MissingEventError",
+    "TooLargeError",
+    "Trace",
+    "TraceError",
+    "check_size",
+    "perfetto_file",
+    "read",
+    "windows",
+    "write_parquet",
+    "write_perfetto",
+]
+
+# Where each name is that takes a second to import.
+_PLACES = {
+    "MissingEventError": "_trace",
+    "Trace": "_trace",
+    "check_size": "_decode",
+    "perfetto_file": "_perfetto",
+    "read": "_decode",
+    "windows": "_windows",
+    "write_parquet": "_parquet",
+    "write_perfetto": "_perfetto",
+}
+
+# A type checker would take any name for one of this module's.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module 'tracedat' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"tracedat.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
