@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from iolab.pathology import get_pathology
+from iolab.paths import REFERENCE
 from iolab.stats.conditions import pathology_of
 from tests.support import synthetic
 
@@ -43,7 +44,6 @@ MODULES = [
     "iolab.stats.welch",
     "tracedat._decode",
     "tracedat._trace",
-    "tracedat._windows",
 ]
 
 
@@ -55,7 +55,11 @@ def sweep() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_print_what_they_say(name: str, sweep: dict[str, Any]) -> None:
+def test_the_examples_print_what_they_say(
+    name: str, sweep: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # tracedat's examples name a trace of the current folder.
+    monkeypatch.chdir(REFERENCE / "traces")
     results = doctest.testmod(
         importlib.import_module(name),
         extraglobs=sweep,

@@ -135,8 +135,9 @@ def test_the_wheel_holds_notebooks_data_schema_and_types(wheel: Path) -> None:
         for name in tracked
         if name
     }
-    assert {"iolab/py.typed", "iolab/report/results.schema.json"} <= names
-    assert all(name.startswith(("iolab/", f"iolab-{__version__}.dist-info/")) for name in names)
+    assert {"iolab/py.typed", "iolab/report/results.schema.json", "tracedat/py.typed"} <= names
+    own = ("iolab/", "tracedat/")
+    assert all(name.startswith((*own, f"iolab-{__version__}.dist-info/")) for name in names)
 
 
 def test_the_version_has_one_source(installed: Installed) -> None:

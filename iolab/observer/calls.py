@@ -12,7 +12,6 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from iolab.errors import UserError
 from iolab.files import write_output
-from tracedat._perfetto import kernel_packets
 
 __all__ = ["COUNTER_NS", "write_calls"]
 
@@ -88,7 +87,7 @@ def _schedule(switches: pd.DataFrame) -> Iterator[protos.TracePacket]:
     for cpu, rows in switches.groupby("cpu", sort=True):
         kernel = [event for row in rows.to_dict("records") for event in _kernel_events(row)]
         kernel.sort(key=lambda event: event.timestamp)
-        yield from kernel_packets(int(str(cpu)), kernel)
+        yield protos.TracePacket(ftrace_events={"cpu": int(str(cpu)), "event": kernel})
 
 
 def _kernel_events(row: Mapping[Hashable, Any]) -> Iterator[protos.FtraceEvent]:

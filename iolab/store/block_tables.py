@@ -61,7 +61,7 @@ def block_rows(
                 mechanism |= measures_of_trace(pathology, recorded)
             except BrokenPathologyError:
                 raise
-            except IolabError as error:
+            except (IolabError, tracedat.TraceError) as error:
                 found.update(valid=False, gate=f"its trace tells nothing: {error}")
         row = {
             "cell": f"{key[:16]}-{cell['id']}",

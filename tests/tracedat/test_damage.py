@@ -11,7 +11,7 @@ import zstandard
 
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v7
 from tracedat import TraceError, read
-from tracedat._compression import decompress_frames
+from tracedat._file import decompress_frames
 
 WORK = EVENTS["workqueue_queue_work"]
 # The first bytes of a zstd frame (RFC 8878).

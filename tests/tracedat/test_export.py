@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
-from iolab.errors import IolabError, UserError
 from tests.support.story import block, switch, waking, work, write
 from tests.support.trace_writer import Page, encode, event, trace_v7
-from tracedat import perfetto_file, read, write_parquet, write_perfetto
+from tracedat import RequestError, TraceError, perfetto_bytes, read, write_parquet, write_perfetto
 
 
 def test_parquet(small: Path, tmp_path: Path) -> None:
@@ -27,9 +26,9 @@ def test_parquet(small: Path, tmp_path: Path) -> None:
             mine = trace.frame(name)
             assert (back.dtypes == mine.dtypes).all() or len(back) == len(mine)
             assert back.astype(str).equals(mine.astype(str))
-    about = pq.read_schema(tmp_path / "out" / "sched_switch.parquet").metadata[b"iolab"]
+    about = pq.read_schema(tmp_path / "out" / "sched_switch.parquet").metadata[b"tracedat"]
     assert b'"clock": "mono"' in about
-    with pytest.raises(IolabError, match="new or empty"):
+    with pytest.raises(TraceError, match="new or empty"):
         write_parquet(trace, tmp_path / "out")
 
 
@@ -39,7 +38,7 @@ def test_an_event_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.dat").write_bytes(trace_v7([hostile], [[page]]))
     trace = read(tmp_path / "t.dat")
     assert trace.events == {"../../elsewhere": 1}
-    with pytest.raises(IolabError, match=r"no file can be named after the event '\.\./"):
+    with pytest.raises(TraceError, match=r"no file can be named after the event '\.\./"):
         write_parquet(trace, tmp_path / "deep" / "er" / "out")
     assert list(tmp_path.rglob("*.parquet")) == []
 
@@ -102,7 +101,7 @@ def test_perfetto_of_a_window(tmp_path: Path) -> None:
     trace = read(write(tmp_path / "story.dat", lines))
     path = tmp_path / "out"
     count = write_perfetto(trace, path, between=(300, 400))
-    assert path.read_bytes() == perfetto_file(trace, between=(300, 400))
+    assert path.read_bytes() == perfetto_bytes(trace, between=(300, 400))
     made = protos.Trace()
     made.ParseFromString(path.read_bytes())
     assert len(made.packet) == count
@@ -111,10 +110,10 @@ def test_perfetto_of_a_window(tmp_path: Path) -> None:
     # An I/O or work item that is partly in the window is whole.
     events = [p.timestamp for p in made.packet if p.HasField("track_event")]
     assert events == [290, 500, 310, 450]
-    with pytest.raises(UserError, match="nothing from 10000 to 20000 ns that Perfetto"):
+    with pytest.raises(RequestError, match="nothing from 10000 to 20000 ns that Perfetto"):
         write_perfetto(trace, path, between=(10_000, 20_000))
-    with pytest.raises(UserError, match="from 400 to 300 ns has no length"):
-        perfetto_file(trace, between=(400, 300))
+    with pytest.raises(RequestError, match="from 400 to 300 ns has no length"):
+        perfetto_bytes(trace, between=(400, 300))
 
 
 def test_perfetto_of_a_real_trace(small: Path, tmp_path: Path) -> None:
@@ -132,5 +131,5 @@ def test_perfetto_of_a_real_trace(small: Path, tmp_path: Path) -> None:
 
 def test_nothing_to_show(small: Path, tmp_path: Path) -> None:
     trace = read(small, ["sched_stat_runtime"])
-    with pytest.raises(UserError, match="nothing"):
+    with pytest.raises(RequestError, match="nothing"):
         write_perfetto(trace, tmp_path / "out")

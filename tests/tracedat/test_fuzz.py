@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import IolabError
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 from tracedat import Trace, TraceError, read
 
@@ -142,7 +141,7 @@ def test_foreign_heads(tmp_path: Path, offset: int, value: bytes, message: str) 
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(IolabError, match="No such file"):
+    with pytest.raises(TraceError, match="No such file"):
         read(tmp_path / "absent.dat")
-    with pytest.raises(IolabError, match="regular file"):
+    with pytest.raises(TraceError, match="regular file"):
         read(tmp_path)

@@ -9,24 +9,23 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from tracedat._file import TooLargeError, TraceError
+from tracedat._errors import MissingEventError, RequestError, TooLargeError, TraceError
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from tracedat._decode import check_size, read
-    from tracedat._parquet import write_parquet
-    from tracedat._perfetto import perfetto_file, write_perfetto
-    from tracedat._trace import MissingEventError, Trace
-    from tracedat._windows import windows
+    from tracedat._decode import check_size, read, windows
+    from tracedat._export import perfetto_bytes, write_parquet, write_perfetto
+    from tracedat._trace import Trace
 
 __all__ = [
     "MissingEventError",
+    "RequestError",
     "TooLargeError",
     "Trace",
     "TraceError",
     "check_size",
-    "perfetto_file",
+    "perfetto_bytes",
     "read",
     "windows",
     "write_parquet",
@@ -35,14 +34,13 @@ __all__ = [
 
 # Where each name is that takes a second to import.
 _PLACES = {
-    "MissingEventError": "_trace",
     "Trace": "_trace",
     "check_size": "_decode",
-    "perfetto_file": "_perfetto",
+    "perfetto_bytes": "_export",
     "read": "_decode",
-    "windows": "_windows",
-    "write_parquet": "_parquet",
-    "write_perfetto": "_perfetto",
+    "windows": "_decode",
+    "write_parquet": "_export",
+    "write_perfetto": "_export",
 }
 
 # A type checker would take any name for one of this module's.

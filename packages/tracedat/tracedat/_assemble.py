@@ -15,24 +15,17 @@ from tracedat._chunks import Source
 from tracedat._columns import (
     BUFFER,
     CPU,
-    DONE,
-    LOCATION,
     TIME,
     Fields,
     Memory,
     decode,
 )
-from tracedat._file import TraceError
+from tracedat._errors import TraceError
 from tracedat._formats import Column, EventFormat, PageLayout
-from tracedat._load import Loaded, Selection
-from tracedat._memory import Room, reserve
+from tracedat._memory import Room, map_threads, reserve, thread_count
 from tracedat._merge import Pages, new_progress
-from tracedat._pages import scan
-from tracedat._parallel import map_threads, thread_count
-from tracedat._strings import FULL, StringTable, new_table, values
-from tracedat._texts import replace_codes
-
-__all__ = ["Assembled", "Job", "assemble", "columns_of"]
+from tracedat._pages import Loaded, Selection, scan
+from tracedat._strings import DONE, FULL, LOCATION, StringTable, new_table, replace_codes, values
 
 _ALIGN = 64
 _FIRST_ENTRIES, _FIRST_POOL = 4096, 1 << 16
@@ -49,51 +42,27 @@ _PARTS_A_THREAD = 4
 
 @dataclass(frozen=True)
 class Job:
-    """Loaded pages and the columns to decode from them.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    layout : PageLayout
-        The layout of a page.
-    sources : tuple of Source
-        The CPUs of the pages, in the order of `Loaded.start`.
-    buffers : tuple of str
-        The names of their ring buffers.
-    loaded : Loaded
-        The pages.
-    selection : Selection
-        The events to decode.
-    wanted : tuple of list of Column
-        The columns of each slot.
-    room : Room
-        The memory for them.
-    """
+    """Loaded pages and the columns to decode from them."""
 
     path: Path
     layout: PageLayout
+    # The CPUs of the pages, in the order of `Loaded.start`
     sources: tuple[Source, ...]
     buffers: tuple[str, ...]
     loaded: Loaded
     selection: Selection
+    # The columns of each slot
     wanted: tuple[list[Column], ...]
     room: Room
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """Decoded columns.
+    """Decoded columns."""
 
-    Parameters
-    ----------
-    arrays : list of dict of str to array[rows]
-        By slot, then by column.
-    categories : dict of str to list
-        The values of each table, in the order of their codes.
-    """
-
+    # list of dict of str to array[rows]: by slot, then by column
     arrays: list[dict[str, NDArray[Any]]]
+    # The values of each table, in the order of their codes
     categories: dict[str, Categories]
 
 
@@ -108,15 +77,7 @@ class _Part:
 
 
 def columns_of(event: EventFormat, *, several: bool) -> list[Column]:
-    """Return the columns of an event's frame in order.
-
-    Parameters
-    ----------
-    event : EventFormat
-        The event type.
-    several : bool
-        Whether several ring buffers are read: adds ``common_buffer``.
-    """
+    """Return the columns of an event's frame in order."""
     columns = [
         Column("timestamp_ns", TIME, 0, 8, signed=True),
         Column("common_cpu", CPU, 0, 2, signed=True),
@@ -127,13 +88,7 @@ def columns_of(event: EventFormat, *, several: bool) -> list[Column]:
 
 
 def assemble(job: Job) -> Assembled:
-    """Decode all selected events.
-
-    Raises
-    ------
-    TraceError
-        If a string lies outside its record, or the columns do not fit into memory.
-    """
+    """Decode all selected events."""
     names = {c.table for columns in job.wanted for c in columns if c.table and c.kind != BUFFER}
     tables = {name: number for number, name in enumerate(sorted(names))}
     parts = _parts(job)

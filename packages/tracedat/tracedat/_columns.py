@@ -15,37 +15,25 @@ from numpy.typing import NDArray
 
 from tracedat._formats import INTEGER, INTEGER_UNALIGNED
 from tracedat._merge import Pages, Progress, fill_block, group_block
-from tracedat._strings import StringTable
-from tracedat._texts import DONE, LOCATION, copy_texts
-
-__all__ = ["BUFFER", "CPU", "DONE", "LOCATION", "TIME", "Fields", "Memory", "decode"]
+from tracedat._strings import DONE, StringTable, copy_texts
 
 # Columns whose values are not in the record; `tracedat._formats` has the other kinds.
 TIME, CPU, BUFFER = 20, 21, 22
 
 
 class Fields(NamedTuple):
-    """The fields to copy; slot s has those from ``start[s]`` to ``start[s + 1]``.
+    """The fields to copy; slot s has those from ``start[s]`` to ``start[s + 1]``."""
 
-    Parameters
-    ----------
-    start : int64[slots + 1]
-        First field of each slot.
-    kind : int32[fields]
-        `TIME`, `CPU`, `BUFFER` or a kind of `tracedat._formats`.
-    offset, size : int32[fields]
-        Bytes in the record.
-    target : int64[fields]
-        First element of the field's column, counted in the column's own width.
-    table : int32[fields]
-        Table of categories; -1 for integers.
-    """
-
+    # int64[slots + 1]: first field of each slot
     start: NDArray[np.int64]
+    # int32[fields]: `TIME`, `CPU`, `BUFFER` or a kind of `tracedat._formats`
     kind: NDArray[np.int32]
+    # int32[fields]: bytes in the record
     offset: NDArray[np.int32]
     size: NDArray[np.int32]
+    # int64[fields]: first element of the field's column, counted in the column's own width
     target: NDArray[np.int64]
+    # int32[fields]: table of categories; -1 for integers
     table: NDArray[np.int32]
 
 
@@ -61,13 +49,17 @@ class Memory(NamedTuple):
 
 @numba.njit(cache=True, nogil=True)
 def decode(
+    # uint32[n]: the pages, in three views of one memory
     words: NDArray[np.uint32],
     halves: NDArray[np.uint16],
     raw: NDArray[np.uint8],
     pages: Pages,
+    # Bytes before a page's records; offset of the event number in a record
     head: Any,
     type_at: Any,
+    # int32[65536]: slot by event number, as for `scan`
     slots: NDArray[np.int32],
+    # Span of raw time; `end` is excluded
     begin: Any,
     end: Any,
     fields: Fields,
@@ -79,31 +71,6 @@ def decode(
 
     `tracedat._pages.scan` has checked the pages with the same `slots`, `begin` and `end`, and
     counted the rows of the columns.
-
-    Parameters
-    ----------
-    words, halves, raw : uint32[n], uint16[2 n], uint8[4 n]
-        The pages, in three views of one memory.
-    pages : Pages
-        The pages to decode.
-    head, type_at : int
-        Bytes before a page's records; offset of the event number in a record.
-    slots : int32[65536]
-        Slot by event number, as for `scan`.
-    begin, end : int
-        Span of raw time; `end` is excluded.
-    fields, memory
-        The fields to copy and their columns.
-    strings : StringTable
-        The categories; grows.
-    state : Progress
-        The state of the merge; updated.
-
-    Returns
-    -------
-    int
-        `DONE`, `tracedat._strings.FULL`, or -`LOCATION` - offset of a field whose string lies
-        outside its record.
     """
     # Over 60 lines: most of them pass arrays as single arguments; see `fill_block`.
     written, group_start, pending = state.written, state.group_start, state.pending

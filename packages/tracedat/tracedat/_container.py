@@ -3,7 +3,7 @@
 
 The format is that of trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5); the numbers of options are in
 trace-cmd's lib/trace-cmd/include/private/trace-cmd-private.h. The pages themselves are read by
-`tracedat._load`.
+`tracedat._pages`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from tracedat._compression import decompress
-from tracedat._file import Cursor, TooLargeError, TraceError, TraceFile
-
-__all__ = ["Buffer", "Container", "CpuData", "read_container"]
+from tracedat._errors import TooLargeError, TraceError
+from tracedat._file import Cursor, TraceFile, decompress
 
 _MAGIC = b"\x17\x08\x44tracing"
 _COMPRESSIONS = ("none", "zlib", "zstd")
@@ -32,8 +30,8 @@ _HEADERS, _FTRACE_FORMATS, _EVENT_FORMATS = 16, 17, 18
 _KALLSYMS, _CMDLINES, _BUFFER_TEXT = 19, 21, 22
 _BUFFER_SECTION = 3
 
-# The most bytes of each section, of all options together, and of an option that is a text. Traces
-# of iolab have a hundredth of these, but 4 to 8 MB of kallsyms.
+# The most bytes of each section, of all options together, and of an option that is a text. Real
+# traces have a hundredth of these, but 4 to 8 MB of kallsyms.
 _MOST = {
     _DONE: 4 << 20,
     _HEADERS: 1 << 16,
@@ -57,104 +55,62 @@ _COUNTER = re.compile(r"^([a-z ]+): +([0-9]{1,18}(?:\.[0-9]{1,18})?)$", re.MULTI
 
 @dataclass(frozen=True)
 class CpuData:
-    """The place of one CPU's pages in the file.
-
-    Parameters
-    ----------
-    cpu : int
-        The CPU's number.
-    offset, size : int
-        Bytes; `size` excludes the headers of chunks and padding.
-    """
+    """The place of one CPU's pages in the file."""
 
     cpu: int
+    # Bytes; `size` excludes the headers of chunks and padding
     offset: int
     size: int
 
 
 @dataclass
 class Buffer:
-    """One ring buffer: the top one, or a named instance.
+    """One ring buffer: the top one, or a named instance."""
 
-    Parameters
-    ----------
-    name : str
-        Empty for the top buffer.
-    clock : str
-        As in ``trace_clock`` of tracefs, such as ``mono``.
-    page_size : int
-        Bytes of a sub-buffer; 0 in version 6, whose page header has them.
-    compressed : bool
-        Whether the pages are compressed in chunks.
-    cpus : list of CpuData
-        The pages.
-    """
-
+    # Empty for the top buffer
     name: str
+    # As in ``trace_clock`` of tracefs, such as ``mono``
     clock: str
+    # Bytes of a sub-buffer; 0 in version 6, whose page header has them
     page_size: int
+    # Whether the pages are compressed in chunks
     compressed: bool
     cpus: list[CpuData]
 
 
 @dataclass
 class Container:
-    """A trace.dat without its events.
-
-    Parameters
-    ----------
-    path, version : Path, int
-        The file, and its format: 6 or 7.
-    compression : str
-        ``none``, ``zlib`` or ``zstd``.
-    header_page : str
-        The text of ``events/header_page`` in tracefs.
-    formats : list of (str, str)
-        System and format text of each event type.
-    kallsyms : callable
-        Returns the kernel's /proc/kallsyms; empty if it was not recorded. Raises `TraceError` if
-        the section is damaged.
-    cmdlines : str
-        Lines of pid and task name.
-    buffers : list of Buffer
-        The top buffer first.
-    cpustats : dict
-        The kernel's counters (``per_cpu/cpuN/stats`` in tracefs) by buffer and CPU.
-    options : dict
-        ``uname`` of the recorded machine, version of ``trace-cmd``.
-    cpu_count : int
-        CPUs of the recorded machine.
-    offset_ns, tsc
-        As in `tracedat._times.Clock`.
-    clock_list : str
-        The text of ``trace_clock`` in tracefs, the chosen clock in brackets.
-    """
+    """A trace.dat without its events."""
 
     path: Path
     version: int
+    # ``none``, ``zlib`` or ``zstd``
     compression: str
+    # The text of ``events/header_page`` in tracefs
     header_page: str = ""
+    # System and format text of each event type
     formats: list[tuple[str, str]] = field(default_factory=list)
+    # Returns the kernel's /proc/kallsyms; empty if it was not recorded. Raises `TraceError` if the
+    # section is damaged.
     kallsyms: Callable[[], bytes] = bytes
+    # Lines of pid and task name
     cmdlines: str = ""
+    # The top buffer first
     buffers: list[Buffer] = field(default_factory=list)
+    # The kernel's counters (``per_cpu/cpuN/stats`` in tracefs) by buffer and CPU
     cpustats: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    # ``uname`` of the recorded machine, version of ``trace-cmd``
     options: dict[str, str] = field(default_factory=dict)
     cpu_count: int = 0
+    # As in `tracedat._decode.Clock`
     offset_ns: int = 0
     tsc: tuple[int, int] | None = None
+    # The text of ``trace_clock`` in tracefs, the chosen clock in brackets
     clock_list: str = ""
 
 
 def read_container(file: TraceFile) -> Container:
-    """Read a trace.dat without its events.
-
-    Raises
-    ------
-    TraceError
-        If the file is not a trace.dat, has an unsupported version, byte order or compression, is
-        damaged, or claims more than a trace has; it names the offset or the section.
-    """
+    """Read a trace.dat without its events."""
     cursor = Cursor.of_file(file)
     if file.size == 0:
         raise TraceError(file.path, "is empty")
@@ -164,10 +120,10 @@ def read_container(file: TraceFile) -> Container:
     at = cursor.position
     version = cursor.string()
     if version not in {"6", "7"}:
-        raise cursor.error(f"unsupported file version {version!r}: iolab reads 6 and 7", at)
+        raise cursor.error(f"unsupported file version {version!r}: tracedat reads 6 and 7", at)
     order = cursor.u8()
     if order == 1:
-        raise cursor.error("unsupported byte order big endian: iolab reads little endian", at)
+        raise cursor.error("unsupported byte order big endian: tracedat reads little endian", at)
     if order != 0:
         raise cursor.error(f"byte order {order} is neither little (0) nor big (1) endian", at)
     long_size = cursor.u8()
@@ -247,7 +203,7 @@ def _read_v7(container: Container, file: TraceFile, cursor: Cursor, page_size: i
     container.compression = cursor.string()
     if container.compression not in _COMPRESSIONS:
         names = ", ".join(_COMPRESSIONS)
-        problem = f"unsupported compression {container.compression!r}: iolab reads {names}"
+        problem = f"unsupported compression {container.compression!r}: tracedat reads {names}"
         raise cursor.error(problem, at)
     cursor.string()  # version of the compression library
     sections: dict[int, int] = {}

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Decode a trace.dat into a `Trace`: choose events and columns, load pages, walk the records."""
+"""Decode a trace.dat, or windows of it: choose events, load pages, walk the records."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iolab.errors import UserError
-from iolab.names import nearest
 from tracedat._assemble import Job, assemble, columns_of
-from tracedat._chunks import Chunk, Source, chunks_of, sources_of
+from tracedat._chunks import Chunk, Index, Source, chunks_of, sources_of
 from tracedat._container import Container, read_container
-from tracedat._file import TooLargeError, TraceFile
+from tracedat._errors import RequestError, TooLargeError, nearest
+from tracedat._file import TraceFile
 from tracedat._formats import (
     EventFormat,
     PageLayout,
@@ -23,16 +23,11 @@ from tracedat._formats import (
     parse_formats,
     parse_page_layout,
 )
-from tracedat._index import Index
-from tracedat._load import Loaded, Selection, load
 from tracedat._memory import Room
-from tracedat._pages import UNKNOWN, UNWANTED
-from tracedat._symbols import Symbols
-from tracedat._times import Clock
-from tracedat._trace import EventColumns, Loss, Trace, TraceInfo
+from tracedat._pages import UNKNOWN, UNWANTED, Loaded, Selection, load
+from tracedat._trace import EventColumns, Loss, Symbols, Trace, TraceInfo
 
-__all__ = ["Plan", "check_size", "plan", "read", "run"]
-
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 # An event's number has 16 bits: common_type is an unsigned short.
 _NUMBERS = 1 << 16
 # A `Loss` in memory.
@@ -42,33 +37,57 @@ _MOST_TIMES, _LEAST_BYTES = 8, 256 << 20
 _COMM = re.compile(r"^([0-9]{1,10}) (.*)$", re.MULTILINE)
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The conversion ``time = (raw * multiplier >> shift) + offset_ns``.
+
+    Times are nanoseconds, except for clocks that count something else (``counter``, ``uptime``,
+    an unconverted cycle counter; see Documentation/trace/ftrace.rst): those keep their own unit.
+    """
+
+    offset_ns: int
+    # Multiplier and shift of a cycle counter; None for clocks in nanoseconds
+    tsc: tuple[int, int] | None
+
+    def convert(self, times: NDArray[np.int64]) -> None:
+        """Convert an array of raw times in place."""
+        if self.tsc and self.tsc[0]:
+            multiplier, shift = self.tsc
+            # The product has 96 bits: computed in two halves, it is exact.
+            high = (times >> 32) * multiplier
+            low = (times & 0xFFFFFFFF).astype(np.uint64) * np.uint64(multiplier)
+            if shift <= 32:
+                rest = (low >> np.uint64(shift)).astype(np.int64)
+                times[:] = (high << (32 - shift)) + rest
+            else:
+                times[:] = (high + (low >> np.uint64(32)).astype(np.int64)) >> (shift - 32)
+        if self.offset_ns:
+            times += self.offset_ns
+
+    def time_of(self, raw: int) -> int:
+        """Convert one raw time to nanoseconds."""
+        if self.tsc and self.tsc[0]:
+            raw = raw * self.tsc[0] >> self.tsc[1]
+        return raw + self.offset_ns
+
+    def raw_span(self, between: tuple[int, int] | None) -> tuple[int, int]:
+        """Convert a span of time to raw time."""
+        if between is None:
+            return _FIRST, _LAST
+        start, end = (self._raw(int(t)) for t in between)
+        return start, end
+
+    def _raw(self, time: int) -> int:
+        raw = time - self.offset_ns
+        if self.tsc and self.tsc[0]:
+            multiplier, shift = self.tsc
+            raw = -((-raw << shift) // multiplier)
+        return min(max(raw, _FIRST), _LAST)
+
+
 @dataclass
 class Plan:
-    """The part of an open file to decode.
-
-    Parameters
-    ----------
-    file : TraceFile
-        The open file.
-    container : Container
-        Its description.
-    layout : PageLayout
-        The layout of a page.
-    clock : Clock
-        The conversion of raw time.
-    info : TraceInfo
-        The description that the trace passes on.
-    symbols : Symbols
-        The kernel's functions.
-    formats : dict
-        All event types of the file by name; ``system:name`` for a name that two systems share.
-    wanted : list of str
-        The names to decode.
-    type_at : int
-        Byte offset of the event number in a record's data.
-    sources : list of Source
-        The CPUs to read.
-    """
+    """The part of an open file to decode."""
 
     file: TraceFile
     container: Container
@@ -76,8 +95,10 @@ class Plan:
     clock: Clock
     info: TraceInfo
     symbols: Symbols
+    # All event types of the file by name; ``system:name`` for a name that two systems share
     formats: dict[str, EventFormat]
     wanted: list[str]
+    # Byte offset of the event number in a record's data
     type_at: int
     sources: list[Source]
 
@@ -117,14 +138,12 @@ def read(
         If they need more memory, or the file claims more than a trace has: a `TraceError`.
     TraceError
         If the file is damaged or not a trace.dat; it names the offset or the section.
-    UserError
-        If the file lacks an event or the buffer; it suggests the nearest event.
+    RequestError
+        If the file lacks an event or the buffer: a `TraceError`; it suggests the nearest event.
 
     Examples
     --------
-    >>> from iolab.paths import REFERENCE
-    >>> path = REFERENCE / "traces" / "small_v7_mono.dat"
-    >>> trace = read(path, events=["sched_switch", "sched_waking"])
+    >>> trace = read("small_v7_mono.dat", events=["sched_switch", "sched_waking"])
     >>> trace.events
     {'sched_switch': 16154, 'sched_waking': 11917}
     """
@@ -174,20 +193,7 @@ def check_size(path: Path, most: int) -> None:
 
 
 def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> Plan:
-    """Read the file's description and choose the events to decode.
-
-    Parameters
-    ----------
-    file : TraceFile
-        The open file.
-    events, buffer
-        As for `read`.
-
-    Raises
-    ------
-    TraceError, UserError
-        As `read`.
-    """
+    """Read the file's description and choose the events to decode."""
     container = read_container(file)
     layout = parse_page_layout(file.path, container.header_page)
     known = parse_formats(file.path, container.formats)
@@ -198,7 +204,7 @@ def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> P
     }
     buffers = [ring.name for ring in container.buffers]
     if buffer is not None and buffer not in buffers:
-        raise UserError(f"{file.path} has no buffer {buffer!r}; it has {buffers}")
+        raise RequestError(file.path, f"has no buffer {buffer!r}; it has {buffers}")
     sources = sources_of(container, layout, buffer)
     info = TraceInfo(
         version=container.version,
@@ -233,26 +239,7 @@ def run(
     *,
     room: Room,
 ) -> Trace:
-    """Decode chunks into a `Trace`.
-
-    Parameters
-    ----------
-    todo : Plan
-        The events to decode.
-    parts : sequence of (Source, sequence of Chunk)
-        The chunks to read.
-    begin, end : int
-        Span of raw time; `end` is excluded.
-    between : (int, int), optional
-        The same span in nanoseconds, for `Trace.between`.
-    room : Room
-        The memory for them.
-
-    Raises
-    ------
-    TraceError
-        If a chunk, a page or a record is damaged, or they need too much memory.
-    """
+    """Decode chunks into a `Trace`."""
     chosen = [todo.formats[name] for name in todo.wanted]
     selection = _selection(todo, chosen, begin, end)
     loaded = load(todo.file, todo.container, todo.layout, parts, selection, room=room)
@@ -344,4 +331,76 @@ def _key(path: Path, formats: dict[str, EventFormat], name: str) -> str:
         if name in {key, f"{event.system}:{event.name}"}:
             return key
     hint = nearest(name.rsplit(":", maxsplit=1)[-1], formats)
-    raise UserError(f"{path} has no event {name!r}{hint}")
+    raise RequestError(path, f"has no event {name!r}{hint}")
+
+
+def windows(
+    path: str | Path, ns: int, events: Sequence[str] | None = None, *, buffer: str | None = None
+) -> Iterator[Trace]:
+    """Yield a trace in windows of `ns` nanoseconds, counted from the time of its first page.
+
+    Every event is in exactly one window; windows without events are skipped. Memory holds one
+    window and about a MiB for each CPU. The kernel's loss counters carry no time: every window's
+    losses have them.
+
+    Parameters
+    ----------
+    path : str or Path
+        A trace.dat.
+    ns : int
+        Length of a window in nanoseconds.
+    events, buffer
+        As for `tracedat.read`.
+
+    Yields
+    ------
+    Trace
+        The events of one window; `Trace.between` has its limits.
+
+    Raises
+    ------
+    RequestError
+        If `ns` is not positive, or as `tracedat.read`.
+    TraceError
+        As `tracedat.read`; damaged records raise it when their window is reached.
+
+    Examples
+    --------
+    >>> parts = windows("small_v7_mono.dat", 100_000_000, ["sched_switch"])
+    >>> sum(part.events["sched_switch"] for part in parts)
+    16154
+    """
+    if ns <= 0:
+        raise RequestError(Path(path), f"windows of {ns} ns: their length must be positive")
+    with TraceFile(Path(path)) as file:
+        todo = plan(file, events, buffer)
+        index = Index(file, todo.container, todo.sources)
+        if index.first is None:
+            return
+        origin = todo.clock.time_of(index.first)
+        number: int | None = 0
+        while number is not None:
+            between = (origin + number * ns, origin + (number + 1) * ns)
+            begin, end = todo.clock.raw_span(between)
+            room = Room(file.path)
+            parts = index.parts(begin, end, room)
+            trace = run(todo, parts, begin, end, between, room=room)
+            if any(trace.events.values()):
+                yield trace
+                number += 1
+            else:
+                number = _next(todo, index, end, origin, ns)
+
+
+def _next(todo: Plan, index: Index, end: int, origin: int, ns: int) -> int | None:
+    """Return the number of the next window with an event at raw time `end` or later."""
+    times = []
+    # A step that begins before `end` may hold later events.
+    room = Room(todo.file.path)
+    rest = run(todo, index.parts(end, end + 1, room), end, _LAST, None, room=room)
+    if any(rest.events.values()):
+        times.append(rest.span[0])
+    following = index.following(end)
+    if following is not None:
+        times.append(todo.clock.time_of(following))
+    return (min(times) - origin) // ns if times else None

@@ -1,74 +1,50 @@
 # SPDX-License-Identifier: MIT
-"""Read numbers and strings from a file that may be damaged, never past its end."""
+"""Read bytes, numbers and strings from a file that may be damaged, never past its end.
+
+trace-cmd compresses with zstd or zlib; see trace-cmd.dat.v7(5).
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import stat
 import struct
-from collections.abc import Callable
+import threading
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from iolab.errors import UserError
-from iolab.reading import open_regular
+import numpy as np
+import zstandard
 
-__all__ = ["Cursor", "TooLargeError", "TraceError", "TraceFile"]
+from tracedat._errors import TooLargeError, TraceError
 
 _STRING_LIMIT = 4096
 # Of anything that is read at once: the largest, /proc/kallsyms, has less than 20 MiB.
 _TAKEN_LIMIT = 64 << 20
 
 
-class TraceError(UserError):
-    """A trace file is damaged, or not a trace file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    problem : str
-        The problem; it names the section, if any.
-    offset : int, optional
-        The position of the problem in the file.
-    """
-
-    def __init__(self, path: Path, problem: str, offset: int | None = None) -> None:
-        self.path = path
-        self.problem = problem
-        self.offset = offset
-        place = "" if offset is None else f" at offset {offset:#x}"
-        super().__init__(f"{path}{place}: {problem}")
-
-
-class TooLargeError(TraceError):
-    """A trace file claims more than a trace holds, or than there is memory for."""
+def _open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file; a device or a fifo notices nothing."""
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise TraceError(path, "is no regular file")
+        return os.fdopen(os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC), "rb")
+    finally:
+        os.close(handle)
 
 
 class TraceFile:
-    """An open file, read by position so that threads can share it; a context manager.
-
-    Parameters
-    ----------
-    path : Path
-        A regular file.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    size : int
-        Its size in bytes when it was opened.
-
-    Raises
-    ------
-    TraceError
-        If it cannot be opened or is not a regular file; every read beyond its end raises it too.
-    """
+    """An open file, read by position so that threads can share it; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._stream = open_regular(path)
+            self._stream = _open_regular(path)
         except OSError as error:
             raise TraceError(path, error.strerror or "cannot be opened") from error
         self._fd = self._stream.fileno()
@@ -90,13 +66,7 @@ class TraceFile:
         self._stream.close()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes from `offset`.
-
-        Raises
-        ------
-        TraceError
-            If the file ends before.
-        """
+        """Return exactly `size` bytes from `offset`."""
         self._check(offset, size)
         data = os.pread(self._fd, size, offset)
         # read(2) transfers at most 0x7ffff000 bytes a call.
@@ -108,13 +78,7 @@ class TraceFile:
         return data
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target` with the bytes from `offset`.
-
-        Raises
-        ------
-        TraceError
-            If the file ends before `target` is full.
-        """
+        """Fill `target` with the bytes from `offset`."""
         self._check(offset, len(target))
         filled = 0
         while filled < len(target):
@@ -133,22 +97,6 @@ class Cursor:
     """A read position in a range of bytes; numbers are little endian.
 
     Every method that reads raises `TraceError` at the end of the range.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    fetch : callable
-        ``fetch(offset, size)`` returns `size` bytes from `offset`; both lie inside the range.
-    start, end : int
-        The range.
-    section : str, optional
-        The range's name in messages; None if its offsets are offsets in the file.
-
-    Attributes
-    ----------
-    position, end : int
-        The offset of the next byte, and of the first one behind the range.
     """
 
     def __init__(
@@ -190,13 +138,7 @@ class Cursor:
         return self.end - self.position
 
     def take(self, size: int, most: int = _TAKEN_LIMIT) -> bytes:
-        """Return the next `size` bytes.
-
-        Raises
-        ------
-        TooLargeError
-            If `size` is larger than `most`.
-        """
+        """Return the next `size` bytes."""
         self.bound(size, most, "bytes")
         data = self.peek(size)
         self.position += size
@@ -235,13 +177,7 @@ class Cursor:
         return int(struct.unpack("<Q", self.take(8))[0])
 
     def string(self) -> str:
-        """Read a string that ends with NUL.
-
-        Raises
-        ------
-        TraceError
-            If the next 4096 bytes hold no NUL.
-        """
+        """Read a string that ends with NUL."""
         data = self.peek(min(self.left, _STRING_LIMIT))
         end = data.find(b"\0")
         if end < 0:
@@ -250,13 +186,7 @@ class Cursor:
         return data[:end].decode(errors="backslashreplace")
 
     def expect(self, marker: bytes) -> None:
-        """Skip a fixed marker.
-
-        Raises
-        ------
-        TraceError
-            If the next bytes are not `marker`.
-        """
+        """Skip a fixed marker."""
         at = self.position
         if self.take(len(marker)) != marker:
             raise self.error(f"{marker.rstrip(bytes(1)).decode()!r} is missing", at)
@@ -264,3 +194,58 @@ class Cursor:
     def _need(self, size: int) -> None:
         if size < 0 or size > self.left:
             raise self.error(f"truncated: expected {size} bytes, but only {self.left} are left")
+
+
+# Decompressed bytes.
+Plain = bytes | memoryview
+
+# A zstd context is expensive to create and must not be shared between threads.
+_local = threading.local()
+
+
+def decompress(
+    path: Path, algorithm: str, data: bytes, size: int, *, offset: int, subject: str
+) -> bytes:
+    """Decompress `data` and check its size."""
+    try:
+        plain = _zstd(data, size) if algorithm == "zstd" else _zlib(data, size)
+    except (zstandard.ZstdError, zlib.error, MemoryError) as error:
+        raise TraceError(path, f"{subject} is damaged: {algorithm} says {error}", offset) from error
+    if plain is None or len(plain) != size:
+        raise TraceError(path, f"{subject} is damaged: it does not hold {size} bytes", offset)
+    return plain
+
+
+def decompress_frames(
+    data: bytes, places: Sequence[tuple[int, int]], sizes: Sequence[int]
+) -> Sequence[Plain] | None:
+    """Decompress zstd frames in one call, so that threads do not wait for the GIL at each frame."""
+    try:
+        frames = zstandard.BufferWithSegments(data, np.array(places, np.uint64).tobytes())
+        found: Any = _context().multi_decompress_to_buffer(
+            frames, decompressed_sizes=np.array(sizes, np.uint64).tobytes(), threads=1
+        )
+    except (zstandard.ZstdError, ValueError, MemoryError):
+        return None
+    return [memoryview(contents) for contents in found]
+
+
+def _zstd(data: bytes, size: int) -> bytes | None:
+    # zstandard allocates the size that the frame declares: check it first. -1 means undeclared.
+    if zstandard.frame_content_size(data) not in {-1, size}:
+        return None
+    return _context().decompress(data, max_output_size=size, allow_extra_data=False)
+
+
+def _context() -> zstandard.ZstdDecompressor:
+    """Return this thread's context."""
+    context: zstandard.ZstdDecompressor | None = getattr(_local, "context", None)
+    if context is None:
+        context = _local.context = zstandard.ZstdDecompressor()
+    return context
+
+
+def _zlib(data: bytes, size: int) -> bytes | None:
+    unpacker = zlib.decompressobj()
+    plain = unpacker.decompress(data, size + 1)
+    return plain if unpacker.eof else None

@@ -14,27 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tracedat._file import TooLargeError, TraceError
-
-__all__ = [
-    "BYTES",
-    "BYTES_DYNAMIC",
-    "BYTES_RELATIVE",
-    "BYTES_TAIL",
-    "INTEGER",
-    "INTEGER_UNALIGNED",
-    "TEXT",
-    "TEXT_DYNAMIC",
-    "TEXT_RELATIVE",
-    "TEXT_TAIL",
-    "Column",
-    "EventFormat",
-    "PageLayout",
-    "common_type",
-    "parse_formats",
-    "parse_page_layout",
-    "preempted_bit",
-]
+from tracedat._errors import TooLargeError, TraceError
 
 # Kinds of a column: the encoding of its value in a record. In compiled loops texts are odd.
 INTEGER, INTEGER_UNALIGNED = 0, 2
@@ -116,22 +96,32 @@ class EventFormat:
     min_size: int
     print_format: str
 
+    @property
+    def preempted_bit(self) -> int:
+        """The bit of sched_switch's ``prev_state`` that marks a preempted task (``R+``), or 0.
+
+        It is ``TASK_REPORT_MAX`` of include/trace/events/sched.h, which follows the number of task
+        states and so differs between kernels. The print format holds it in the expression
+        ``REC->prev_state & (...) ? "+" : ""``; an event without it has 0.
+        """
+        text = self.print_format
+        end = re.search(r'\?\s*"\+"\s*:\s*""', text)
+        if end is None:
+            return 0
+        start = text.rfind("REC->prev_state &", 0, end.start())
+        expression = text[start + len("REC->prev_state &") : end.start()].strip()
+        try:
+            return _constant(ast.parse(expression, mode="eval").body)
+        except (SyntaxError, _FormatError, RecursionError):
+            return 0
+
 
 @dataclass(frozen=True)
 class PageLayout:
-    """The layout of a sub-buffer, in bytes.
-
-    Parameters
-    ----------
-    head : int
-        Bytes before the records.
-    commit : int
-        Bytes of the commit word: 4 or 8.
-    size : int
-        Bytes of the sub-buffer.
-    """
+    """The layout of a sub-buffer, in bytes."""
 
     head: int
+    # Bytes of the commit word: 4 or 8
     commit: int
     size: int
 
@@ -152,25 +142,7 @@ class _FormatError(ValueError):
 
 
 def parse_formats(path: Path, texts: Iterable[tuple[str, str]]) -> dict[int, EventFormat]:
-    """Parse event formats.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    texts : iterable of (str, str)
-        System and format text of each event type.
-
-    Returns
-    -------
-    dict of int to EventFormat
-        The event types by number.
-
-    Raises
-    ------
-    TraceError
-        If a text is malformed or two event types share a number; it names the event.
-    """
+    """Parse event formats."""
     events: dict[int, EventFormat] = {}
     columns = 0
     for system, text in texts:
@@ -191,13 +163,7 @@ def parse_formats(path: Path, texts: Iterable[tuple[str, str]]) -> dict[int, Eve
 
 
 def common_type(path: Path, events: Iterable[EventFormat]) -> int:
-    """Return the byte offset of the event number (``common_type``) in every record.
-
-    Raises
-    ------
-    TraceError
-        If the formats disagree or lack it.
-    """
+    """Return the byte offset of the event number (``common_type``) in every record."""
     places = {
         (column.offset, column.size)
         for event in events
@@ -214,13 +180,7 @@ def common_type(path: Path, events: Iterable[EventFormat]) -> int:
 
 
 def parse_page_layout(path: Path, text: str) -> PageLayout:
-    """Parse the text of ``events/header_page``.
-
-    Raises
-    ------
-    TraceError
-        If the text is malformed or describes an unsupported layout.
-    """
+    """Parse the text of ``events/header_page``."""
     fields = {}
     for line in text.splitlines():
         if match := _FIELD.match(line):
@@ -230,35 +190,6 @@ def parse_page_layout(path: Path, text: str) -> PageLayout:
     if stamp != (0, 8) or commit not in {(8, 4), (8, 8)} or data[0] != 8 + commit[1] or data[1] < 0:
         raise TraceError(path, "section 'headers': unsupported layout of the page header")
     return PageLayout(data[0], commit[1], data[0] + data[1])
-
-
-def preempted_bit(event: EventFormat) -> int:
-    """Return the bit of sched_switch's ``prev_state`` that marks a preempted task (``R+``).
-
-    It is ``TASK_REPORT_MAX`` of include/trace/events/sched.h, which follows the number of task
-    states and so differs between kernels. The print format holds it in the expression
-    ``REC->prev_state & (...) ? "+" : ""``.
-
-    Parameters
-    ----------
-    event : EventFormat
-        The format of sched_switch.
-
-    Returns
-    -------
-    int
-        The bit; 0 if the print format has no such expression.
-    """
-    text = event.print_format
-    end = re.search(r'\?\s*"\+"\s*:\s*""', text)
-    if end is None:
-        return 0
-    start = text.rfind("REC->prev_state &", 0, end.start())
-    expression = text[start + len("REC->prev_state &") : end.start()].strip()
-    try:
-        return _constant(ast.parse(expression, mode="eval").body)
-    except (SyntaxError, _FormatError, RecursionError):
-        return 0
 
 
 def _constant(node: ast.expr) -> int:

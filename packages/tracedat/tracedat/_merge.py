@@ -11,73 +11,48 @@ from numpy.typing import NDArray
 
 from tracedat._pages import read_record
 
-__all__ = ["Pages", "Progress", "fill_block", "group_block", "new_progress"]
-
 _BLOCK = 16384
 _LAST = (1 << 63) - 1
 
 
 class Pages(NamedTuple):
-    """Checked pages; source s has those from ``start[s]`` to ``start[s + 1]``.
+    """Checked pages; source s has those from ``start[s]`` to ``start[s + 1]``."""
 
-    Parameters
-    ----------
-    at : int64[pages]
-        Byte offset.
-    first : int64[pages]
-        Raw time of the first record.
-    end : int32[pages]
-        Bytes of records.
-    wanted : int32[pages]
-        Number of selected events.
-    start : int64[sources + 1]
-        First page of each source; events of equal time come in the order of the sources.
-    cpu, buffer : int32[sources], int8[sources]
-        The source's CPU and ring buffer.
-    """
-
+    # int64[pages]: byte offset
     at: NDArray[np.int64]
+    # int64[pages]: raw time of the first record
     first: NDArray[np.int64]
+    # int32[pages]: bytes of records
     end: NDArray[np.int32]
+    # int32[pages]: number of selected events
     wanted: NDArray[np.int32]
+    # int64[sources + 1]: first page of each source; events of equal time come in the order of the
+    # sources
     start: NDArray[np.int64]
+    # int32[sources]: the source's CPU and ring buffer
     cpu: NDArray[np.int32]
     buffer: NDArray[np.int8]
 
 
 class Progress(NamedTuple):
-    """The state of the merge, so that it can stop for a full table and continue.
+    """The state of the merge, so that it can stop for a full table and continue."""
 
-    Parameters
-    ----------
-    page, left : [sources]
-        Current page, and its selected events that are still to come.
-    next, stop : [sources]
-        Byte offset of the next record and of the end of the page's records.
-    time, data, length, slot : [sources]
-        Current event: raw time, byte offset and size of its data, slot.
-    heap : [sources]
-        Sources, ordered by the time of their current event.
-    pending : [2]
-        Sources in the heap (-1 before the first event), events in the block.
-    written : [slots]
-        Rows written so far.
-    block_* : [16384]
-        The block in order of time.
-    group_* : [16384]
-        The block by slot; slot s has the events from ``group_start[s]`` to ``group_start[s + 1]``.
-    """
-
+    # [sources]: current page, and its selected events that are still to come
     page: NDArray[np.int64]
     left: NDArray[np.int32]
+    # [sources]: byte offset of the next record and of the end of the page's records
     next: NDArray[np.int64]
     stop: NDArray[np.int64]
+    # [sources]: current event: raw time, byte offset and size of its data, slot
     time: NDArray[np.int64]
     data: NDArray[np.int64]
     length: NDArray[np.int32]
     slot: NDArray[np.int32]
+    # [sources]: sources, ordered by the time of their current event
     heap: NDArray[np.int32]
+    # [2]: sources in the heap (-1 before the first event), events in the block
     pending: NDArray[np.int64]
+    # [slots]: rows written so far
     written: NDArray[np.int64]
     block_time: NDArray[np.int64]
     block_data: NDArray[np.int64]
@@ -275,13 +250,7 @@ def _sink(heap: Any, times: Any, size: Any) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def group_block(state: Any) -> None:
-    """Sort the block by slot; events of one slot stay in order of time.
-
-    Parameters
-    ----------
-    state : Progress
-        ``group_*`` are written.
-    """
+    """Sort the block by slot; events of one slot stay in order of time."""
     start = state.group_start
     count = state.pending[1]
     block_time, block_data = state.block_time, state.block_data

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import bisect
 import html
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +16,41 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab import foreign
-from iolab.errors import UserError
-from iolab.names import nearest
-from tracedat._file import TraceError
+from tracedat._errors import MissingEventError, RequestError, TraceError, nearest, printable
 from tracedat._formats import EventFormat
-from tracedat._symbols import Symbols
 
-__all__ = ["EventColumns", "Loss", "MissingEventError", "Trace", "TraceInfo"]
+# Absolute symbols (type A, see nm(1)) are not addresses: on x86-64 they are per-CPU offsets.
+_SYMBOL = re.compile(rb"^([0-9a-f]{1,16}) [^aA] (\S+)", re.MULTILINE)
+# The most characters of a name, and of a line, in a summary.
+_NAME, _LINE = 64, 1000
+
+
+class Symbols:
+    """The kernel's functions by address."""
+
+    def __init__(self, kallsyms: Callable[[], bytes]) -> None:
+        self._kallsyms = kallsyms
+
+    def name(self, address: int) -> str | None:
+        """Return the function that holds an address; None for one outside of all symbols."""
+        # The size of the last symbol is unknown. Of several symbols at one address, the first in
+        # /proc/kallsyms names it, as in ``get_symbol_pos`` of kernel/kallsyms.c.
+        addresses, names = self._symbols
+        row = bisect.bisect_right(addresses, address) - 1
+        if row < 0 or (row == len(addresses) - 1 and address != addresses[row]):
+            return None
+        return names[addresses[row]].decode(errors="backslashreplace")
+
+    @cached_property
+    def _symbols(self) -> tuple[list[int], dict[int, bytes]]:
+        """All addresses in order, and the name of each."""
+        names: dict[int, bytes] = {}
+        for address, name in _SYMBOL.findall(self._kallsyms()):
+            names.setdefault(int(address, 16), name)
+        # A kernel that hides its addresses prints zeros (kptr_restrict in
+        # Documentation/admin-guide/sysctl/kernel.rst).
+        names.pop(0, None)
+        return sorted(names), names
 
 
 class Loss(NamedTuple):
@@ -34,26 +63,14 @@ class Loss(NamedTuple):
     source: str
 
 
-class MissingEventError(TraceError):
-    """An analysis needs an event type that was not recorded or not read."""
-
-
 @dataclass(frozen=True)
 class EventColumns:
-    """The columns of one event type.
-
-    Parameters
-    ----------
-    format : EventFormat
-        The event type.
-    arrays : mapping of str to array[rows]
-        Integers, or codes of categories, by column.
-    tables : mapping of str to str
-        The set of categories of each column that holds codes.
-    """
+    """The columns of one event type."""
 
     format: EventFormat
+    # mapping of str to array[rows]: integers, or codes of categories, by column
     arrays: Mapping[str, NDArray[Any]]
+    # The set of categories of each column that holds codes
     tables: Mapping[str, str]
 
     @property
@@ -109,9 +126,8 @@ class Trace:
 
     Examples
     --------
-    >>> from iolab.paths import REFERENCE
     >>> from tracedat import read
-    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> trace = read("small_v7_mono.dat")
     >>> switch = trace.frame("sched_switch")
     >>> switch["next_comm"].value_counts().head(3)
     next_comm
@@ -201,10 +217,10 @@ class Trace:
         return f"<Trace {self.path.name}: {', '.join(self._about().values())}>"
 
     def _repr_html_(self) -> str:
-        rows = {"file": foreign.line(self.path.name), **self._about()}
+        rows = {"file": printable(self.path.name, _LINE), **self._about()}
         most = sorted(self.events.items(), key=lambda pair: -pair[1])
         rows["most frequent"] = ", ".join(
-            f"{foreign.line(name, foreign.NAME)} ({count:,})" for name, count in most[:5] if count
+            f"{printable(name, _NAME)} ({count:,})" for name, count in most[:5] if count
         )
         body = "".join(
             f'<tr><th style="text-align: left">{name}</th>'
@@ -224,7 +240,7 @@ class Trace:
         # As uname -a: the system, the host, the kernel's release, and so on.
         uname = self.info.options.get("uname", "").split()
         if len(uname) > 2:
-            words["kernel"] = foreign.line(f"{uname[0]} {uname[2]}", foreign.LINE)
+            words["kernel"] = printable(f"{uname[0]} {uname[2]}", _LINE)
         if self._losses:
             words["losses"] = "events were lost"
         return words
@@ -251,7 +267,7 @@ class Trace:
 
         Raises
         ------
-        UserError
+        RequestError
             If the file lacks the event (with the nearest name) or it was not read.
         """
         name = self._key(event)
@@ -285,13 +301,13 @@ class Trace:
 
         Raises
         ------
-        UserError
+        RequestError
             If the event was not read or lacks the column.
         """
         columns = self._columns[self._key(event)]
         if column not in columns.arrays:
             names = ", ".join(columns.arrays)
-            raise UserError(f"{event} has no column {column!r}; it has {names}")
+            raise RequestError(self.path, f"{event} has no column {column!r}; it has {names}")
         return columns.arrays[column]
 
     def symbol(self, address: int) -> str:
@@ -329,7 +345,7 @@ class Trace:
         ------
         MissingEventError
             If an event is missing.
-        UserError
+        RequestError
             If several buffers hold the same event, which would count it twice.
         """
         missing = [event for event in events if event not in self._columns]
@@ -342,9 +358,8 @@ class Trace:
         for event in events:
             buffers = self._columns[event].arrays.get("common_buffer")
             if buffers is not None and np.unique(buffers).size > 1:
-                raise UserError(
-                    f"{analysis}: {event} is in several buffers; read one with read(..., buffer=…)"
-                )
+                problem = f"{analysis}: {event} is in several buffers; read one with buffer="
+                raise RequestError(self.path, problem)
 
     def _dtype(self, table: str) -> pd.CategoricalDtype:
         """Return the dtype that all columns of a table share, so that they compare."""
@@ -361,5 +376,5 @@ class Trace:
             if event == f"{columns.format.system}:{columns.format.name}":
                 return key
         if event in self._formats:
-            raise UserError(f"{event} was not read from {self.path}: name it in events=")
-        raise UserError(f"{self.path} has no event {event!r}{nearest(event, self._formats)}")
+            raise RequestError(self.path, f"{event} was not read: name it in events=")
+        raise RequestError(self.path, f"has no event {event!r}{nearest(event, self._formats)}")

@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""Export a trace to Perfetto: tasks, their states and wake-ups, slices of I/Os and work items.
+"""Export a trace to Parquet tables, or to Perfetto.
 
-The messages are those of protos/perfetto/trace/ in github.com/google/perfetto.
+Perfetto shows tasks, their states and wake-ups, and slices of I/Os and work items. The messages are
+those of protos/perfetto/trace/ in github.com/google/perfetto.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
-from iolab.errors import UserError
-from iolab.files import check_outputs, write_output
+from tracedat._errors import RequestError, TraceError, printable
 from tracedat._trace import Trace
 
-__all__ = ["kernel_packets", "perfetto_file", "write_perfetto"]
-
+# What a file may be named after.
+_EVENT = re.compile(r"[\w:.-]*\w", re.ASCII)
 # Events of one packet.
 _BUNDLE = 4096
 _SEQUENCE = 1
@@ -49,6 +55,71 @@ Slice = tuple[int, int, str]
 Window = tuple[int, int]
 
 
+def write_parquet(trace: Trace, folder: Path) -> list[Path]:
+    """Write ``<event>.parquet`` for every event type with rows, and ``losses.parquet``.
+
+    The columns are those of `Trace.frame` and `Trace.losses`: strings are dictionaries, integers
+    keep the kernel's types. Each file's schema metadata describes the trace under ``tracedat``
+    (JSON): file name, clock, buffers, versions of trace-cmd and of the kernel.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace.
+    folder : Path
+        A new or empty folder; it appears when all files are complete.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    RequestError
+        If it is no new or empty folder.
+    TraceError
+        If an event's name is no file name.
+    OSError
+        If it cannot be written; there is then no folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RequestError(folder, "is no new or empty folder")
+    about = json.dumps(
+        {
+            "source": trace.path.name,
+            "clock": trace.info.clock,
+            "buffers": list(trace.info.buffers),
+            **trace.info.options,
+        }
+    )
+    tables = {name: trace.frame(name) for name, count in trace.events.items() if count}
+    # An event's name is what its format in the file says; it becomes the name of a file here.
+    for name in tables:
+        if not _EVENT.fullmatch(name):
+            problem = f"no file can be named after its event {printable(name, 80)!r}"
+            raise TraceError(trace.path, problem)
+    files = {name: f"{name.replace(':', '.')}.parquet" for name in (*tables, "losses")}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
+            whole = Path(work) / "whole"
+            whole.mkdir()
+            for name, file in files.items():
+                frame = trace.losses if name == "losses" else tables[name]
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                described = {**(table.schema.metadata or {}), "tracedat": about}
+                table = table.replace_schema_metadata(described)
+                pq.write_table(table, whole / file, compression="zstd")
+            whole.replace(folder)
+    except OSError as error:
+        # pyarrow's own errors have a number, and words for programmers.
+        if error.errno:
+            raise OSError(error.errno, os.strerror(error.errno), str(folder)) from error
+        raise
+    return [folder / file for file in files.values()]
+
+
 def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = None) -> int:
     """Write a trace as a protobuf file for ui.perfetto.dev.
 
@@ -76,18 +147,27 @@ def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = N
 
     Raises
     ------
-    UserError
+    RequestError
         If the trace has none of these events, or none in the window, or is the file itself.
-    IolabError
-        If the file cannot be written.
+    OSError
+        If the file cannot be written; an old one is then unchanged.
     """
-    check_outputs([Path(path)], [trace.path])
+    place = Path(path).resolve()
+    if place.exists() and trace.path.exists() and place.samefile(trace.path):
+        raise RequestError(trace.path, "is the trace itself: name another file")
     packets = _packets(trace, between)
-    write_output(Path(path), b"".join(packets))
+    # Its permissions are those of any new file: mkstemp's would keep others out.
+    scratch = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        with scratch.open("xb") as stream:
+            stream.writelines(packets)
+        scratch.replace(place)
+    finally:
+        scratch.unlink(missing_ok=True)
     return len(packets)
 
 
-def perfetto_file(trace: Trace, *, between: Window | None = None) -> bytes:
+def perfetto_bytes(trace: Trace, *, between: Window | None = None) -> bytes:
     """Return the file that `write_perfetto` writes."""
     return b"".join(_packets(trace, between))
 
@@ -95,7 +175,9 @@ def perfetto_file(trace: Trace, *, between: Window | None = None) -> bytes:
 def _packets(trace: Trace, between: Window | None) -> list[bytes]:
     window = between or (-(1 << 63), (1 << 63) - 1)
     if window[0] >= window[1]:
-        raise UserError(f"a window from {window[0]} to {window[1]} ns has no length")
+        raise RequestError(
+            trace.path, f"the window from {window[0]} to {window[1]} ns has no length"
+        )
     parts = (_system(trace), _kernel(trace, window), _ios(trace, window), _works(trace, window))
     # A file is the concatenation of its packets, each as a message of its own.
     packets = [
@@ -103,7 +185,7 @@ def _packets(trace: Trace, between: Window | None) -> list[bytes]:
     ]
     if len(packets) < 2:
         where = f" from {window[0]} to {window[1]} ns" if between else ""
-        raise UserError(f"{trace.path} has nothing{where} that Perfetto could show")
+        raise RequestError(trace.path, f"has nothing{where} that Perfetto could show")
     return packets
 
 
@@ -128,10 +210,10 @@ def _kernel(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
                 by_cpu.setdefault(cpu, []).append((time, event))
     for cpu, events in sorted(by_cpu.items()):
         events.sort(key=lambda pair: pair[0])
-        yield from kernel_packets(cpu, [event for _, event in events])
+        yield from _kernel_packets(cpu, [event for _, event in events])
 
 
-def kernel_packets(cpu: int, events: Sequence[protos.FtraceEvent]) -> Iterator[protos.TracePacket]:
+def _kernel_packets(cpu: int, events: Sequence[protos.FtraceEvent]) -> Iterator[protos.TracePacket]:
     """Yield the packets of a CPU's kernel events, which are in order of time."""
     for at in range(0, len(events), _BUNDLE):
         packet = protos.TracePacket()
