@@ -129,6 +129,23 @@ def test_perfetto_of_a_real_trace(small: Path, tmp_path: Path) -> None:
     assert made.packet[0].system_info.utsname.release.startswith("6.")
 
 
+def test_an_export_spares_the_trace_and_leaves_nothing_unfinished(
+    small: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "t.dat"
+    copy.write_bytes(small.read_bytes())
+    (tmp_path / "link").symlink_to(copy)
+    trace = read(copy, ["sched_switch"])
+    with pytest.raises(RequestError, match="itself"):
+        write_perfetto(trace, tmp_path / "link")
+    with pytest.raises(OSError, match=r"exist|directory"):
+        write_parquet(trace, copy / "tables")
+    with pytest.raises(FileNotFoundError):
+        write_perfetto(trace, tmp_path / "nowhere" / "out")
+    assert copy.read_bytes() == small.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"t.dat", "link"}
+
+
 def test_nothing_to_show(small: Path, tmp_path: Path) -> None:
     trace = read(small, ["sched_stat_runtime"])
     with pytest.raises(RequestError, match="nothing"):

@@ -17,7 +17,7 @@ from tracedat._formats import INTEGER, INTEGER_UNALIGNED
 from tracedat._merge import Pages, Progress, fill_block, group_block
 from tracedat._strings import DONE, StringTable, copy_texts
 
-# Columns whose values are not in the record; `tracedat._formats` has the other kinds.
+# Columns whose values are not in the record; `_formats` has the other kinds.
 TIME, CPU, BUFFER = 20, 21, 22
 
 
@@ -26,7 +26,7 @@ class Fields(NamedTuple):
 
     # int64[slots + 1]: first field of each slot
     start: NDArray[np.int64]
-    # int32[fields]: `TIME`, `CPU`, `BUFFER` or a kind of `tracedat._formats`
+    # int32[fields]: `TIME`, `CPU`, `BUFFER` or a kind of `_formats`
     kind: NDArray[np.int32]
     # int32[fields]: bytes in the record
     offset: NDArray[np.int32]
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
 
 @numba.njit(cache=True, nogil=True)
 def decode(
-    # uint32[n]: the pages, in three views of one memory
+    # The pages, in three views of one memory
     words: NDArray[np.uint32],
     halves: NDArray[np.uint16],
     raw: NDArray[np.uint8],
@@ -67,11 +67,10 @@ def decode(
     strings: StringTable,
     state: Progress,
 ) -> Any:
-    """Decode until everything is done or a table is full; call again to continue.
-
-    `tracedat._pages.scan` has checked the pages with the same `slots`, `begin` and `end`, and
-    counted the rows of the columns.
-    """
+    """Decode until everything is done or a table is full; call again to continue."""
+    # Returns `DONE`, `FULL`, or -`LOCATION` - offset of a field whose string lies outside its
+    # record. `scan` has checked the pages with the same `slots`, `begin` and `end`, and counted the
+    # rows of the columns.
     # Over 60 lines: most of them pass arrays as single arguments; see `fill_block`.
     written, group_start, pending = state.written, state.group_start, state.pending
     while True:

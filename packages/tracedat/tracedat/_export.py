@@ -26,6 +26,7 @@ from tracedat._trace import Trace
 
 # What a file may be named after.
 _EVENT = re.compile(r"[\w:.-]*\w", re.ASCII)
+_SCRATCH = ".tracedat."
 # Events of one packet.
 _BUNDLE = 4096
 _SEQUENCE = 1
@@ -97,12 +98,12 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     # An event's name is what its format in the file says; it becomes the name of a file here.
     for name in tables:
         if not _EVENT.fullmatch(name):
-            problem = f"no file can be named after its event {printable(name, 80)!r}"
+            problem = f"no file can be named after the event {printable(name, 80)!r}"
             raise TraceError(trace.path, problem)
     files = {name: f"{name.replace(':', '.')}.parquet" for name in (*tables, "losses")}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
+        with TemporaryDirectory(dir=folder.parent, prefix=_SCRATCH) as work:
             whole = Path(work) / "whole"
             whole.mkdir()
             for name, file in files.items():
@@ -156,14 +157,11 @@ def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = N
     if place.exists() and trace.path.exists() and place.samefile(trace.path):
         raise RequestError(trace.path, "is the trace itself: name another file")
     packets = _packets(trace, between)
-    # Its permissions are those of any new file: mkstemp's would keep others out.
-    scratch = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        with scratch.open("xb") as stream:
-            stream.writelines(packets)
-        scratch.replace(place)
-    finally:
-        scratch.unlink(missing_ok=True)
+    # A file in a folder of its own has the permissions of any new file; mkstemp's has not.
+    with TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as work:
+        whole = Path(work) / "whole"
+        whole.write_bytes(b"".join(packets))
+        whole.replace(place)
     return len(packets)
 
 

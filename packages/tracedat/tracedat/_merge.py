@@ -123,11 +123,9 @@ def fill_block(
     block_slot: Any,
     block_source: Any,
 ) -> None:
-    """Fill the block with the next events of all sources in order of time.
-
-    Arguments from `words` to `page_start` are those of `Pages`; `head` to `end` are those of
-    `tracedat._columns.decode`; the others are fields of `Progress`, which are updated.
-    """
+    """Fill the block with the next events of all sources in order of time."""
+    # Arguments from `words` to `page_start` are those of `Pages`; `head` to `end` are those of
+    # `decode`; the others are fields of `Progress`, which are updated.
     # Over 60 lines: one compiled loop. It takes arrays as single arguments, because numba counts
     # references for each array of a tuple.
     size = pending[0]

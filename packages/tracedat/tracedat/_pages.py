@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Walk the records of ring-buffer pages and check them before anything is decoded.
+"""Load ring-buffer pages, walk their records and check them before anything is decoded.
 
 A page has a time stamp (8 bytes), the commit word (bytes of records; flags for lost events), then
 records: a word with 5 bits of type or length and 27 bits of time delta, then data. See
@@ -53,11 +53,16 @@ _MAX_TIME = 1 << 62
 # Absolute time stamps have 59 bits; the others are those of the previous time (rb_fix_abs_ts in
 # kernel/trace/ring_buffer.c).
 _STAMP_HIGH = ~((1 << 59) - 1)
+# Of a page, beside what it holds: its elements of `Loaded`, and of the arrays made from them.
+_PAGE_BYTES = 128
 
 
 @numba.njit(cache=True, nogil=True)
 def read_record(word: Any, second: Any, at: Any, end: Any, time: Any) -> Any:
-    """Read one record."""
+    """Read the record at `at`; return its data's offset and bytes, the next record, its time."""
+    # The offset is 0 for a record that is no event, negative for a key of `PROBLEMS`. `word` and
+    # `second` are the words at `at`; the second may lie behind `end`. Values instead of an array:
+    # numba would count the array's references at every call.
     kind, delta = word & 31, word >> 5
     if 0 < kind < 29:
         data = at + 4
@@ -126,6 +131,7 @@ def scan(
     page_lost: NDArray[np.int64],
 ) -> Any:
     """Check every record of some pages and count the selected events."""
+    # Returns 0 or a key of `PROBLEMS`, and the byte offset and event number of the problem.
     # Over 60 lines: one compiled loop.
     for p in range(page_at.size):
         base = page_at[p]
@@ -183,18 +189,11 @@ def scan(
     return 0, 0, 0
 
 
-# Of a page, beside what it holds: its elements of `Loaded`, and of the arrays made from them.
-_PAGE_BYTES = 128
-
-
 @dataclass(frozen=True)
 class Selection:
-    """The events to decode.
+    """The events to decode; every wanted event type has a slot, a number from 0."""
 
-    Every wanted event type has a slot, a number from 0.
-    """
-
-    # int32[65536]: by event number, as for `tracedat._pages.scan`
+    # int32[65536]: by event number, as for `scan`
     slots: NDArray[np.int32]
     needs: NDArray[np.int32]
     size: int

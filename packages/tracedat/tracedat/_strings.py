@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 
 from tracedat._formats import BYTES_DYNAMIC, BYTES_RELATIVE, BYTES_TAIL
 
-# Status: the table must grow before it can store a value.
-FULL = -1
+# Statuses: everything is copied; the table must grow before it can store a value; and
+# -LOCATION - offset of a field whose string lies outside its record.
+DONE, FULL, LOCATION = 0, -1, 10
 
 # The longest value, in bytes, that is its own key.
 SHORT = 16
+
+_LOW = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
 
 
 class StringTable(NamedTuple):
@@ -177,18 +181,9 @@ def intern(strings: Any, raw: Any, at: Any, low: Any, high: Any, length: Any, ta
     return code
 
 
-# Statuses beside `tracedat._strings.FULL`: everything is copied, or a string lies outside its
-# record; then the status is -LOCATION - offset.
-DONE = 0
-LOCATION = 10
-
-_LOW = np.uint64(0x0101010101010101)
-_HIGH = np.uint64(0x8080808080808080)
-
-
 @numba.njit(cache=True, nogil=True)
 def copy_texts(words: Any, raw: Any, fields: Any, codes: Any, strings: Any, state: Any) -> Any:
-    """Copy all string columns of the block."""
+    """Copy all string columns of the block; return a status."""
     for slot in range(state.written.size):
         a, b = state.group_start[slot], state.group_start[slot + 1]
         if a == b:
