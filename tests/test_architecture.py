@@ -15,17 +15,19 @@ import pytest
 import iolab
 
 PACKAGE = Path(iolab.__file__).parent
+# Libraries of their own.
+LIBRARIES = sorted(path.parent for path in PACKAGE.parent.glob("packages/*/*/__init__.py"))
 
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
     *("iolab", "errors", "interrupts", "process", "names", "writers", "files", "paths"),
-    *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "trace", "measure"),
+    *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "measure"),
     *("pathology", "blocks", "design"),
     *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
     *("experiment", "doctor", "cli", "__main__"),
 )
 # Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.
-NUMBERS = ("trace", "measure", "store", "stats")
+NUMBERS = ("measure", "store", "stats")
 DRAWING = ("matplotlib", "seaborn")
 # What runs on the measured machine has its Python's standard library only.
 SHIPPED = ("iolab", "iolab.errors", "iolab.process", "iolab.agent")
@@ -66,20 +68,20 @@ def imported_modules(node: ast.Import | ast.ImportFrom, base: Path) -> Iterator[
         return
     assert node.module is not None, "a relative import: write the module's whole name"
     for alias in node.names:
-        # `from iolab import trace` names a module, `from iolab import __version__` does not.
+        # `from iolab import files` names a module, `from iolab import __version__` does not.
         path = base.joinpath(*node.module.split("."), alias.name)
         is_module = path.is_dir() or path.with_suffix(".py").exists()
         yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
 def room(module: str) -> str:
-    """Return the room of a module: ``iolab.trace.load`` is in ``trace``."""
+    """Return the room of a module: ``iolab.stats.knee`` is in ``stats``."""
     return [*module.split("."), module][1]
 
 
-def ours(module: str) -> bool:
-    """Tell whether a module is one of the package's."""
-    return module.partition(".")[0] == "iolab"
+def top(module: str) -> str:
+    """Return the package that a module belongs to."""
+    return module.partition(".")[0]
 
 
 def upward_imports(found: list[Import]) -> list[str]:
@@ -90,7 +92,7 @@ def upward_imports(found: list[Import]) -> list[str]:
         importing, imported = room(one.module), room(one.imported)
         if importing not in order:
             wrong.append(f"{one}: give the room {importing} a place in ROOMS")
-        elif ours(one.imported) and order.get(imported, len(order)) > order[importing]:
+        elif top(one.imported) == "iolab" and order.get(imported, len(order)) > order[importing]:
             wrong.append(f"{one}: {imported} comes after {importing}")
     return wrong
 
@@ -99,7 +101,7 @@ def circular_imports(found: list[Import]) -> list[str]:
     """Return a sentence for a circle among the modules, if there is one."""
     graph = TopologicalSorter[str]()
     for one in found:
-        if ours(one.imported):
+        if top(one.imported) == top(one.module):
             graph.add(one.module, one.imported)
     try:
         graph.prepare()
@@ -113,7 +115,7 @@ def drawing_imports(found: list[Import]) -> list[str]:
     return [
         f"{one}: numbers are computed without drawing"
         for one in found
-        if room(one.module) in NUMBERS and one.imported.partition(".")[0] in DRAWING
+        if room(one.module) in NUMBERS and top(one.imported) in DRAWING
     ]
 
 
@@ -129,11 +131,31 @@ def foreign_imports(found: list[Import]) -> list[str]:
         for one in found
         if among(one.module, STANDARD_ONLY)
         and not among(one.imported, SHIPPED)
-        and one.imported.partition(".")[0] not in sys.stdlib_module_names
+        and top(one.imported) not in sys.stdlib_module_names
     ]
 
 
-RULES = (upward_imports, circular_imports, drawing_imports, foreign_imports)
+def private_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for each import of a library's internals from outside."""
+    libraries = {library.name for library in LIBRARIES}
+    return [
+        f"{one}: that is internal"
+        for one in found
+        if top(one.imported) in libraries - {top(one.module)} and "._" in one.imported
+    ]
+
+
+def library_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for each import that makes a library depend on iolab, or draw."""
+    return [
+        f"{one}: a library stands without it"
+        for one in found
+        if top(one.imported) in ("iolab", *DRAWING)
+    ]
+
+
+RULES = (upward_imports, circular_imports, drawing_imports, foreign_imports, private_imports)
+LIBRARY_RULES = (circular_imports, library_imports, private_imports)
 Rule = Callable[[list[Import]], list[str]]
 
 
@@ -146,6 +168,13 @@ def real() -> list[Import]:
 def test_the_package_keeps_the_rule(rule: Rule, real: list[Import]) -> None:
     assert len(real) > 500
     assert rule(real) == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+def test_a_library_keeps_its_rules(library: Path) -> None:
+    found = imports(library)
+    assert len(found) > 20
+    assert [sentence for rule in LIBRARY_RULES for sentence in rule(found)] == []
 
 
 def test_every_room_has_a_place_and_every_place_a_room() -> None:
@@ -190,6 +219,16 @@ def test_every_room_has_a_place_and_every_place_a_room() -> None:
             drawing_imports,
             {"measure/gaps.py": "import numpy\nfrom matplotlib.figure import Figure\n"},
             "iolab/measure/gaps.py:2 imports matplotlib.figure: numbers are computed without",
+        ),
+        (
+            private_imports,
+            {"measure/gaps.py": "from tracedat._formats import Column\n"},
+            "iolab/measure/gaps.py:1 imports tracedat._formats: that is internal",
+        ),
+        (
+            library_imports,
+            {"attic.py": "from iolab.errors import UserError\n"},
+            "iolab/attic.py:1 imports iolab.errors: a library stands without it",
         ),
         (
             foreign_imports,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from iolab.pathology import get_pathology
+from iolab.paths import REFERENCE
 from iolab.stats.conditions import pathology_of
 from tests.support import synthetic
 
@@ -37,9 +38,8 @@ MODULES = [
     "iolab.stats.threshold",
     "iolab.stats.verdicts",
     "iolab.stats.welch",
-    "iolab.trace.decode",
-    "iolab.trace.trace",
-    "iolab.trace.windows",
+    "tracedat._decode",
+    "tracedat._trace",
 ]
 
 
@@ -51,7 +51,11 @@ def sweep() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_print_what_they_say(name: str, sweep: dict[str, Any]) -> None:
+def test_the_examples_print_what_they_say(
+    name: str, sweep: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # tracedat's examples name a trace of the current folder.
+    monkeypatch.chdir(REFERENCE / "traces")
     results = doctest.testmod(
         importlib.import_module(name),
         extraglobs=sweep,

@@ -137,8 +137,9 @@ def test_the_wheel_holds_notebooks_data_schema_and_types(wheel: Path) -> None:
         for name in tracked
         if name
     }
-    assert "iolab/py.typed" in names
-    assert all(name.startswith(("iolab/", f"iolab-{__version__}.dist-info/")) for name in names)
+    assert {"iolab/py.typed", "tracedat/py.typed"} <= names
+    own = ("iolab/", "tracedat/")
+    assert all(name.startswith((*own, f"iolab-{__version__}.dist-info/")) for name in names)
 
 
 def test_the_version_has_one_source(installed: Installed) -> None:

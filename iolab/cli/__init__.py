@@ -31,6 +31,7 @@ from iolab.cli.verifying import verify
 from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
 from iolab.interrupts import forget_interrupt
+from tracedat import TraceError
 
 __all__ = ["main"]
 
@@ -67,9 +68,16 @@ def main() -> None:
         sys.exit(_code(ending))
 
 
-def _code(ending: Ending) -> int:
+def _run() -> int:
     try:
         return app.main(prog_name="iolab", standalone_mode=False) or 0
+    except TraceError as error:
+        raise UserError(str(error)) from error
+
+
+def _code(ending: Ending) -> int:
+    try:
+        return _run()
     except IolabError as error:
         return _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -110,7 +110,7 @@ def _list(store: ProfileStore, as_json: bool) -> None:
 def _write_calls(path: Path, calls: pd.DataFrame) -> None:
     """Write recorded calls for Perfetto, with the schedule if they tell it."""
     from iolab.measure.switches import switches, tell_switches
-    from iolab.trace.export.calls import write_calls
+    from iolab.observer.calls import write_calls
 
     write_calls(path, calls, switches(calls) if tell_switches(calls) else None)
 

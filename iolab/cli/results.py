@@ -13,12 +13,13 @@ from iolab.cli.choices import defined_in
 from iolab.cli.documents import json_option, print_json, records
 from iolab.cli.terminal import echo, print_table
 from iolab.errors import UserError
+from iolab.files import check_outputs, write_output
 from iolab.paths import REFERENCE, runs_dir
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from iolab.trace import Trace
+    from tracedat import Trace
 
 __all__ = ["export", "trace", "verdicts"]
 
@@ -129,13 +130,12 @@ def trace(
     """
     if perfetto is None and (begin_s is not None or end_s is not None):
         raise UserError("--from and --to are the window of --perfetto: name its file")
-    from iolab.trace import read
-    from iolab.trace.export.parquet import write_parquet
-    from iolab.trace.export.perfetto import write_perfetto
+    from tracedat import perfetto_bytes, read, write_parquet
 
     contents = read(file)
     if perfetto is not None:
-        write_perfetto(contents, perfetto, between=_window(contents, begin_s, end_s))
+        check_outputs([perfetto], [file])
+        write_output(perfetto, perfetto_bytes(contents, between=_window(contents, begin_s, end_s)))
     if parquet is not None:
         write_parquet(contents, parquet)
     if as_json:

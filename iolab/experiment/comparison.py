@@ -24,7 +24,7 @@ from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.profiles import ProfileStore
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

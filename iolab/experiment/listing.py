@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from iolab import pathology, trace
+import tracedat
+from iolab import pathology
+from iolab.errors import UserError
 from iolab.names import one_of
 from iolab.paths import REFERENCE
 from iolab.store import dataset
 from iolab.store.dataset import Dataset
-from iolab.trace.trace import Trace
 from iolab.vm.kernels import list_kernels
+from tracedat import Trace, TraceError
 
 __all__ = ["kernels", "load", "pathologies", "read_trace"]
 
@@ -95,7 +97,10 @@ def read_trace(path: Path | str) -> Trace:
     UserError
         If the file cannot be read or is no whole trace.dat.
     """
-    found = trace.read(Path(path))
+    try:
+        found = tracedat.read(path)
+    except TraceError as error:
+        raise UserError(str(error)) from error
     if len(found.losses):
         warnings.warn(f"{path}: events were lost, see losses", stacklevel=2)
     return found

@@ -21,8 +21,7 @@ from iolab.figures.lanes import Scene, embedded_span, first_view, scene
 from iolab.figures.standalone import document, frame, script_hashes
 from iolab.files import write_output
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
-from iolab.trace import Trace
-from iolab.trace.export.perfetto import perfetto_file
+from tracedat import RequestError, Trace, perfetto_bytes
 
 __all__ = ["Timeline", "perfetto_link", "script_hashes", "timeline"]
 
@@ -140,7 +139,7 @@ def timeline(
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> shown = timeline(trace, {"fio": "fio", "kworker": "kworker/.*"}, title="fio")
     >>> shown.title
@@ -179,7 +178,7 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
     Parameters
     ----------
     trace : Trace
-        As for `iolab.trace.export.perfetto.write_perfetto`.
+        As for `tracedat.write_perfetto`.
     window : (int, int)
         Begin and end in ns of the trace.
     label : str, optional
@@ -191,8 +190,8 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
         The link, or the trace's name alone if the window has nothing for Perfetto.
     """
     try:
-        made = base64.b64encode(perfetto_file(trace, between=window)).decode()
-    except UserError:
+        made = base64.b64encode(perfetto_bytes(trace, between=window)).decode()
+    except RequestError:
         return f"{html.escape(terminal(label or trace.path.name))} (nothing happens in it)"
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", label or trace.path.stem)[: foreign.NAME]
     return (

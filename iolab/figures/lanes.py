@@ -17,7 +17,7 @@ import pandas as pd
 
 from iolab import foreign, measure
 from iolab.errors import UserError
-from iolab.trace import Trace
+from tracedat import Trace
 
 __all__ = [
     "WAITING",

@@ -30,7 +30,7 @@ from iolab.figures.panels import (
     outer_labels,
 )
 from iolab.figures.style import DOUBLE_IN, LINES, legend, styled
-from iolab.trace import Trace
+from tracedat import Trace
 
 __all__ = [
     "busiest",

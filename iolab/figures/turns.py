@@ -12,7 +12,7 @@ from iolab import measure
 from iolab.figures.figure import Figure
 from iolab.figures.panels import grid_of, label_empty_panel, outer_labels
 from iolab.figures.style import styled
-from iolab.trace import Trace
+from tracedat import Trace
 
 __all__ = ["turns_by_clump"]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Measure where the time of tasks and I/Os goes, from a trace or from an observed cell's calls.
 
-Every function raises `iolab.trace.MissingEventError` for a trace without the events it needs.
+Every function raises `tracedat.MissingEventError` for a trace without the events it needs.
 """
 
 from iolab.measure.balance import CAUSES, migration_causes

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.measure.tasks import migrations
-from iolab.trace import Trace
+from tracedat import Trace
 
 __all__ = ["CAUSES", "migration_causes"]
 
@@ -52,7 +52,7 @@ def migration_causes(trace: Trace) -> pd.DataFrame:
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> migration_causes(trace)["cause"].value_counts()
     cause

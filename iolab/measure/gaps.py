@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.measure.join import first_after, last_before, unique_matches
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = ["busy_time", "idle_gaps"]
 

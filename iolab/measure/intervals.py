@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab.trace.formats import preempted_bit
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = ["STATES", "intervals", "slices"]
 
@@ -164,9 +163,8 @@ def _left_in(trace: Trace, prev_state: NDArray[Any]) -> NDArray[np.int8]:
     for number, letter in letters or [("1", "S"), ("2", "D")]:
         codes[(prev_state & int(number, 0)) != 0] = _LETTERS.get(letter, _OTHER)
     codes[prev_state == 0] = _RUNNABLE
-    bit = preempted_bit(event)
-    if bit:
-        codes[(prev_state & bit) != 0] = _PREEMPTED
+    if event.preempted_bit:
+        codes[(prev_state & event.preempted_bit) != 0] = _PREEMPTED
     return codes
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from iolab.errors import CannotRunError
 from iolab.measure.join import first_after, last_before, unique_matches, values_at
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = ["REASONS", "SEGMENTS", "IoPath", "io_path"]
 

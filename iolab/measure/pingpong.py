@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.errors import UserError
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = ["PingPong", "ping_pong", "turns_by_clump"]
 
@@ -81,7 +81,7 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> pair = ping_pong(trace, "fio", "kworker/1:2")
     >>> pair.switches, len(pair.runs), round(pair.share, 3)
@@ -143,7 +143,7 @@ def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "dio_kworker" / "traces" / "8eca9eb80a1e2643-c042.dat")
     >>> clumps = turns_by_clump(trace, "fio", "kworker/.*")
     >>> clumps["switches_per_io"].describe()[["count", "min", "max"]].round(2).tolist()

@@ -8,7 +8,7 @@ import pandas as pd
 
 from iolab.measure.intervals import intervals, slices
 from iolab.measure.join import first_equal
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = [
     "migrations",
@@ -50,7 +50,7 @@ def occupancy(trace: Trace) -> pd.DataFrame:
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> busiest = occupancy(trace).nlargest(3, "run_ns")
     >>> busiest[["cpu", "comm", "run_ns", "share"]].round(2)
@@ -172,7 +172,7 @@ def waits_by_pair(trace: Trace, *, interrupts: bool = False) -> pd.DataFrame:
     Examples
     --------
     >>> from iolab.paths import REFERENCE
-    >>> from iolab.trace import read
+    >>> from tracedat import read
     >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
     >>> waits_by_pair(trace)["median"].head(2).to_dict()
     {('fio', 'kworker/u8:3'): 33230.0, ('kworker/1:2', 'fio'): 26451.0}

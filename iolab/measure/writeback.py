@@ -8,7 +8,7 @@ import pandas as pd
 
 from iolab.measure.intervals import slices
 from iolab.measure.join import first_after, unique_matches, values_at
-from iolab.trace.trace import Trace
+from tracedat import Trace
 
 __all__ = ["flushes", "max_overlap"]
 

@@ -41,7 +41,7 @@ from iolab.pathology.published import BLOCK_AIO
 from iolab.results import CellResult, growth
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = ["AIO_MIGRATION"]
 

@@ -24,7 +24,7 @@ from iolab.pathology.published import Published
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = [
     "EXPERIMENT",

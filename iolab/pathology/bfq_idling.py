@@ -52,7 +52,7 @@ from iolab.pathology.published import BLOCK_CFQ
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = ["BFQ_IDLING"]
 

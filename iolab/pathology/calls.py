@@ -16,9 +16,10 @@ from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.blame import blame
 from iolab.pathology.factors import Condition
 from iolab.results import CellResult
+from tracedat import TraceError
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = [
     "BrokenPathologyError",
@@ -82,7 +83,7 @@ def measures_of_trace(pathology: Pathology, trace: Trace) -> dict[str, float]:
     ------
     BrokenPathologyError
         If the pathology's function fails or returns no numbers by name.
-    IolabError
+    IolabError, TraceError
         If the function says that the trace tells nothing.
     """
     with _blamed(pathology, "from_trace", pathology.from_trace):
@@ -93,7 +94,7 @@ def measures_of_trace(pathology: Pathology, trace: Trace) -> dict[str, float]:
 def _blamed(pathology: Pathology, part: str, function: Callable[..., Any]) -> Iterator[None]:
     try:
         yield
-    except IolabError:
+    except (IolabError, TraceError):
         raise
     # It is the user's code, or as good as: it may fail in any way.
     except BaseException as error:

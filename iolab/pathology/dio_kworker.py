@@ -70,7 +70,7 @@ from iolab.pathology.published import FSDEVEL_DIO
 from iolab.results import CellResult, growth
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = ["DIO_KWORKER"]
 

@@ -58,7 +58,7 @@ from iolab.pathology.published import SOLIDIGM
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
-    from iolab.trace.trace import Trace
+    from tracedat import Trace
 
 __all__ = ["WRITEBACK_KWORKER"]
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from iolab import trace
+import tracedat
 from iolab.errors import UserError
 from iolab.figures.comparison import publish_comparison
 from iolab.figures.save import caption, save_figure
@@ -18,7 +18,7 @@ from iolab.report.comparison import compare_with_virtual, comparison_text
 from iolab.shown import Paragraph, text_table
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.store.dataset import Dataset
-from iolab.trace import Trace
+from tracedat import Trace
 
 __all__ = [
     "ComparisonSection",
@@ -111,7 +111,7 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
     )
     return {
         pathology.control if pd.isna(row[treatment]) else factor.in_words(row[treatment]): (
-            trace.read(data.traces[row["cell"]])
+            tracedat.read(data.traces[row["cell"]])
         )
         for row in kept.drop_duplicates(treatment).to_dict("records")
     }

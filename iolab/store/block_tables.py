@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from iolab import foreign, trace
+import tracedat
+from iolab import foreign
 from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.pathology.calls import (
@@ -56,11 +57,11 @@ def block_rows(
         if cell["recorded"] and found["valid"]:
             try:
                 room = store.trace_room(key, planned)
-                recorded = trace.read(store.trace(key, cell["id"]), most=room)
+                recorded = tracedat.read(store.trace(key, cell["id"]), most=room)
                 mechanism |= measures_of_trace(pathology, recorded)
             except BrokenPathologyError:
                 raise
-            except IolabError as error:
+            except (IolabError, tracedat.TraceError) as error:
                 found.update(valid=False, gate=f"its trace tells nothing: {error}")
         row = {
             "cell": f"{key[:16]}-{cell['id']}",

@@ -2,9 +2,9 @@
 """Keep the tables of each stored block as Parquet, so that a large sweep reads them once.
 
 A block's partition lies in the store's folder ``.tables``: its cells, latencies and mechanism, and
-a stamp with the hashes of its cells. It is made anew when a file of the block, the tables or
-iolab's own code is not the one of the stamp. A pathology that a user defines has no partitions: its
-code is not known here.
+a stamp with the hashes of its cells. It is made anew when a file of the block, the tables or the
+code that makes tables is not the one of the stamp. A pathology that a user defines has no
+partitions: its code is not known here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+import tracedat
 from iolab import foreign
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, canonical_json, digest_of
@@ -32,12 +33,18 @@ from iolab.store.block_tables import block_tables, table_columns
 from iolab.store.dataset import conformed
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore
+from iolab.targets.shipping import code_of
 
 __all__ = ["PARTITIONS", "kept_hashes", "kept_tables"]
 
 # Not a name that a folder of results may have.
 PARTITIONS: Final = ".tables"
 _NAMES: Final = ("cells", "latency", "mechanism")
+# The modules that make tables, beside tracedat's: what a number or a text of a table comes from.
+_MAKERS: Final = (
+    *("agent/plan*.py", "blocks.py", "foreign.py", "measure/*.py", "parquet.py"),
+    *("pathology/*.py", "results.py", "store/*.py"),
+)
 
 
 @dataclass(frozen=True)
@@ -172,10 +179,20 @@ def _path(store: RawStore, key: str, ending: str) -> Path:
     return store.root / PARTITIONS / f"{key}.{ending}"
 
 
+def sources() -> dict[str, str]:
+    """Return the text of each module that makes tables, by its name."""
+    found = {f"tracedat/{path.name}": path for path in Path(tracedat.__file__).parent.glob("*.py")}
+    root = Path(__file__).parents[1]
+    for places in _MAKERS:
+        found |= {f"iolab/{path.relative_to(root)}": path for path in root.glob(places)}
+    return {name: path.read_text() for name, path in sorted(found.items())}
+
+
+def code_digest(modules: Mapping[str, str]) -> str:
+    """Return the digest of modules' code, which no docstring or comment changes."""
+    return digest_of({name: code_of(text) for name, text in modules.items()})
+
+
 @cache
 def _code() -> str:
-    """Return the digest of iolab's own code."""
-    root = Path(__file__).parents[1]
-    return digest_of(
-        {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*.py"))}
-    )
+    return code_digest(sources())

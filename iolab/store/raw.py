@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+import tracedat
 from iolab import foreign
 from iolab.agent.plan import Cell
 from iolab.blocks import Block
@@ -430,14 +431,12 @@ def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None
         path = folder / "traces" / f"{cell.id}.dat"
         if cell.recording is None or not path.exists():
             continue
-        from iolab.trace import TooLargeError, TraceError, check_size  # noqa: PLC0415 - a second
-
         try:
-            check_size(path, pages_bytes(cell.recording, _cpus(target)))
-        except TooLargeError as error:
+            tracedat.check_size(path, pages_bytes(cell.recording, _cpus(target)))
+        except tracedat.TooLargeError as error:
             sentence = foreign.line(error.problem, 300)
             raise IolabError(f"the trace of cell {cell.id} is refused: {sentence}") from error
-        except TraceError:
+        except tracedat.TraceError:
             continue
 
 

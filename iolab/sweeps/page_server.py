@@ -29,7 +29,6 @@ from iolab.sweeps import page
 from iolab.sweeps.ending import die_with
 from iolab.sweeps.html import html_page
 from iolab.sweeps.spare import SpareKernel
-from iolab.trace.pages import load_compiled
 
 __all__ = ["main"]
 
@@ -62,7 +61,6 @@ def main() -> int:
     except ImportError as error:
         print(json.dumps({"error": f"cannot import {name}: {error}"}))
         return 1
-    load_compiled()
     # The first page reads the templates' extensions; what it makes is not kept.
     html_page(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]
     # A collection in a fork would write to all that the forks share.

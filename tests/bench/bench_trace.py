@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from iolab import measure
-from iolab.trace import Trace, read
+from tracedat import Trace, read
 
 ROUNDS = 7
 TWO = ["sched_switch", "sched_waking"]
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 PEAK = """
 import re, sys
 from pathlib import Path
-from iolab.trace import read
+from tracedat import read
 def peak():
     return re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
 before = peak()
@@ -69,10 +69,10 @@ def measures(trace: Trace) -> None:
 
 def unpacked(path: Path) -> int:
     """Return the bytes of the trace's pages, unpacked."""
-    from iolab.trace.cursor import TraceFile
-    from iolab.trace.decode import plan
-    from iolab.trace.reserve import Room
-    from iolab.trace.sources import chunks_of
+    from tracedat._chunks import chunks_of
+    from tracedat._decode import plan
+    from tracedat._file import TraceFile
+    from tracedat._memory import Room
 
     with TraceFile(path) as file:
         sources, room = plan(file, None, None).sources, Room(path)

@@ -21,11 +21,11 @@ from iolab.paths import REFERENCE
 from iolab.shown import SCRIPTS
 from iolab.store.dataset import load
 from iolab.sweeps.html import html_page
-from iolab.trace import MissingEventError, Trace, read
 from tests.support.browser import listener
 from tests.support.needs import program
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
 from tests.support.story import PREEMPTED, Line, story, switch, waking, work, write
+from tracedat import MissingEventError, Trace, read
 
 FIO, WORKER, IDLE = (10, "fio"), (20, "kworker/0:1"), (0, "swapper/0")
 LANES = {"fio": "fio", "kworker": "kworker/.*"}

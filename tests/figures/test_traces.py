@@ -16,8 +16,8 @@ from iolab import figures, measure, report
 from iolab.errors import UserError
 from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
-from iolab.trace import Trace
 from tests.support.story import PREEMPTED, Line, block, story, switch, waking
+from tracedat import Trace
 
 FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
 KERNELS = ["6.1", "6.12"]

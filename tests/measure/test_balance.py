@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from iolab import measure
-from iolab.trace import MissingEventError, read
 from tests.support.story import Line, story, waking, write
+from tracedat import MissingEventError, read
 
 FIO = (10, "fio")
 SOFTIRQ = 0x10

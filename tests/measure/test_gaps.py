@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iolab import measure
-from iolab.trace import read
-from iolab.trace.trace import MissingEventError
 from tests.support.story import Line, block, story, write
+from tracedat import MissingEventError, read
 
 DD, JOURNAL = (10, "dd"), (20, "jbd2/nullb0-8")
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from iolab import measure
 from iolab.measure.io_path import SEGMENTS
 from iolab.measure.join import first_after, last_before
-from iolab.trace import read
 from tests.support.story import Line, block, story, switch, waking, work, write
+from tracedat import read
 
 IDLE, FIO, WORKER = (0, "swapper"), (10, "fio"), (20, "kworker/0:1")
 

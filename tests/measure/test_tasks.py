@@ -10,8 +10,8 @@ import pytest
 
 from iolab import measure
 from iolab.errors import UserError
-from iolab.trace import MissingEventError, Trace, read
 from tests.support.story import PREEMPTED, Line, block, story, switch, waking, write
+from tracedat import MissingEventError, RequestError, Trace, read
 
 IDLE, FIO, WORKER = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
 
@@ -175,7 +175,7 @@ def test_missing_events_name_the_analysis(tmp_path: Path) -> None:
     trace = read(path, ["sched_waking"])
     with pytest.raises(MissingEventError, match=r"intervals needs .* sched_switch was not read"):
         measure.waits(trace)
-    with pytest.raises(UserError, match="did you mean sched_switch"):
+    with pytest.raises(RequestError, match="did you mean sched_switch"):
         read(path, ["sched_swich"])
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from iolab import measure
-from iolab.trace import MissingEventError, read
 from tests.support.story import story, switch, write, writeback
+from tracedat import MissingEventError, read
 
 IDLE, FIO = (0, "swapper/0"), (10, "fio")
 ONE, OTHER = (20, "kworker/u4:0"), (30, "kworker/u4:1")

@@ -26,10 +26,10 @@ from iolab.report.mail.text import WIDTH, command, fold_subject, table
 from iolab.report.mail.words import effects_words, number_words
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, load
-from iolab.trace import read
 from tests.support import reports
 from tests.support.needs import needs
 from tests.support.second_user import impostor
+from tracedat import read
 
 _DIO = get_pathology("dio_kworker")
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from iolab.store.hashes import cell_hashes
 from iolab.store.partitions import PARTITIONS, kept_hashes, kept_tables
 from iolab.store.raw import RawStore
 from tests.support.stores import spoil, stored
+from tests.test_architecture import PACKAGE, imports, room, top
 
 
 @pytest.fixture
@@ -101,6 +104,41 @@ def test_other_code_makes_its_own(
     monkeypatch.setattr(partitions, "_code", lambda: "another")
     check(store)
     assert made == [*store.all_keys(), *store.all_keys()]
+
+
+@pytest.mark.parametrize("name", ["iolab/store/counters.py", "tracedat/_decode.py"])
+def test_a_docstring_leaves_the_code_as_it_is_and_a_constant_does_not(name: str) -> None:
+    modules = partitions.sources()
+    digest = partitions.code_digest(modules)
+    docstring = ast.get_docstring(ast.parse(modules[name]), clean=False)
+    assert docstring
+    reworded = modules[name].replace(docstring, "Better words.") + "# a comment\n"
+    assert partitions.code_digest({**modules, name: reworded}) == digest
+    number = re.search(r"^_[A-Z_]+(?:: Final)? = .*\d", modules[name], re.MULTILINE)
+    assert number
+    changed = modules[name].replace(number[0], f"{number[0]}0", 1)
+    assert partitions.code_digest({**modules, name: changed}) != digest
+
+
+# They find, carry and refuse bytes: no number or text of a table is theirs.
+_CARRIERS = {
+    *("agent", "errors", "files", "names", "paths", "process", "reading", "tars", "vm", "writers"),
+}
+
+
+def test_what_makes_tables_is_in_the_code() -> None:
+    graph: dict[str, set[str]] = {}
+    for one in imports(PACKAGE):
+        graph.setdefault(one.module, set()).add(one.imported)
+    todo, reached = ["iolab.store.block_tables", "iolab.store.hashes"], set[str]()
+    while todo:
+        module = todo.pop()
+        if top(module) == "iolab" and room(module) not in _CARRIERS and module not in reached:
+            reached.add(module)
+            todo += graph.get(module, ())
+    names = {name.removesuffix(".py").removesuffix("/__init__") for name in partitions.sources()}
+    assert {module.replace(".", "/") for module in reached} <= names
+    assert {"iolab/agent/plan", "iolab/measure/io_path", "tracedat/_trace"} <= names
 
 
 def test_a_pathology_of_the_user_has_none(

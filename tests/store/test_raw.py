@@ -336,7 +336,7 @@ def recorded_block() -> Block:
 _IN_PAGES = {"trace: fields in one place", "trace: texts in one place"}
 
 
-# The other traces are those of tests/trace/test_bombs.py.
+# The other traces are those of tests/tracedat/test_bombs.py.
 _CLAIMED = ("chunks of 16 MiB", "symbols of 4 GiB", "twice the pages of its buffer", "zeros")
 
 

@@ -29,10 +29,10 @@ from iolab.store.soundness import block_state
 from iolab.store.tidy import canonical_lines, write_tables
 from iolab.sweeps.block import read_block, write_block
 from iolab.tars import unpack
-from iolab.trace import read
 from tests.support.results import TARGET, block, write_results
 from tests.support.stores import spoil, stored, without_digests
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tracedat import TraceError, read
 
 __all__ = ["KINDS", "Corruption"]
 
@@ -138,7 +138,7 @@ class Corruption:
         shutil.rmtree(self.case, ignore_errors=True)
         try:
             KINDS[kind](self, random.Random(f"{kind} {seed}"))
-        except IolabError as error:
+        except (IolabError, TraceError) as error:
             sentence = str(error)
             assert sentence, "no word"
             assert "Traceback" not in sentence

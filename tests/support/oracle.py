@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from iolab import process
-from iolab.trace import Trace
+from tracedat import Trace
 
 _LINE = re.compile(
     r"^\s*(?:(?P<buffer>[^\s:]+):\s+)?(?P<comm>.*)-(?P<pid>\d+) +\[(?P<cpu>\d+)\] *"

@@ -97,4 +97,5 @@ def machines_disturbed(folder: Path) -> Iterator[set[int]]:
 
 def child_environment(**different: str) -> dict[str, str]:
     """Return the environment for a Python of this test's own, which finds iolab and tests."""
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **different}
+    root = Path(__file__).parents[2]
+    return {**os.environ, "PYTHONPATH": f"{root}:{root / 'packages' / 'tracedat'}", **different}

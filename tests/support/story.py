@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from iolab.trace import Trace, read
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v7
+from tracedat import Trace, read
 
 # (time in ns, cpu, pid of the context, event, fields)
 Line = tuple[int, int, int, str, dict[str, int | str | bytes]]

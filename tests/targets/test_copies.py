@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from iolab import measure, trace
+import tracedat
+from iolab import measure
 from iolab.store.counters import measures
 from iolab.targets.vm import VmTarget
 from tests.support.guest import cell_of
@@ -68,7 +69,7 @@ def test_what_dd_says_fits_the_clock_and_the_disk(results: Path, name: str) -> N
 @pytest.mark.parametrize("name", ["deadline", "bfq"])
 def test_the_whole_cell_is_recorded(results: Path, name: str) -> None:
     cell = cell_of(results, name)
-    recorded = trace.read(results / "traces" / f"{name}.dat")
+    recorded = tracedat.read(results / "traces" / f"{name}.dat")
     assert recorded.losses.empty
     counted = cell["last"]["ios"] - cell["first"]["ios"]
     assert recorded.events["block_rq_complete"] == counted
@@ -86,7 +87,7 @@ def test_the_whole_cell_is_recorded(results: Path, name: str) -> None:
 
 
 def test_bfq_idles_for_dd_while_the_journal_waits(results: Path) -> None:
-    deadline, bfq = (trace.read(results / "traces" / f"{n}.dat") for n in ("deadline", "bfq"))
+    deadline, bfq = (tracedat.read(results / "traces" / f"{n}.dat") for n in ("deadline", "bfq"))
     assert measure.idle_gaps(deadline, shortest_ns=1_000_000).empty
     gaps = measure.idle_gaps(bfq, shortest_ns=1_000_000)
     # At least one for each dd, of slice_idle, of 8 ms.

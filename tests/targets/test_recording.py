@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iolab import trace
+import tracedat
 from iolab.measure.io_path import SEGMENTS, io_path
 from iolab.targets.vm import VmTarget
 from tests.support.guest import cell_of, start_in_guests
@@ -43,21 +43,21 @@ def results(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["outside", "inside", *(f"how-{how}" for how in RECORDINGS)])
 def test_every_event_and_field_is_as_trace_cmd_reports_it(results: Path, name: str) -> None:
     path = results / "traces" / f"{name}.dat"
-    recorded = trace.read(path)
+    recorded = tracedat.read(path)
     assert sum(recorded.events.values()) > 30
     text = path.with_suffix(".txt").read_text(errors="replace")
     assert list(differences(recorded, text)) == []
 
 
 def test_the_lossy_recording_lost_events(results: Path) -> None:
-    assert not trace.read(results / "traces" / "how-lossy.dat").losses.empty
+    assert not tracedat.read(results / "traces" / "how-lossy.dat").losses.empty
 
 
 @pytest.mark.parametrize("name", ["outside", "inside"])
 def test_a_cell_is_recorded_in_its_steady_part_only(results: Path, name: str) -> None:
     cell = cell_of(results, name)
     assert (cell["state"], cell["gates"]) == ("done", [])
-    recorded = trace.read(results / "traces" / f"{name}.dat")
+    recorded = tracedat.read(results / "traces" / f"{name}.dat")
     assert recorded.info.clock == "mono"
     assert recorded.losses.empty
     first, last = recorded.span
@@ -70,7 +70,7 @@ def test_a_cell_is_recorded_in_its_steady_part_only(results: Path, name: str) ->
 
 
 def test_segments_add_up_to_the_block_layers_latency(results: Path) -> None:
-    path = io_path(trace.read(results / "traces" / "inside.dat"), rwbs="W.*")
+    path = io_path(tracedat.read(results / "traces" / "inside.dat"), rwbs="W.*")
     whole = path.whole
     assert len(whole) > 1000
     assert (whole["queue_ns"] + whole["device_ns"] == whole["block_ns"]).all()

@@ -20,12 +20,12 @@ from iolab.errors import IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.shipping import agent_archive
 from iolab.targets.ssh import SshTarget
-from iolab.trace import read
 from tests.support.agent_kills import OPEN_GROUP, every_change, kill_runs, wrongs
 from tests.support.guest import cell_of
 from tests.support.needs import needs, wants
 from tests.support.plans import job, null_blk_cell, plan
 from tests.support.server import SERIAL, SPARE_DISK, Server
+from tracedat import read
 
 _ROOT = Path(__file__).parents[2]
 _SUPPORT = _ROOT / "tests" / "support"

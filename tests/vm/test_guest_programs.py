@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab import trace
+import tracedat
 from iolab.paths import REFERENCE
 from iolab.process import CommandError, run
 from iolab.vm.guest_programs import compress_trace, guest_program
@@ -38,19 +38,19 @@ def plain(image: Image, tmp_path: Path) -> Path:
 def test_every_event_is_as_before_and_the_bytes_are_always_the_same(
     image: Image, plain: Path
 ) -> None:
-    before = trace.read(plain)
+    before = tracedat.read(plain)
     assert before.info.compression == "none"
     copies = [Path(shutil.copyfile(plain, plain.with_name(f"{n}.dat"))) for n in (1, 2)]
     for copy in copies:
         compress_trace(image, copy)
     assert copies[0].read_bytes() == copies[1].read_bytes()
     assert copies[0].stat().st_size < plain.stat().st_size / 2
-    after = trace.read(copies[0])
+    after = tracedat.read(copies[0])
     assert (after.info.compression, after.events) == ("zstd", before.events)
     for event in before.events:
         assert after.frame(event).equals(before.frame(event))
     # It is what the guest's trace-cmd made of the same recording.
-    assert after.events == trace.read(_SMALL).events
+    assert after.events == tracedat.read(_SMALL).events
     assert sorted(p.name for p in plain.parent.iterdir()) == ["1.dat", "2.dat", "plain.dat"]
 
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from iolab.errors import IolabError
 from iolab.measure.tasks import preemptions
 from iolab.measure.work import work_items
-from iolab.trace.trace import Trace
+from tracedat import Trace, TraceError
 
 __all__ = ["trace_words"]
 
@@ -37,7 +36,7 @@ def _items(trace: Trace) -> pd.DataFrame | None:
         return None
     try:
         items = work_items(trace)
-    except IolabError:
+    except TraceError:
         return None
     return items.dropna(subset=["started_ns", "ended_ns"]).sort_values("started_ns")
 

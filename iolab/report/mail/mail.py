@@ -9,7 +9,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from iolab import __version__, trace
+import tracedat
+from iolab import __version__
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.interventions import INTERVENTION
 from iolab.report.attribution import Attribution
@@ -248,7 +249,7 @@ def _events(data: Dataset, finding: Finding) -> str:
         cells = cells_of(data, finding.claim, row.kernel, data.cells)
         treated = cells[cells["recorded"] & cells["valid"] & (cells["role"] == "treatment")]
         kept = [data.traces[cell] for cell in treated["cell"] if cell in data.traces]
-        words = trace_words(trace.read(kept[0])) if kept else []
+        words = trace_words(tracedat.read(kept[0])) if kept else []
         if words:
             found.append(bullet(f"{row.kernel}: {' '.join(words)}"))
     said = "No trace of this is kept, so there is no stack and no function to name."

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: MIT
-"""Export a trace to Parquet tables or to Perfetto."""

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Files that unpack to, or claim, more than a trace holds: one sentence, and little memory."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ARGV, noting_peak
+from tests.support.processes import PATIENCE_S, child_environment
+from tests.support.trace_bombs import BOMBS, full_pages, make_bomb
+from tests.support.trace_writer import EVENTS, Page, _option, encode, trace_v7
+from tracedat import TooLargeError, TraceError, check_size, read, windows
+
+_GIB = 1 << 30
+# Chunks that fit, one after the other, and what is only seen when it is decoded.
+_IN_PAGES = {"fields in one place", "texts in one place"}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_one_sentence_and_takes_little_memory(name: str, tmp_path: Path) -> None:
+    bomb, note = tmp_path / "t.dat", tmp_path / "peak"
+    make_bomb(name, bomb)
+    done = subprocess.run(
+        noting_peak(note, [*ARGV, "trace", str(bomb)]),
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"iolab: {bomb}")
+    assert len(line) < 1000
+    assert int(note.read_text()) < _GIB
+
+
+@pytest.mark.parametrize("name", sorted(set(BOMBS) - _IN_PAGES))
+def test_a_bomb_is_found_without_unpacking_its_pages(name: str, tmp_path: Path) -> None:
+    make_bomb(name, tmp_path / "t.dat")
+    with pytest.raises(TraceError):
+        check_size(tmp_path / "t.dat", 64 << 20)
+
+
+@pytest.mark.parametrize("name", sorted(_IN_PAGES))
+def test_what_overlaps_takes_no_more_than_the_room(name: str, tmp_path: Path) -> None:
+    make_bomb(name, tmp_path / "t.dat")
+    with pytest.raises(TooLargeError, match="100 MiB of memory"):
+        read(tmp_path / "t.dat", most=100 << 20)
+
+
+def test_a_long_trace_is_read_in_windows_where_it_does_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    path.write_bytes(full_pages(64 << 20, steps=8))
+    check_size(path, 64 << 20)
+    for most in (1, 32 << 20, (64 << 20) + 1):
+        with pytest.raises(TooLargeError):
+            read(path, most=most)
+    with pytest.raises(TooLargeError, match="hold more than"):
+        check_size(path, (64 << 20) - 1)
+    begin, end = 1000, 2000
+    some = read(path, between=(begin, end), most=40 << 20).events["tiny"]
+    assert some == sum(w.events["tiny"] for w in windows(path, 1000)) / 8 > 0
+
+
+def small(**different: object) -> bytes:
+    data = encode(EVENTS["sched_waking"], 7, {"comm": "a", "pid": 9})
+    pages = [Page(1000 * i).event(5, data) for i in range(3)]
+    return trace_v7([EVENTS["sched_waking"]], [pages], **different)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "overrun"),
+    [("9" * 400, None), ("9" * 19, None), ("9" * 16, 10**16), ("\u0662", None), ("7", 7)],
+)
+def test_a_counter_has_the_digits_of_a_counter(
+    text: str, overrun: int | None, tmp_path: Path
+) -> None:
+    counters = _option(2, f"CPU: 0\noverrun: {text}\n".encode() + b"\0")
+    (tmp_path / "t.dat").write_bytes(small(options=counters))
+    losses = read(tmp_path / "t.dat").losses
+    assert [int(n) for n in losses["count"]] == ([] if overrun is None else [overrun])
+
+
+def test_a_task_is_named_by_a_number(tmp_path: Path) -> None:
+    names = {"1": "init", "\u00b2": "no digit", "9" * 5000: "no pid", "12": "a b"}
+    (tmp_path / "t.dat").write_bytes(small(comms=names))
+    assert read(tmp_path / "t.dat").comms == {1: "init", 12: "a b"}
+
+
+def test_losses_of_many_pages_have_the_time_of_the_next_records(tmp_path: Path) -> None:
+    data = encode(EVENTS["sched_waking"], 7, {"comm": "a", "pid": 9})
+    pages = [Page(0, lost=n + 1) for n in range(5000)]
+    pages += [Page(7000, lost=1).event(5, data), Page(9000, lost=3)]
+    (tmp_path / "t.dat").write_bytes(trace_v7([EVENTS["sched_waking"]], [pages]))
+    losses = read(tmp_path / "t.dat").losses
+    assert losses["count"].tolist() == [*range(1, 5001), 1, 3]
+    assert losses["timestamp_ns"].tolist()[:-1] == [7000] * 5001
+    assert losses["timestamp_ns"].isna().tolist()[-1]

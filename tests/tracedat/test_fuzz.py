@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Damaged files: an error that says where, or a whole trace; never a crash, a hang, a surprise."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
+from tracedat import Trace, TraceError, read
+
+MUTATIONS = 2_600
+
+
+def content() -> list[list[Page]]:
+    rng = random.Random(3)
+    cpus = []
+    for cpu in range(2):
+        pages = [Page(1_000_000 + cpu, size=1024)]
+        for i in range(40):
+            kind = rng.choice(list(EVENTS.values()))
+            values = {
+                "comm": f"c{i % 7}",
+                "workqueue": "kblockd",
+                "cmd": "",
+                "tail": "tail" * 8,
+                "rwbs": "R",
+            }
+            fill = {
+                f: values.get(f, b"") if a else rng.randrange(1 << 31) for _, f, a in kind.fields
+            }
+            data = encode(kind, 100 + cpu, fill)
+            if not pages[-1].room(len(data) + 40):
+                pages.append(Page(1_000_000 + 5000 * i, size=1024, lost=i))
+            pages[-1].extend(1 << 5).event(rng.randrange(90), data).discarded(3, 12)
+        cpus.append(pages)
+    return cpus
+
+
+BASES: dict[str, Callable[[], bytes]] = {
+    "v6": lambda: trace_v6(list(EVENTS.values()), content(), comms={1: "init"}, page_size=1024),
+    **{
+        how: lambda how=how: trace_v7(  # type: ignore[misc]
+            list(EVENTS.values()),
+            {"": content(), "other": content()},
+            compression=how,
+            comms={1: "init", 100: "a b"},
+            stats={0: {"overrun": 3}},
+            page_size=1024,
+        )
+        for how in ("none", "zlib", "zstd")
+    },
+}
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    made = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 5])):
+        at = rng.randrange(len(made))
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                made[at] ^= 1 << rng.randrange(8)
+            case 3:
+                made[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            case 4:
+                number = rng.choice([0, 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1])
+                width = rng.choice([4, 8])
+                made[at : at + width] = struct.pack("<Q", number)[:width]
+            case 5:
+                del made[at:]
+            case 6:
+                made[at : at + rng.randrange(64)] = bytes(rng.randrange(64))
+            case _:
+                other = rng.randrange(len(made))
+                made[at : at + 32] = made[other : other + 32]
+        if not made:
+            break
+    return bytes(made)
+
+
+def examine(trace: Trace) -> None:
+    for name, count in trace.events.items():
+        frame = trace.frame(name)
+        assert len(frame) == count
+        assert frame["timestamp_ns"].is_monotonic_increasing
+        for column in frame.select_dtypes("category"):
+            codes = frame[column].cat.codes
+            assert not count or 0 <= codes.min() <= codes.max() < len(frame[column].cat.categories)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_mutated_files(tmp_path: Path, base: str) -> None:
+    data = BASES[base]()
+    path = tmp_path / "t.dat"
+    path.write_bytes(data)
+    examine(read(path))
+    rng = random.Random(7)
+    errors = 0
+    for i in range(MUTATIONS):
+        path.write_bytes(mutate(data, rng))
+        try:
+            trace = read(path)
+        except TraceError as error:
+            errors += str(path) in str(error)
+        else:
+            if i % 10 == 0:
+                examine(trace)
+    assert errors > MUTATIONS // 4
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 12, 17, 40, 300])
+def test_truncated_heads(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "t.dat"
+    path.write_bytes(BASES["zstd"]()[:size])
+    with pytest.raises(TraceError):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "message"),
+    [
+        (0, b"\x18", "magic"),
+        (10, b"5", "version '5'"),
+        (12, b"\1", "byte order big endian"),
+        (12, b"\7", "byte order 7"),
+        (13, b"\3", "long of 3 bytes"),
+        (18, b"lzma", "compression 'lzma'"),
+    ],
+)
+def test_foreign_heads(tmp_path: Path, offset: int, value: bytes, message: str) -> None:
+    data = bytearray(BASES["zstd"]())
+    data[offset : offset + len(value)] = value
+    path = tmp_path / "t.dat"
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match=message):
+        read(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="No such file"):
+        read(tmp_path / "absent.dat")
+    with pytest.raises(TraceError, match="regular file"):
+        read(tmp_path)
