@@ -129,6 +129,16 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def lock(session: nox.Session) -> None:
+    """Lock QEMU, the guest image, kernels and what tests unpack as the mirrors have them now.
+
+    It needs apt, and IOLAB_MIRROR_UBUNTU where apt's sources do not carry Ubuntu noble.
+    """
+    install(session, "dev")
+    session.run("python", "-m", "tests.support.lock")
+
+
+@nox.session
 def lab(session: nox.Session) -> None:
     """Open JupyterLab on the notebooks: nox -s lab [-- --no-browser --port 9999]."""
     install(session)

@@ -20,7 +20,7 @@ from iolab.targets.vm import kvm_boots
 from iolab.vm.downloads import shown_uri
 from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels
-from iolab.vm.mirror import mirror_of
+from iolab.vm.mirror import NoMirrorError, mirror_of
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = ["Finding", "examine"]
@@ -57,9 +57,10 @@ def _mirror() -> Finding:
     what = "mirror of Debian"
     try:
         return Finding(what, True, shown_uri(mirror_of("debian")), needed=False)
+    except NoMirrorError as error:
+        return Finding(what, False, error.problem, error.fix, needed=False)
     except IolabError as error:
-        found, _, fix = str(error).partition("; name a mirror: ")
-        return Finding(what, False, found, fix, needed=False)
+        return Finding(what, False, str(error), needed=False)
 
 
 def _processor() -> Finding:
@@ -151,8 +152,7 @@ def examine(log: Log) -> Iterator[Finding]:
     online = "check the network and the mirror of Debian"
     yield _tried("QEMU", lambda: _virtual_time(log), online)
     yield _tried("guest image", lambda: _guest_image(log), online)
-    log("looking for kernels in the cache and the archives")
-    for kernel in list_kernels(log):
+    for kernel in list_kernels():
         yield Finding(
             f"kernel {kernel.name}",
             kernel.state != "unreachable",

@@ -28,7 +28,8 @@ from iolab.store.columns import (
 )
 from iolab.store.hashes import HASHES_FORMAT
 from iolab.store.raw import STORE_FORMAT
-from iolab.vm.catalogue import CATALOGUE
+from iolab.vm.catalogue import CATALOGUE, kernel_group
+from iolab.vm.parts import locked_parts
 from paper.make import results
 
 _JSON_WORDS = {
@@ -191,11 +192,12 @@ def formats() -> str:
 
 def kernels() -> str:
     """Return the kernels that iolab fetches itself."""
+    locked = [(name, locked_parts(kernel_group(name))[0]) for name in CATALOGUE]
     return _table(
-        ("kernel", "archive", "suites, the first that has it"),
+        ("kernel", "archive", "package", "version"),
         [
-            (f"`{name}`", source.archive.capitalize(), _listed(source.suites))
-            for name, source in CATALOGUE.items()
+            (f"`{name}`", part.archive.capitalize(), f"`{part.name}`", part.version)
+            for name, part in locked
         ],
     )
 

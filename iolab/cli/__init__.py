@@ -27,6 +27,7 @@ from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts
 from iolab.cli.signals import Ending, ending_signals
 from iolab.cli.stores import gc, merge, status
+from iolab.cli.terminal import note
 from iolab.cli.verifying import verify
 from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
@@ -47,10 +48,22 @@ _COMPLETION = "_IOLAB_COMPLETE"
     help="A laboratory for Linux I/O that is slow because of the scheduler.",
     commands={str(command.name): command for command in _COMMANDS},
 )
+@click.option(
+    "--newest",
+    is_flag=True,
+    help="Take QEMU, guest image and kernels as this machine's mirror has them now, not those of "
+    "iolab's lock. The results carry other keys.",
+)
 @click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
-def app() -> None:
+def app(*, newest: bool) -> None:
     """Hold the commands."""
     report_warnings()
+    if newest:
+        from iolab.vm.newest import newest_lock
+        from iolab.vm.parts import LOCK_VARIABLE
+
+        # For the processes that this one starts, too.
+        os.environ[LOCK_VARIABLE] = str(newest_lock(note))
 
 
 def _fail(message: str, code: int) -> int:

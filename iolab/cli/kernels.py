@@ -50,7 +50,7 @@ def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool)
     from iolab.report.kernels import kernel_document, kernel_lines
     from iolab.vm.kernels import list_kernels
 
-    listed = list_kernels(note)
+    listed = list_kernels()
     if as_json:
         print_json([kernel_document(status) for status in listed])
         return

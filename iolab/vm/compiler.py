@@ -18,13 +18,12 @@ from iolab.files import cache_dir, digest_file, digest_of
 from iolab.process import CommandError, run
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
-from iolab.vm.suites import Suite, Suites
+from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
 __all__ = ["Compiler", "build_library", "find_compiler"]
 
 _OPTIONS = ("-O2", "-fPIC", "-shared", "-nostdlib")
 _COMPILE_S = 300.0
-_TCC = Suite("debian", "bookworm")
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,15 @@ def _asked(argv: Sequence[str], word: str) -> str:
 
 
 def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
+    parts = locked_parts("tcc")
+
     def make(folder: Path) -> None:
         progress("downloading the C compiler tcc from Debian")
-        suites = Suites([_TCC])
-        suites.refresh(progress)
-        for deb in suites.download(["tcc"], folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 
-    folder = make_folder(cache_dir("tcc", digest_of({"suite": str(_TCC)})[:16]), make)
+    folder = make_folder(cache_dir("tcc", parts_digest(parts)), make)
     argv = [str(folder / "usr" / "bin" / "tcc"), f"-B{folder}/usr/lib/x86_64-linux-gnu/tcc"]
     return Compiler(argv, _asked(argv[:1], "--version"))
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Fetch files over HTTP or from a folder, through the proxy that this machine names.
 
-What arrives is not trusted: whoever fetches a file names its size and SHA-256, or checks the
-signature of what `fetch_bytes` returns.
+What arrives is not trusted: the caller names its size and SHA-256.
 """
 
 from __future__ import annotations
@@ -13,25 +12,23 @@ import http.client
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import IO, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from iolab.errors import IolabError
 from iolab.files import digest_file, scratch_dir
 from iolab.vm.mirror import apt_proxy
 
-__all__ = ["FetchError", "MissingFileError", "fetch_bytes", "fetch_file", "shown_uri"]
+__all__ = ["AlteredFileError", "FetchError", "MissingFileError", "fetch_file", "shown_uri"]
 
 _ATTEMPTS: Final = 3
 _STALLED_S: Final = 30.0
 _FILE_S: Final = 3600.0
 _CHUNK: Final = 1 << 18
 _NOT_FOUND: Final = (404, 410)
-
-_Fetched = TypeVar("_Fetched")
 
 
 class FetchError(IolabError):
@@ -42,36 +39,14 @@ class MissingFileError(FetchError):
     """The server has no such file."""
 
 
+class AlteredFileError(FetchError):
+    """A file has arrived with another size or digest."""
+
+
 def shown_uri(uri: str) -> str:
     """Return an address without the user's name and password."""
     parts = urlsplit(uri)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
-def fetch_bytes(uri: str, most: int) -> bytes:
-    """Return a small file.
-
-    Parameters
-    ----------
-    uri : str
-        Its address: http, https or file.
-    most : int
-        Bytes that it has at most.
-
-    Raises
-    ------
-    FetchError
-        If it cannot be fetched, or is larger.
-    """
-
-    def read() -> bytes:
-        with _opened(uri) as stream:
-            return stream.read(most + 1)
-
-    data = _retried(read)
-    if len(data) > most:
-        raise FetchError(f"{shown_uri(uri)} is larger than {most} bytes")
-    return data
 
 
 def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
@@ -91,7 +66,8 @@ def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
     Raises
     ------
     FetchError
-        If it cannot be fetched, or arrives damaged.
+        If it cannot be fetched, also at the third attempt; its subclasses: if it is missing, or is
+        another file.
     """
     if path.is_file() and path.stat().st_size == size and digest_file(path) == sha256:
         return
@@ -102,24 +78,15 @@ def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
         # Nobody else's to write, whatever the umask.
         arriving.touch(mode=0o600)
 
-        def copy() -> None:
-            with arriving.open("wb") as target:
-                _copy(uri, target, size=size, sha256=sha256)
-
-        _retried(copy)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with arriving.open("wb") as target:
+                    _copy(uri, target, size=size, sha256=sha256)
+                break
+            except FetchError as error:
+                if attempt == _ATTEMPTS or isinstance(error, MissingFileError):
+                    raise
         arriving.rename(path)
-
-
-def _retried(fetch: Callable[[], _Fetched]) -> _Fetched:
-    """Return what a fetch returns; one that fails is tried again, unless the file is missing."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return fetch()
-        except MissingFileError:
-            raise
-        except FetchError:
-            continue
-    return fetch()
 
 
 def _copy(uri: str, target: IO[bytes], *, size: int, sha256: str) -> None:
@@ -132,10 +99,7 @@ def _copy(uri: str, target: IO[bytes], *, size: int, sha256: str) -> None:
             if time.monotonic() > end:
                 raise FetchError(f"{shown_uri(uri)} takes longer than {_FILE_S:.0f} s")
     if left != 1 or digest.hexdigest() != sha256:
-        raise FetchError(
-            f"{shown_uri(uri)} arrived damaged: its size or hash is not what the archive's signed "
-            "index says; try again, or use another mirror"
-        )
+        raise AlteredFileError(f"{shown_uri(uri)} has another size or SHA-256")
 
 
 def _write(target: IO[bytes], chunk: bytes) -> None:

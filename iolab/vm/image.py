@@ -21,24 +21,12 @@ from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, di
 from iolab.process import run
 from iolab.vm.cached import make_folder
 from iolab.vm.cpio import Entry, write_cpio
-from iolab.vm.deb import control_fields, unpack
+from iolab.vm.deb import unpack
 from iolab.vm.elf import closure
-from iolab.vm.suites import Suite, Suites
+from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
 __all__ = ["Image", "ensure_image"]
 
-_SUITE = Suite("debian", "bookworm")
-_PACKAGES = (
-    "busybox-static",
-    "coreutils",
-    "e2fsprogs",
-    "fio",
-    "kmod",
-    "libpython3-stdlib",
-    "python3-minimal",
-    "trace-cmd",
-    "xfsprogs",
-)
 _PYTHON = "usr/bin/python3.11"
 _STDLIB = "usr/lib/python3.11"
 _FILES = (
@@ -91,8 +79,6 @@ _KEPT = tuple(
     )
 )
 _RECIPE = {
-    "suite": str(_SUITE),
-    "packages": _PACKAGES,
     "files": _FILES,
     "links": _LINKS,
     "folders": _FOLDERS,
@@ -112,23 +98,10 @@ class Image:
         The cpio archive.
     digest : str
         Its SHA-256.
-    packages : dict of str to str
-        Version by package.
     """
 
     path: Path
     digest: str
-    packages: dict[str, str]
-
-
-def _unpack_userland(root: Path, work: Path) -> dict[str, str]:
-    """Unpack the packages and all they depend on; return their names and versions."""
-    packages = {}
-    for deb in Suites([_SUITE]).closure(_PACKAGES, work / "debs"):
-        fields = control_fields(deb)
-        packages[fields["Package"]] = fields["Version"]
-        unpack(deb, root)
-    return packages
 
 
 def _stdlib_files(root: Path) -> Iterator[str]:
@@ -180,7 +153,7 @@ def _described(folder: Path) -> Image | None:
     try:
         description = json.loads((folder / "image.json").read_text())
         if path.stat().st_size == description["size"]:
-            return Image(path, description["digest"], description["packages"])
+            return Image(path, description["digest"])
     except (OSError, ValueError, KeyError):
         pass
     return None
@@ -197,13 +170,15 @@ def ensure_image(progress: Callable[[str], None] = lambda _: None) -> Image:
     Raises
     ------
     CannotRunError
-        If the archive cannot be reached.
+        If a package cannot be fetched.
     """
+    parts = locked_parts("image")
 
     def make(folder: Path) -> None:
         progress("making the guest image")
         root = folder / "root"
-        packages = _unpack_userland(root, folder)
+        for deb in fetch_parts(parts, folder / "debs"):
+            unpack(deb, root)
         path = folder / "image.cpio"
         write_cpio(path, _entries(root, folder))
         for leftover in set(folder.iterdir()) - {path}:
@@ -211,16 +186,14 @@ def ensure_image(progress: Callable[[str], None] = lambda _: None) -> Image:
                 shutil.rmtree(leftover)
             else:
                 leftover.unlink()
-        description = {
-            "digest": digest_file(path),
-            "packages": packages,
-            "size": path.stat().st_size,
-        }
+        description = {"digest": digest_file(path), "size": path.stat().st_size}
         atomic_write(folder / "image.json", canonical_json(description))
 
     key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
     folder = make_folder(
-        cache_dir("image", key), make, good=lambda folder: _described(folder) is not None
+        cache_dir("image", f"{key}-{parts_digest(parts)}"),
+        make,
+        good=lambda folder: _described(folder) is not None,
     )
     image = _described(folder)
     if image is None:

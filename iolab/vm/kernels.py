@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Kernels in the cache: fetched from the archive that carries them, or added by the user.
 
-The cache keeps a kernel's image, configuration and wanted modules. It never replaces a kernel by
-another one unless the user adds one of the same name.
+The cache keeps a kernel's image, configuration and wanted modules. A kernel that the user added
+goes before one of the catalogue that has its name; the kernels of two locks lie side by side.
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from iolab.errors import IolabError, UserError
+from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, scratch_dir
 from iolab.names import nearest
 from iolab.vm.bzimage import KERNEL_NAME, read_image, release_of
 from iolab.vm.cached import make_folder
-from iolab.vm.catalogue import CATALOGUE, download_kernel, find_kernel
+from iolab.vm.catalogue import CATALOGUE, kernel_group
 from iolab.vm.deb import unpack
 from iolab.vm.found import Found, in_folder, in_packages, inside
 from iolab.vm.installing import contents, install
 from iolab.vm.packages import is_package, unpack_package
+from iolab.vm.parts import (
+    LockedPart,
+    archive_roots,
+    fetch_parts,
+    locked_parts,
+    parts_digest,
+    read_lock,
+)
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
@@ -102,8 +110,13 @@ class KernelStatus:
     facts: Mapping[str, Any] | None = None
 
 
-def _folder(name: str) -> Path:
+def _added_folder(name: str) -> Path:
     return cache_dir("kernels", name)
+
+
+def _locked_folder(name: str) -> Path:
+    parts = read_lock().get(kernel_group(name), [])
+    return cache_dir("locked-kernels", f"{name}-{parts_digest(parts)}")
 
 
 def known_kernels() -> list[str]:
@@ -113,8 +126,20 @@ def known_kernels() -> list[str]:
 
 
 def cached_kernel(name: str) -> Kernel | None:
-    """Return a kernel of the cache if its files are still what was put there, else None."""
-    folder = _folder(name)
+    """Return a kernel of the cache if its files are still what was put there, else None.
+
+    Raises
+    ------
+    UserError
+        If the lock of parts is damaged or of another format.
+    """
+    kernel = _kept(name, _added_folder(name))
+    if kernel is None and name in CATALOGUE:
+        kernel = _kept(name, _locked_folder(name))
+    return kernel
+
+
+def _kept(name: str, folder: Path) -> Kernel | None:
     try:
         recorded = json.loads((folder / "kernel.json").read_text())
         sizes = {str(path.relative_to(folder)): path.stat().st_size for path in contents(folder)}
@@ -165,7 +190,7 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
     UserError
         If the name is unknown, or an added kernel is damaged.
     CannotRunError
-        If the kernel's archive cannot be reached.
+        If the kernel's packages cannot be fetched.
     """
     check_name(name)
     if (kernel := cached_kernel(name)) is not None:
@@ -174,23 +199,48 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
         raise UserError(f"kernel {name} is damaged in the cache: add it again")
 
     def make(folder: Path) -> None:
-        apt, package = find_kernel(name, progress)
+        parts = _fetchable(name)
         toolbox = ensure_toolbox(progress)
         with scratch_dir(folder.parent) as work:
-            progress(f"downloading {package.name} {package.version}")
-            debs = download_kernel(name, apt, package, work)
-            progress(f"unpacking {package.name}")
+            progress(f"downloading {_source(parts)}")
+            try:
+                debs = fetch_parts(parts, work)
+            except CannotRunError as error:
+                raise _not_fetched(name, error) from error
+            progress(f"unpacking {parts[0].name}")
             for deb in debs:
                 unpack(deb, work / "root")
                 deb.unlink()
-            source = f"{package.name} {package.version}"
-            install(folder, in_packages(work / "root"), source=source, toolbox=toolbox)
+            found = in_packages(work / "root")
+            install(folder, found, source=_source(parts), toolbox=toolbox)
 
-    make_folder(_folder(name), make, good=lambda _: cached_kernel(name) is not None)
+    make_folder(_locked_folder(name), make, good=lambda _: cached_kernel(name) is not None)
     kernel = cached_kernel(name)
     if kernel is None:
         raise IolabError(f"kernel {name} disappeared from the cache: try again")
     return kernel
+
+
+def _fetchable(name: str) -> list[LockedPart]:
+    """Return the packages of a kernel that the lock has, if its archive has an address here."""
+    try:
+        parts = locked_parts(kernel_group(name))
+        archive_roots(parts[0].archive)
+    except CannotRunError as error:
+        raise _not_fetched(name, error) from error
+    return parts
+
+
+def _not_fetched(name: str, error: CannotRunError) -> CannotRunError:
+    return CannotRunError(
+        f"{name} cannot be fetched here: {error}, or give the packages with "
+        f"`iolab kernels add {name} FILE.deb ...`"
+    )
+
+
+def _source(parts: Sequence[LockedPart]) -> str:
+    """Return the kernel's own package, which is the first one."""
+    return f"{parts[0].name} {parts[0].version}"
 
 
 def check_new_name(name: str) -> None:
@@ -298,25 +348,19 @@ def add_built_kernel(name: str, found: Found, *, source: str, built: Mapping[str
 
 
 def _added(name: str, make: Callable[[Path], None]) -> Kernel:
-    make_folder(_folder(name), make, good=lambda _: False)
+    make_folder(_added_folder(name), make, good=lambda _: False)
     kernel = cached_kernel(name)
     if kernel is None:
         raise IolabError(f"kernel {name} disappeared from the cache: try again")
     return kernel
 
 
-def list_kernels(progress: Callable[[str], None] = lambda _: None) -> list[KernelStatus]:
-    """Return the state of each kernel; ask the archives only for those that the cache lacks.
-
-    Parameters
-    ----------
-    progress : callable
-        Gets a line before each slow step.
-    """
-    return [_status(name, progress) for name in known_kernels()]
+def list_kernels() -> list[KernelStatus]:
+    """Return the state of each kernel; no archive is asked."""
+    return [_status(name) for name in known_kernels()]
 
 
-def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
+def _status(name: str) -> KernelStatus:
     if (kernel := cached_kernel(name)) is not None:
         return KernelStatus(
             name, "cached", source=kernel.source, release=kernel.release, facts=_facts(kernel)
@@ -324,13 +368,11 @@ def _status(name: str, progress: Callable[[str], None]) -> KernelStatus:
     if name not in CATALOGUE:
         return KernelStatus(name, "unreachable", "damaged in the cache: add it again")
     try:
-        _, package = find_kernel(name, progress)
-    except IolabError as error:
+        parts = _fetchable(name)
+    except CannotRunError as error:
         return KernelStatus(name, "unreachable", str(error))
-    release = re.sub(r"^linux-image-(unsigned-)?", "", package.name)
-    return KernelStatus(
-        name, "fetchable", source=f"{package.name} {package.version}", release=release
-    )
+    release = re.sub(r"^linux-image-(unsigned-)?", "", parts[0].name)
+    return KernelStatus(name, "fetchable", source=_source(parts), release=release)
 
 
 def kernel_facts(name: str) -> Mapping[str, Any]:
@@ -341,7 +383,7 @@ def kernel_facts(name: str) -> Mapping[str, Any]:
 
 def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
     try:
-        recorded = json.loads((_folder(kernel.name) / "facts.json").read_text())
+        recorded = json.loads((kernel.vmlinuz.parent / "facts.json").read_text())
         return recorded["facts"] if recorded["identity"] == kernel.identity else None
     except (OSError, ValueError, KeyError):
         return None
@@ -358,4 +400,4 @@ def remember_kernel_facts(kernel: Kernel, facts: Mapping[str, Any]) -> None:
         What it reported; JSON.
     """
     recorded = {"identity": kernel.identity, "facts": dict(facts)}
-    atomic_write(_folder(kernel.name) / "facts.json", canonical_json(recorded))
+    atomic_write(kernel.vmlinuz.parent / "facts.json", canonical_json(recorded))

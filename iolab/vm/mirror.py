@@ -15,7 +15,7 @@ from typing import Literal
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = ["Archive", "apt_proxy", "mirror_of"]
+__all__ = ["Archive", "NoMirrorError", "apt_proxy", "apt_reason", "mirror_of"]
 
 Archive = Literal["debian", "ubuntu"]
 
@@ -28,7 +28,16 @@ _RELEASES: dict[Archive, re.Pattern[str]] = {
 }
 
 
-def _reason(error: CommandError) -> str:
+class NoMirrorError(CannotRunError):
+    """No mirror of an archive is known; ``fix`` is the command that names one."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}; name a mirror: {fix}")
+        self.problem = problem
+        self.fix = fix
+
+
+def apt_reason(error: CommandError) -> str:
     """Return the reason of a failure in apt's own words, on one line."""
     found = re.search(r"^[EW]: *(.+)", error.output, re.MULTILINE)
     return found[1].rstrip(" .") if found else error.reason
@@ -52,7 +61,7 @@ def _apts_sources(apt_get: str) -> tuple[tuple[str, str], ...]:
         )
     except CommandError as error:
         raise CannotRunError(
-            f"apt does not name this machine's package mirror ({_reason(error)}): repair its "
+            f"apt does not name this machine's package mirror ({apt_reason(error)}): repair its "
             "sources, or name a mirror in IOLAB_MIRROR_DEBIAN"
         ) from error
     rows = [line.split("|") for line in listing.stdout.splitlines()]
@@ -116,7 +125,7 @@ def mirror_of(archive: Archive) -> str:
 
     Raises
     ------
-    CannotRunError
+    NoMirrorError
         If no apt source carries the archive.
     """
     variable = f"IOLAB_MIRROR_{archive.upper()}"
@@ -130,10 +139,10 @@ def mirror_of(archive: Archive) -> str:
     # A vendor's repository may use the release's name; mirrors end in the archive's name.
     uris.sort(key=lambda uri: not uri.rstrip("/").endswith(archive))
     if not uris:
-        raise CannotRunError(
+        raise NoMirrorError(
             f"no apt source of this machine carries {archive.capitalize()}"
-            f"{' noble' if archive == 'ubuntu' else ''}; name a mirror: "
-            f"export {variable}=http://HOST/{archive}"
+            f"{' noble' if archive == 'ubuntu' else ''}",
+            f"export {variable}=http://HOST/{archive}",
         )
     # apt copies the packages of a folder, or uses them in place (sources.list(5)).
     return re.sub("^copy:", "file:", uris[0])

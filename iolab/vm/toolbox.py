@@ -8,7 +8,6 @@ QEMU gives the same measured bytes on every host.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -18,20 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from iolab.files import cache_dir, digest_file
 from iolab.process import CommandError, run
 from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
-from iolab.vm.suites import Suite, Suites
+from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
 __all__ = ["OLDEST_QEMU", "Toolbox", "ensure_toolbox"]
 
 OLDEST_QEMU = (10, 0, 0)
 
 _QEMU = "qemu-system-x86_64"
-_PACKAGES = ("qemu-system-x86", "mmdebstrap", "perl", "kmod", "zstd")
-# Pairs of a suite and of another one to prefer: bookworm's own QEMU is too old.
-_SUITES = (("bookworm", "bookworm-backports"), ("trixie", None))
 _UNUSED = (
     "usr/bin/qemu-system-i386",
     "usr/bin/qemu-system-x86_64-microvm",
@@ -40,19 +36,10 @@ _UNUSED = (
     "usr/share/locale",
     "usr/share/man",
 )
-_RECIPE = {"packages": _PACKAGES, "suites": _SUITES, "unused": _UNUSED, "version": 1}
 _ROMS = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu", "usr/share/ipxe/qemu")
 _LOADERS = ("lib64/ld-linux-x86-64.so.2", "usr/lib64/ld-linux-x86-64.so.2")
 _LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 _PROGRAMS = ("usr/bin", "usr/sbin", "bin", "sbin")
-_PERL = (
-    "etc/perl",
-    "usr/lib/x86_64-linux-gnu/perl5/*",
-    "usr/share/perl5",
-    "usr/lib/x86_64-linux-gnu/perl-base",
-    "usr/lib/x86_64-linux-gnu/perl/*",
-    "usr/share/perl/*",
-)
 
 
 def _inside(root: Path, name: str) -> Path | None:
@@ -99,15 +86,8 @@ class Toolbox:
             raise IolabError(
                 f"the toolbox in {self.root} lacks {name}: delete that folder to make it again"
             )
-        with path.open("rb") as stream:
-            is_perl = stream.read(64).startswith(b"#!/usr/bin/perl")
         # kmod acts as the program whose name it was called by.
-        loader = [*self._loader(), "--argv0", name]
-        if is_perl:
-            folders = [folder for entry in _PERL for folder in sorted(self.root.glob(entry))]
-            perl = self.root / "usr" / "bin" / "perl"
-            return [*loader, str(perl), *(f"-I{folder}" for folder in folders), str(path)]
-        return [*loader, str(path)]
+        return [*self._loader(), "--argv0", name, str(path)]
 
     def qemu_argv(self) -> list[str]:
         """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``.
@@ -176,20 +156,6 @@ class Toolbox:
         )
 
 
-def _download(into: Path, progress: Callable[[str], None]) -> tuple[list[Path], str]:
-    problem: IolabError | None = None
-    for base, preferred in _SUITES:
-        names = [preferred, base] if preferred else [base]
-        suites = Suites([Suite("debian", name) for name in names])
-        try:
-            suites.refresh(progress)
-            progress(f"downloading QEMU from Debian {preferred or base}")
-            return suites.closure(_PACKAGES, into), preferred or base
-        except IolabError as error:
-            problem = problem or error
-    raise CannotRunError(f"QEMU cannot be fetched: {problem}") from problem
-
-
 def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
     """Return the toolbox; fetch and unpack it if the cache lacks it.
 
@@ -201,7 +167,7 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
     Raises
     ------
     CannotRunError
-        If the machine is not x86-64, or the archive cannot be reached.
+        If the machine is not x86-64, or a package cannot be fetched.
     """
     if platform.machine() != "x86_64":
         raise CannotRunError(
@@ -210,11 +176,11 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
         )
 
     def make(folder: Path) -> None:
-        debs, suite = _download(folder / "debs", progress)
+        progress("downloading QEMU from Debian")
+        debs = fetch_parts(parts, folder / "debs")
         progress(f"unpacking {len(debs)} packages")
         for deb in debs:
             unpack(deb, folder)
-        packages = {deb.name: digest_file(deb) for deb in sorted(debs)}
         shutil.rmtree(folder / "debs")
         for unused in _UNUSED:
             path = folder / unused
@@ -223,9 +189,6 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
             else:
                 path.unlink(missing_ok=True)
         Toolbox(folder).qemu_version()
-        description = {"suite": suite, "packages": packages}
-        atomic_write(folder / "toolbox.json", canonical_json(description))
 
-    # Through JSON, where the recipe's tuples become lists.
-    key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
-    return Toolbox(make_folder(cache_dir("toolbox", key), make))
+    parts = locked_parts("toolbox")
+    return Toolbox(make_folder(cache_dir("toolbox", parts_digest(parts)), make))

@@ -11,16 +11,23 @@ from pathlib import Path
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 from iolab.vm.mirror import mirror_of
-from iolab.vm.release import keyring_of
-from iolab.vm.suites import Suite
 from iolab.vm.toolbox import Toolbox
+from tests.support.needs import unpacked
 
 __all__ = ["bootstrap"]
 
+_PERL = (
+    "etc/perl",
+    "usr/lib/x86_64-linux-gnu/perl5/*",
+    "usr/share/perl5",
+    "usr/lib/x86_64-linux-gnu/perl-base",
+    "usr/lib/x86_64-linux-gnu/perl/*",
+    "usr/share/perl/*",
+)
+
 
 def bootstrap(
-    toolbox: Toolbox,
-    suite: Suite,
+    suite: str,
     packages: Sequence[str],
     root: Path,
     *,
@@ -32,9 +39,7 @@ def bootstrap(
 
     Parameters
     ----------
-    toolbox : Toolbox
-        Has mmdebstrap.
-    suite : Suite
+    suite : str
         The Debian suite.
     packages : sequence of str
         The packages to install, beside those of mmdebstrap's variant.
@@ -52,18 +57,23 @@ def bootstrap(
     CannotRunError
         If mmdebstrap fails; it has mmdebstrap's reason.
     """
+    programs = unpacked("mmdebstrap")
+    folders = [folder for entry in _PERL for folder in sorted(programs.glob(entry))]
+    perl = [*Toolbox(programs).command("perl"), *(f"-I{folder}" for folder in folders)]
+    # apt depends on the keys.
+    keyring = programs / "usr/share/keyrings/debian-archive-keyring.gpg"
     sources, configuration = work / "iolab.sources", work / "apt.conf"
     # apt uses packages of a "file:" archive in place; it copies those of "copy:".
-    uri = re.sub("^file:", "copy:", mirror_of(suite.archive))
+    uri = re.sub("^file:", "copy:", mirror_of("debian"))
     sources.write_text(
-        f"Types: deb\nURIs: {uri}\nSuites: {suite.name}\nComponents: main\n"
-        f"Architectures: amd64\nSigned-By: {keyring_of(suite.archive)}\n"
+        f"Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: main\n"
+        f"Architectures: amd64\nSigned-By: {keyring}\n"
     )
     machine = run(["apt-config", "dump", "Acquire"], timeout_s=60).stdout
     configuration.write_text(machine + 'APT::Sandbox::User "root";\n')
-    argv = [*toolbox.command("mmdebstrap"), *options]
+    argv = [*perl, str(programs / "usr" / "bin" / "mmdebstrap"), *options]
     argv += [f"--include={','.join(packages)}", f"--aptopt={configuration}"]
-    argv += [suite.name, str(root), str(sources)]
+    argv += [suite, str(root), str(sources)]
     # An ordinary user's PATH may lack the folders of administration programs.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:

@@ -20,14 +20,27 @@ import pytest
 from _pytest.outcomes import Skipped
 
 from iolab.errors import CannotRunError, IolabError
-from iolab.files import atomic_write, cache_dir, digest_of
+from iolab.files import atomic_write, cache_dir
 from iolab.vm.cached import make_folder
+from iolab.vm.catalogue import PartSource
 from iolab.vm.deb import unpack
-from iolab.vm.suites import Suite, Suites
+from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
-__all__ = ["LackError", "lack", "need", "needs", "program", "summary", "wants"]
+__all__ = [
+    "LOCK",
+    "SOURCES",
+    "LackError",
+    "lack",
+    "need",
+    "needs",
+    "program",
+    "summary",
+    "unpacked",
+    "wants",
+]
 
-_SUITE: Final = Suite("debian", "bookworm")
+# `nox -s lock` writes it.
+LOCK: Final = Path(__file__).with_name("parts.lock")
 _PACKAGES: Final = {
     **dict.fromkeys(("readelf", "objcopy"), "binutils"),
     **{name: name for name in ("cpio", "dmsetup", "fio", "gpg", "gpg-agent", "make", "trace-cmd")},
@@ -37,6 +50,14 @@ _PACKAGES: Final = {
     **dict.fromkeys(("ssh", "ssh-add", "ssh-agent", "ssh-keygen"), "openssh-client"),
     "sshd": "openssh-server",
     "xz": "xz-utils",
+}
+SOURCES: Final = {
+    package: PartSource("debian", ("bookworm",), (package, *more))
+    for package, *more in (
+        *((name,) for name in dict.fromkeys(_PACKAGES.values()) if name != "openssh-server"),
+        ("mmdebstrap", "perl"),
+        ("openssh-server", "libnss-wrapper"),
+    )
 }
 _NOUNS: Final = {"cc": "a C compiler", "chromium": "a browser", "gcc": "a C compiler"}
 _OTHERS: Final[dict[str, Callable[[], bool]]] = {
@@ -110,23 +131,22 @@ def summary(lacks: Iterable[str]) -> str:
     return f"skipped {counted.total()} for want of: {what}"
 
 
-def _unpacked(package: str) -> Path:
+def unpacked(package: str) -> Path:
     """Return the folder of a package with all that it depends on, down to the C library."""
-    names = [package, "libnss-wrapper"] if package == "openssh-server" else [package]
+    parts = locked_parts(package, LOCK)
 
     def make(folder: Path) -> None:
-        for deb in Suites([_SUITE]).closure(names, folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 
-    key = digest_of({"suite": str(_SUITE), "packages": names})[:16]
-    return make_folder(cache_dir("programs-of-tests", key), make)
+    return make_folder(cache_dir("programs-of-tests", f"{package}-{parts_digest(parts)}"), make)
 
 
 def _wrapper(name: str) -> Path:
     """Return a script that runs an unpacked program; the kernel names the task as the program."""
     environment = ""
-    root = _unpacked(_PACKAGES[name])
+    root = unpacked(_PACKAGES[name])
     folder = root / "wrappers"
     libraries = sorted({str(p.parent) for p in root.rglob("*.so*") if ".so." in f"{p.name}."})
     found = next(path for place in _PLACES if (path := root / place / name).exists())

@@ -23,7 +23,6 @@ from iolab.errors import IolabError
 from iolab.files import cache_dir, digest_of
 from iolab.process import Result, kill_group, run, start
 from iolab.vm.cached import make_folder
-from iolab.vm.suites import Suite
 from iolab.vm.toolbox import ensure_toolbox
 from tests.support.bootstrap import bootstrap
 from tests.support.processes import PATIENCE_S
@@ -32,7 +31,7 @@ __all__ = ["SERIAL", "SPARE_DISK", "Server", "ensure_server"]
 
 SPARE_DISK = "/dev/vdb"
 SERIAL = "IOLAB-SPARE"
-_SUITE = Suite("debian", "bookworm")
+_SUITE = "bookworm"
 _PACKAGES = (
     *("dbus", "e2fsprogs", "fio", "initramfs-tools", "iproute2", "kmod", "linux-image-amd64"),
     *(
@@ -98,8 +97,7 @@ def ensure_server() -> Path:
         root = folder / "root"
         hooks = [f"--essential-hook={_BEFORE}", f"--customize-hook={_AFTER}"]
         options = ["--mode=root", "--variant=minbase", *hooks]
-        toolbox, what = ensure_toolbox(), "the server"
-        bootstrap(toolbox, _SUITE, _PACKAGES, root, title=what, work=folder, options=options)
+        bootstrap(_SUITE, _PACKAGES, root, title="the server", work=folder, options=options)
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], timeout_s=60)
         for home, owner in (("root", 0), ("home/trusted", 1000), ("home/stranger", 1001)):
             keys = root / home / ".ssh"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A signed Debian archive on loopback, with keys of its own."""
+"""A Debian archive on loopback that is signed with keys of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.needs import needs, program
 
 __all__ = ["NEEDS", "Keys", "SignedArchive", "served"]
 
-NEEDS = needs("dpkg-deb", "gpg", "gpg-agent", "gpg-connect-agent")
+NEEDS = needs("apt-get", "dpkg-deb", "gpg", "gpg-agent", "gpg-connect-agent")
 
 
 class Keys:
@@ -54,56 +54,51 @@ class Keys:
 
 
 class SignedArchive:
-    """The files of an archive with one suite, bookworm."""
+    """The files of an archive."""
 
     def __init__(self, folder: Path, keys: Keys) -> None:
         self.folder, self._keys = folder, keys
-        self.release = folder / "dists" / "bookworm" / "InRelease"
-        self.index = self.release.parent / "main" / "binary-amd64" / "Packages"
 
-    def publish(
-        self,
-        debs: list[Path],
-        *,
-        at: datetime,
-        until: datetime | None = None,
-        key: str = "archive",
-        codename: str = "bookworm",
-        by_hash: bool = False,
-    ) -> None:
-        """Write packages, their index, and its signed description of a certain time."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.index.parent.mkdir(parents=True)
+    def release(self, suite: str = "bookworm") -> Path:
+        """Return where the signed description of a suite is."""
+        return self.folder / "dists" / suite / "InRelease"
+
+    def index(self, suite: str = "bookworm") -> Path:
+        """Return where the index of a suite is."""
+        return self.release(suite).parent / "main" / "binary-amd64" / "Packages"
+
+    def publish(self, debs: list[Path], *, suite: str = "bookworm", key: str = "archive") -> None:
+        """Write packages, their index, and its signed description."""
+        index = self.index(suite)
+        index.parent.mkdir(parents=True, exist_ok=True)
+        pool = self.folder / "pool"
+        pool.mkdir(exist_ok=True)
         stanzas = []
         for deb in debs:
-            shutil.copy(deb, self.folder)
+            shutil.copy(deb, pool)
             argv = ["dpkg-deb", "--field", str(deb)]
             control = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-            stanzas.append(f"{control}Filename: {deb.name}\n{_described(deb)}")
-        self.index.write_text("\n".join(stanzas))
-        data = self.index.read_bytes()
+            stanzas.append(f"{control}Filename: pool/{deb.name}\n{_described(deb)}")
+        index.write_text("\n".join(stanzas))
+        data = index.read_bytes()
+        at = datetime.now(UTC) - timedelta(hours=1)
         lines = [
             "Origin: Debian",
-            f"Suite: {codename}",
-            f"Codename: {codename}",
-            f"Date: {_time(at)}",
-            *([f"Valid-Until: {_time(until)}"] if until else []),
-            *(["Acquire-By-Hash: yes"] if by_hash else []),
+            f"Suite: {suite}",
+            f"Codename: {suite}",
+            f"Date: {at:%a, %d %b %Y %H:%M:%S} UTC",
             "Architectures: amd64",
             "Components: main",
             "SHA256:",
             f" {hashlib.sha256(data).hexdigest()} {len(data)} main/binary-amd64/Packages",
         ]
-        self.release.write_bytes(self._keys.sign(key, "".join(f"{x}\n" for x in lines).encode()))
+        text = "".join(f"{line}\n" for line in lines)
+        self.release(suite).write_bytes(self._keys.sign(key, text.encode()))
 
 
 def _described(deb: Path) -> str:
     data = deb.read_bytes()
     return f"Size: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
-
-
-def _time(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S UTC")
 
 
 class _Quiet(SimpleHTTPRequestHandler):

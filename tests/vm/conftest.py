@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
+import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import pysequoia
 import pytest
 
-from iolab.vm import mirror, suites
+from iolab.vm import mirror
+from iolab.vm.mirror import Archive
+from iolab.vm.parts import LOCK_VARIABLE, LockedPart, lock_text
 from iolab.vm.toolbox import Toolbox
 
 
@@ -62,65 +62,51 @@ def make_deb(
 
 @dataclass
 class Repository:
-    """A Debian archive in a folder, which an apt configuration names, and the key that signs it."""
+    """An archive in a folder, which is the only source of the machine's apt, and a lock of it."""
 
     folder: Path
-    key: pysequoia.Tsk
+    lock: Path
 
-    def publish(self, suite: str, debs: list[Path], *, sha256: str | None = None) -> None:
-        """Write the suite's index; `sha256` is a wrong one, for a broken mirror."""
-        stanzas = []
-        for deb in debs:
-            pool = self.folder / "pool" / deb.name
-            pool.parent.mkdir(exist_ok=True)
-            pool.write_bytes(deb.read_bytes())
-            control = subprocess.run(
-                ["dpkg-deb", "--field", deb], check=True, capture_output=True, text=True
-            ).stdout
-            digest = sha256 or hashlib.sha256(deb.read_bytes()).hexdigest()
-            stanzas.append(
-                f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\n"
-                f"SHA256: {digest}\n"
-            )
-        index = self.folder / "dists" / suite / "main" / "binary-amd64" / "Packages"
-        index.parent.mkdir(parents=True, exist_ok=True)
-        index.write_text("\n".join(stanzas))
-        data = index.read_bytes()
-        lines = [
-            f"Codename: {suite}",
-            f"Date: {datetime.now(UTC):%a, %d %b %Y %H:%M:%S} UTC",
-            "SHA256:",
-            f" {hashlib.sha256(data).hexdigest()} {len(data)} main/binary-amd64/Packages",
-        ]
-        text, clear = "".join(f"{line}\n" for line in lines), pysequoia.SignatureMode.CLEAR
-        signed = pysequoia.sign(self.key.signer(), text.encode(), mode=clear)
-        (index.parents[2] / "InRelease").write_bytes(signed)
+    def publish(self, groups: Mapping[str, list[Path]], archive: Archive = "debian") -> None:
+        """Put packages into the archive, and lock them."""
+        (self.folder / "pool").mkdir(exist_ok=True)
+        for deb in (deb for debs in groups.values() for deb in debs):
+            shutil.copy(deb, self.folder / "pool")
+        self.publish_lock(groups, archive)
+
+    def publish_lock(self, groups: Mapping[str, list[Path]], archive: Archive = "debian") -> None:
+        """Lock packages, whether the archive has them or not."""
+        locked = {group: [_locked(deb, archive) for deb in debs] for group, debs in groups.items()}
+        self.lock.write_text(lock_text(locked))
 
 
-@functools.cache
-def _key() -> pysequoia.Tsk:
-    return pysequoia.Tsk.generate("archive@example.org")
+def _locked(deb: Path, archive: Archive) -> LockedPart:
+    name, version, _ = deb.name.split("_")
+    data = deb.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    return LockedPart(archive, name, version, f"pool/{deb.name}", digest, len(data))
 
 
 @pytest.fixture
 def repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """The only apt source of the machine; its keys are in ``keyring.gpg``."""
-    made = Repository(tmp_path / "mirror" / "debian", _key())
+    """An empty archive, as apt names it, and a lock that is in use."""
+    made = Repository(tmp_path / "mirror" / "debian", tmp_path / "parts.lock")
     made.folder.mkdir(parents=True)
+    made.publish({})
     sources = tmp_path / "machine"
     sources.mkdir()
     (sources / "machine.list").write_text(f"deb file:{made.folder} bookworm main\n")
-    (tmp_path / "keyring.gpg").write_bytes(bytes(made.key.extract_certificate()))
     configuration = tmp_path / "apt.conf"
     configuration.write_text(
         f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{sources}";\n'
     )
     monkeypatch.setenv("APT_CONFIG", str(configuration))
-    monkeypatch.delenv("IOLAB_MIRROR_DEBIAN", raising=False)
-    monkeypatch.delenv("IOLAB_MIRROR_UBUNTU", raising=False)
+    monkeypatch.setenv(LOCK_VARIABLE, str(made.lock))
+    for archive in ("DEBIAN", "UBUNTU"):
+        monkeypatch.delenv(f"IOLAB_MIRROR_{archive}", raising=False)
+        monkeypatch.delenv(f"IOLAB_SNAPSHOT_{archive}", raising=False)
     mirror._apts_sources.cache_clear()
     mirror._apts_options.cache_clear()
-    monkeypatch.setattr(suites, "_failed", {})
     return made
 
 
@@ -163,9 +149,6 @@ def toolbox(tmp_path: Path) -> FakeToolbox:
         "base = pathlib.Path(sys.argv[2]) / 'lib/modules' / sys.argv[3]\n"
         "found = sorted(p.relative_to(base).as_posix() for p in base.rglob('*.ko'))\n"
         "(base / 'modules.dep').write_text(''.join(f'{name}:\\n' for name in found))\n"
-    )
-    (root / "zstd.py").write_text(
-        "import shutil, sys\nshutil.copyfile(sys.argv[-3], sys.argv[-1])\n"
     )
     return FakeToolbox(root)
 

@@ -16,6 +16,7 @@ from iolab.vm.cpio import Entry, write_cpio
 from iolab.vm.fio_check import check_job
 from iolab.vm.guest_programs import guest_program
 from iolab.vm.image import Image, ensure_image
+from iolab.vm.parts import locked_parts
 from tests.support import plans
 from tests.support.needs import program, wants
 
@@ -43,7 +44,8 @@ def _open(text: str) -> FioJob:
 
 def test_the_guests_fio_is_the_version_of_its_package(image: Image) -> None:
     said = run([*guest_program(image, "fio"), "--version"], timeout_s=60).stdout.strip()
-    assert image.packages["fio"].startswith(said.removeprefix("fio-"))
+    (package,) = (part for part in locked_parts("image") if part.name == "fio")
+    assert package.version.startswith(said.removeprefix("fio-"))
 
 
 @pytest.mark.parametrize(
@@ -94,9 +96,9 @@ def test_an_image_without_fio_is_said(tmp_path: Path) -> None:
     path = tmp_path / "image.cpio"
     write_cpio(path, [Entry.file("usr/bin/dd", b"x")])
     with pytest.raises(IolabError, match=r"the guest image .* lacks fio: remove its folder"):
-        guest_program(Image(path, "", {}), "fio")
+        guest_program(Image(path, ""), "fio")
     path.write_bytes(b"070701 is not an archive")
     shutil.rmtree(tmp_path / "programs")
     with pytest.raises(IolabError, match=r"image.cpio is damaged: remove its folder"):
-        guest_program(Image(path, "", {}), "fio")
+        guest_program(Image(path, ""), "fio")
     assert not (tmp_path / "programs").exists()

@@ -24,7 +24,6 @@ def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path
         "usr/bin/python3": b"python3.11",
     }
     assert found["dev/console"].device == (5, 1)
-    assert {"fio", "trace-cmd", "xfsprogs"} <= image.packages.keys()
     compiled = found["usr/lib/python3.11/json/__init__.pyc"].data
     assert b"/usr/lib/python3.11/json/__init__.py" in compiled
     assert str(image.path.parent.parent).encode() not in image.path.read_bytes()
@@ -47,4 +46,4 @@ def test_the_same_recipe_gives_the_same_bytes(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     again = ensure_image()
     assert again.path != expected.path
-    assert (again.digest, again.packages) == (expected.digest, expected.packages)
+    assert again.digest == expected.digest

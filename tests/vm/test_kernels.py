@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import lzma
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,11 +11,18 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import CannotRunError, UserError
-from iolab.vm import catalogue, kernels
+from iolab.vm import kernels
 from iolab.vm.catalogue import CATALOGUE
 from iolab.vm.kernels import add_kernel, get_kernel, list_kernels, remember_kernel_facts
 from tests.support.processes import PATIENCE_S
-from tests.vm.conftest import FakeToolbox, Repository, make_deb, module, vmlinuz
+from tests.vm.conftest import (
+    FakeToolbox,
+    Repository,
+    child_environment,
+    make_deb,
+    module,
+    vmlinuz,
+)
 
 RELEASE = "6.1.0-50-amd64"
 
@@ -201,7 +207,7 @@ def test_what_a_kernel_said_is_remembered_until_it_is_replaced(tmp_path: Path) -
         return next(status.facts for status in kernels_listed() if status.name == "mine")
 
     def kernels_listed() -> list[kernels.KernelStatus]:
-        return [kernels._status("mine", lambda _: None)]
+        return [kernels._status("mine")]
 
     assert facts() == {"scheduler": "EEVDF"}
     (tmp_path / "b").mkdir()
@@ -209,17 +215,13 @@ def test_what_a_kernel_said_is_remembered_until_it_is_replaced(tmp_path: Path) -
     assert facts() is None
 
 
-def test_a_catalogued_kernel_is_fetched_once(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _trust(monkeypatch, tmp_path)
+def test_a_catalogued_kernel_is_fetched_once(repository: Repository, tmp_path: Path) -> None:
     deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
-    repository.publish("bookworm", [deb])
+    repository.publish({"kernel-6.1": [deb]})
     said: list[str] = []
     kernel = get_kernel("6.1", said.append)
     assert kernel.source == f"linux-image-{RELEASE} 6.1.176-1"
     assert said == [
-        "fetching the index of Debian bookworm",
         f"downloading linux-image-{RELEASE} 6.1.176-1",
         f"unpacking linux-image-{RELEASE}",
     ]
@@ -227,131 +229,94 @@ def test_a_catalogued_kernel_is_fetched_once(
     assert get_kernel("6.1", pytest.fail) == kernel
 
 
-def test_the_parts_of_a_split_kernel_are_fetched_too(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _trust(monkeypatch, tmp_path)
+def test_all_packages_of_a_kernel_are_unpacked(repository: Repository, tmp_path: Path) -> None:
     release, version = "7.2.12+deb13-amd64", "7.2.12-1~bpo13+1"
     files = kernel_files(release, "usr/lib/modules")
-    parts = {
+    split = {
+        "image": {},
         "binary": {f"usr/lib/modules/{release}/vmlinuz": vmlinuz(release)},
         "modules": {name: data for name, data in files.items() if name.startswith("usr")},
-        "base": {},
     }
-    depends = ", ".join(f"linux-{part}-{release} (= {version})" for part in parts)
     debs = [
         make_deb(tmp_path, f"linux-{part}-{release}", data, version=version)
-        for part, data in parts.items()
+        for part, data in split.items()
     ]
-    debs.append(
-        make_deb(
-            tmp_path,
-            f"linux-image-{release}",
-            {},
-            version=version,
-            depends=f"dracut | initramfs-tools, {depends}",
-        )
-    )
-    repository.publish("trixie-backports", debs)
+    repository.publish({"kernel-7.2": debs})
     kernel = get_kernel("7.2")
     assert (kernel.release, kernel.source) == (release, f"linux-image-{release} {version}")
 
 
-def test_the_list_says_where_each_kernel_stands(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_kernels_of_two_locks_lie_side_by_side(repository: Repository, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    old = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
+    release = "6.1.0-51-amd64"
+    new = make_deb(tmp_path, f"linux-image-{release}", kernel_files(release), version="6.1.180-1")
+    repository.publish({"kernel-6.1": [old]})
+    first = get_kernel("6.1")
+    repository.publish({"kernel-6.1": [new]})
+    second = get_kernel("6.1")
+    assert (first.release, second.release) == (RELEASE, release)
+    repository.folder.rename(tmp_path / "gone")
+    repository.publish_lock({"kernel-6.1": [old]})
+    assert get_kernel("6.1", pytest.fail) == first
+
+
+def test_a_kernel_that_the_user_adds_goes_before_the_catalogues(
+    repository: Repository, tmp_path: Path
 ) -> None:
-    _trust(monkeypatch, tmp_path)
     deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
-    repository.publish("bookworm", [deb])
-    repository.publish("bullseye", [])
+    repository.publish({"kernel-6.1": [deb]})
+    get_kernel("6.1")
+    own = make_deb(tmp_path, "linux-own", kernel_files("6.6.6"))
+    assert get_kernel("6.1") != add_kernel("6.1", [own]) == get_kernel("6.1")
+
+
+def test_the_list_says_where_each_kernel_stands(repository: Repository, tmp_path: Path) -> None:
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
+    ubuntus = make_deb(tmp_path, "linux-image-unsigned-6.8.0-31-generic", {}, version="6.8.0-31.31")
+    repository.publish({"kernel-6.1": [deb]})
     add_kernel("mine", [deb])
     listed = {status.name: status for status in list_kernels()}
     assert list(listed) == [*CATALOGUE, "mine"]
     assert (listed["6.1"].state, listed["6.1"].release) == ("fetchable", RELEASE)
     assert (listed["mine"].state, listed["mine"].release) == ("cached", RELEASE)
     assert listed["5.10"].state == "unreachable"
-    assert "Debian bullseye carries no such kernel" in listed["5.10"].reason
-    assert "Debian bookworm-backports cannot be reached" in listed["6.12"].reason
-    assert listed["6.8"].reason == (
-        "6.8 cannot be fetched here: no apt source of this machine carries Ubuntu noble; name a "
-        "mirror: export IOLAB_MIRROR_UBUNTU=http://HOST/ubuntu, or give the packages with "
-        "`iolab kernels add 6.8 FILE.deb ...`"
-    )
-    with pytest.raises(CannotRunError, match=r"^6\.8 cannot be fetched here: "):
+    assert "kernel-5.10" in listed["5.10"].reason
+    repository.publish({"kernel-6.8": [ubuntus]}, "ubuntu")
+    with pytest.raises(CannotRunError, match=r"^6\.8 cannot be fetched") as caught:
         get_kernel("6.8")
+    said = str(caught.value)
+    assert "\n" not in said
+    assert all(noun in said for noun in ("IOLAB_MIRROR_UBUNTU", "iolab kernels add 6.8"))
 
 
-def test_ubuntus_modules_are_fetched_with_its_kernel(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kernel_that_left_the_mirror_is_one_sentence(
+    repository: Repository, tmp_path: Path, cache: Path
 ) -> None:
-    _trust(monkeypatch, tmp_path)
-    monkeypatch.setattr(catalogue, "_ubuntu_keyring", lambda: tmp_path / "keyring.gpg")
-    monkeypatch.setenv("IOLAB_MIRROR_UBUNTU", f"file:{repository.folder}")
-    release = "6.8.0-31-generic"
-    files = kernel_files(release)
-    extra = {name: data for name, data in files.items() if "null_blk" in name}
-    image = {name: data for name, data in files.items() if "vmlinuz" in name}
-    rest = {name: data for name, data in files.items() if name not in extra | image}
-    debs = [
-        make_deb(tmp_path, f"linux-{part}-{release}", data, version="6.8.0-31.31")
-        for part, data in (("image-unsigned", image), ("modules", rest), ("modules-extra", extra))
-    ]
-    repository.publish("noble", debs)
-    kernel = get_kernel("6.8")
-    assert kernel.release == release
-    assert (kernel.modules / "kernel/drivers/block/null_blk/null_blk.ko").is_file()
+    deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
+    repository.publish({"kernel-6.1": [deb]})
+    (repository.folder / "pool" / deb.name).unlink()
+    with pytest.raises(CannotRunError, match="IOLAB_SNAPSHOT_DEBIAN") as caught:
+        get_kernel("6.1")
+    assert "\n" not in str(caught.value)
+    assert not list(cache.glob("locked-kernels/6.1-*"))
 
 
 def test_two_processes_fetch_a_kernel_once(
-    repository: Repository, tmp_path: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch
+    repository: Repository, tmp_path: Path, toolbox: FakeToolbox
 ) -> None:
-    from tests.vm.conftest import child_environment
-
     deb = make_deb(tmp_path, f"linux-image-{RELEASE}", kernel_files(), version="6.1.176-1")
-    repository.publish("bookworm", [deb])
+    repository.publish({"kernel-6.1": [deb]})
     program = (
-        "import sys; from pathlib import Path; from iolab.vm import kernels, release\n"
+        "import sys; from pathlib import Path; from iolab.vm import kernels\n"
         "from tests.vm.conftest import FakeToolbox\n"
-        "release._KEYRINGS = Path(sys.argv[1])\n"
-        "kernels.ensure_toolbox = lambda _: FakeToolbox(Path(sys.argv[2]))\n"
+        "kernels.ensure_toolbox = lambda _: FakeToolbox(Path(sys.argv[1]))\n"
         "kernels.get_kernel('6.1', print)\n"
     )
-    _trust(monkeypatch, tmp_path)
-    argv = [sys.executable, "-c", program, str(tmp_path / "keyrings"), str(toolbox.root)]
+    argv = [sys.executable, "-c", program, str(toolbox.root)]
     both = [
         subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE) for _ in range(2)
     ]
     told = b"".join(process.communicate(timeout=PATIENCE_S)[0] for process in both)
     assert [process.returncode for process in both] == [0, 0]
     assert told.count(b"downloading") == 1
-
-
-def _trust(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    keyrings = tmp_path / "keyrings"
-    keyrings.mkdir()
-    for archive in ("debian", "ubuntu"):
-        shutil.copy(tmp_path / "keyring.gpg", keyrings / f"{archive}-archive-keyring.gpg")
-    monkeypatch.setattr("iolab.vm.release._KEYRINGS", keyrings)
-
-
-@pytest.mark.parametrize(
-    ("name", "package"),
-    [
-        ("5.10", "linux-image-5.10.0-32-amd64"),
-        ("6.1", "linux-image-6.1.0-50-amd64"),
-        ("6.8", "linux-image-unsigned-6.8.0-31-generic"),
-        ("6.12", "linux-image-6.12.90+deb12.1-amd64"),
-        ("6.12", "linux-image-6.12.107+deb13-amd64"),
-        ("7.2", "linux-image-7.2.12+deb13-amd64"),
-    ],
-)
-def test_the_catalogue_takes_stock_kernels_and_no_flavours(name: str, package: str) -> None:
-    pattern = CATALOGUE[name].pattern
-    assert re.fullmatch(pattern, package)
-    for flavour in ("-cloud-amd64", "-rt-amd64", "-amd64-dbg", "-amd64-unsigned"):
-        assert not re.fullmatch(pattern, package.replace("-amd64", flavour).replace("ic", "ic-64k"))
-
-
-@pytest.mark.nightly
-def test_the_keys_of_ubuntus_archive_come_from_debian() -> None:
-    assert catalogue._ubuntu_keyring().is_file()

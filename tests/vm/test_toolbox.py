@@ -86,8 +86,5 @@ def test_the_toolbox_is_made_once_and_then_needs_no_network(
     assert box.qemu_version() >= OLDEST_QEMU
     monkeypatch.setenv("IOLAB_MIRROR_DEBIAN", "file:/nowhere")
     assert ensure_toolbox(pytest.fail) == box
-    for name, title in (("depmod", "kmod"), ("zstd", "Zstandard"), ("mmdebstrap", "mmdebstrap")):
-        told = subprocess.run(
-            [*box.command(name), "--version"], check=True, capture_output=True, text=True
-        ).stdout
-        assert title in told
+    argv = [*box.command("depmod"), "--version"]
+    assert "kmod" in subprocess.run(argv, check=True, capture_output=True, text=True).stdout

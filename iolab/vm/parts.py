@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""Fetch exactly the packages of a lock: from this machine's mirror, else from a snapshot archive.
+
+The lock has the SHA-256 of each package, so that neither has to be trusted: no index is read, no
+signature is checked and no version is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from iolab.errors import CannotRunError, UserError
+from iolab.reading import read_regular
+from iolab.vm.downloads import AlteredFileError, FetchError, MissingFileError, fetch_file, shown_uri
+from iolab.vm.mirror import Archive, NoMirrorError, mirror_of
+
+__all__ = [
+    "LOCK",
+    "LOCK_VARIABLE",
+    "LockedPart",
+    "archive_roots",
+    "fetch_parts",
+    "lock_text",
+    "locked_parts",
+    "parts_digest",
+    "read_lock",
+]
+
+LOCK: Final = Path(__file__).with_name("parts.lock")
+LOCK_VARIABLE: Final = "IOLAB_PARTS_LOCK"
+_FORMAT: Final = "iolab-parts/1"
+_WORD: Final = r"[A-Za-z0-9][A-Za-z0-9.+~:%_-]*"
+_ROW: Final = re.compile(
+    rf"({_WORD}) (debian|ubuntu) ({_WORD}) ({_WORD}) ((?:{_WORD}/)+{_WORD}\.deb) ([0-9a-f]{{64}}) "
+    r"(\d{1,10})"
+)
+
+
+@dataclass(frozen=True)
+class LockedPart:
+    """One package: its file lies at ``path`` below the archive's address."""
+
+    archive: Archive
+    name: str
+    version: str
+    path: str
+    sha256: str
+    size: int
+
+
+def lock_text(groups: Mapping[str, Iterable[LockedPart]]) -> str:
+    """Return a lock: a line with the format and the SHA-256 of the rest, then a line a package."""
+    rows = "".join(
+        f"{group} {p.archive} {p.name} {p.version} {p.path} {p.sha256} {p.size}\n"
+        for group, parts in groups.items()
+        for p in parts
+    )
+    return f"{_FORMAT} {hashlib.sha256(rows.encode()).hexdigest()}\n{rows}"
+
+
+def read_lock(path: Path | None = None) -> dict[str, list[LockedPart]]:
+    """Return the groups of a lock; by default of the one in use.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, is damaged or is of another format.
+    """
+    lock = path or Path(os.environ.get(LOCK_VARIABLE) or LOCK)
+    try:
+        head, _, rows = read_regular(lock).decode(errors="replace").partition("\n")
+    except OSError as error:
+        raise UserError(f"cannot read the lock of parts {lock}: {error.strerror}") from error
+    name, _, digest = head.partition(" ")
+    if name != _FORMAT:
+        raise UserError(f"{lock} is not a lock of parts that this iolab reads ({_FORMAT})")
+    found = [_ROW.fullmatch(line) for line in rows.splitlines()]
+    if digest != hashlib.sha256(rows.encode()).hexdigest() or not all(found):
+        raise UserError(f"the lock of parts {lock} is damaged: take it from its release again")
+    groups: dict[str, list[LockedPart]] = {}
+    for row in filter(None, found):
+        part = LockedPart(cast(Archive, row[2]), row[3], row[4], row[5], row[6], int(row[7]))
+        groups.setdefault(row[1], []).append(part)
+    return groups
+
+
+def locked_parts(group: str, lock: Path | None = None) -> list[LockedPart]:
+    """Return the packages of a group of a lock.
+
+    Raises
+    ------
+    UserError
+        As `read_lock`.
+    CannotRunError
+        If the lock has no such group.
+    """
+    parts = read_lock(lock).get(group)
+    if parts is None:
+        raise CannotRunError(f"the lock of parts has no {group}")
+    return parts
+
+
+def parts_digest(parts: Iterable[LockedPart]) -> str:
+    """Return what tells these packages from others, for names of folders in the cache."""
+    return hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()[:16]
+
+
+def archive_roots(archive: Archive) -> list[str]:
+    """Return the addresses to fetch from: this machine's mirror, then a snapshot archive.
+
+    Raises
+    ------
+    NoMirrorError
+        If there is neither.
+    """
+    snapshot = os.environ.get(_snapshot_variable(archive))
+    try:
+        roots = [mirror_of(archive)]
+    except NoMirrorError:
+        if not snapshot:
+            raise
+        roots = []
+    return [*roots, *([snapshot.rstrip("/") + "/"] if snapshot else [])]
+
+
+def fetch_parts(parts: Sequence[LockedPart], into: Path) -> list[Path]:
+    """Fetch packages into a folder.
+
+    Raises
+    ------
+    CannotRunError
+        If no address has a package, or none can be reached.
+    IolabError
+        If the disk is full.
+    """
+    return [_fetch(part, into / Path(part.path).name) for part in parts]
+
+
+def _fetch(part: LockedPart, path: Path) -> Path:
+    problems = []
+    gone = False
+    for root in archive_roots(part.archive):
+        try:
+            fetch_file(root + part.path, path, size=part.size, sha256=part.sha256)
+            return path
+        except MissingFileError:
+            problems.append(f"{shown_uri(root)} does not have it (any more)")
+            gone = True
+        except AlteredFileError:
+            problems.append(f"{shown_uri(root)} has another file in its place")
+            gone = True
+        except FetchError as error:
+            problems.append(str(error))
+    way = (
+        f"name a snapshot archive that has it in {_snapshot_variable(part.archive)}, or take what "
+        "the mirror has now with `iolab --newest`, whose results carry other keys"
+        if gone
+        else "check the network and the mirror, then try again"
+    )
+    raise CannotRunError(
+        f"{part.name} {part.version} cannot be fetched: {' and '.join(problems)}; {way}"
+    )
+
+
+def _snapshot_variable(archive: Archive) -> str:
+    return f"IOLAB_SNAPSHOT_{archive.upper()}"

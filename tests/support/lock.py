@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: MIT
+"""Write both locks anew from what the mirrors have now: iolab's and the tests' (`nox -s lock`)."""
+
+from __future__ import annotations
+
+from iolab.files import atomic_write
+from iolab.vm import parts
+from iolab.vm.catalogue import SOURCES
+from iolab.vm.newest import resolve
+from tests.support import needs
+
+if __name__ == "__main__":
+    for path, sources in ((parts.LOCK, SOURCES), (needs.LOCK, needs.SOURCES)):
+        atomic_write(path, parts.lock_text(resolve(sources, print)))
