@@ -12,7 +12,7 @@ import pandas as pd
 from iolab.names import one_of
 from iolab.report.machine import machine_table
 from iolab.report.tables import factors
-from iolab.shown import Paragraph
+from iolab.shown import Paragraph, text_table
 from iolab.store.raw import RawStore
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class BlockView:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The cells by their position, with condition and values."""
+        """The cells in the order measured, with condition and values."""
         columns = ["position", "pair", "role", "aa", "recorded", *factors(self.cells), *_SHOWN]
-        return self.cells[[*columns, "ios", "valid"]].set_index("position")
+        return self.cells[[*columns, "ios", "valid"]]
 
     @property
     def origin(self) -> pd.DataFrame:
@@ -63,7 +63,7 @@ class BlockView:
         first = self.cells.iloc[0]
         rows: dict[str, Any] = {name: first[name] for name in _ORIGIN}
         rows |= {name: value for name, value in self.facts.items() if name != "preflight"}
-        return pd.Series(rows, name="origin").to_frame()
+        return pd.DataFrame(list(rows.items()), columns=["what", "value"])
 
     def _ipython_display_(self) -> None:
         from IPython.display import display  # noqa: PLC0415 - a notebook has it
@@ -71,10 +71,12 @@ class BlockView:
         from iolab import figures  # noqa: PLC0415 - as in figure()
 
         display(self.figure(), Paragraph(figures.caption("block_figure", self.cells)))  # type: ignore[no-untyped-call]
-        display(self.table, self.origin)  # type: ignore[no-untyped-call]
+        display(  # type: ignore[no-untyped-call]
+            text_table(self.table, precision=3, na_rep="-"), text_table(self.origin)
+        )
         # A virtual machine is made for the block and needs no check.
         if "preflight" in self.facts:
-            display(machine_table(self.facts))  # type: ignore[no-untyped-call]
+            display(text_table(machine_table(self.facts)))  # type: ignore[no-untyped-call]
         shown = [self.run["pyperf_system_show"]] if "pyperf_system_show" in self.run else []
         print("\n".join([*shown, *self.console]))
 

@@ -75,9 +75,9 @@ def test_a_comparison_of_one_kernel_holds_nothing_of_another() -> None:
 def test_a_block_is_shown_as_it_was_measured(pair: Comparison) -> None:
     name = pair.cells["block"].unique()[1]
     view = pair.block(name)
-    assert list(view.table.index) == sorted(view.table.index)
+    assert view.table["position"].is_monotonic_increasing
     assert len(view.table) == (pair.cells["block"] == name).sum()
-    assert view.origin["origin"]["block"] == name
-    assert pair.block().origin["origin"]["block"] == pair.cells["block"].iloc[0]
+    assert name in set(view.origin["value"])
+    assert pair.cells["block"].iloc[0] in set(pair.block().origin["value"])
     with pytest.raises(UserError, match="block"):
         pair.block("no such block")

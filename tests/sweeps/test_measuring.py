@@ -30,14 +30,15 @@ def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path)
 
 
 def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    pages = tmp_path / "dio_kworker" / "smoke" / "pages"
+    sweep = tmp_path / "dio_kworker" / "smoke"
+    pages = sweep / "experiments"
     (tmp_path / "plans").mkdir()
     others = [tmp_path / "raw" / "abc" / ".work.kept", tmp_path / "home" / ".work.kept"]
     for folder in others:
         folder.mkdir(parents=True)
-    kept = [pages / "boot0.ipynb", pages / "boot1.log", tmp_path / "plans" / "abc.json"]
+    kept = [pages / "kernel-6.1.ipynb", sweep / "blocks.json", tmp_path / "plans" / "abc.json"]
     left = [
-        *(pages / ".work.x1" / "boot0.ipynb", tmp_path / "plans" / "abc.progress"),
+        *(pages / ".work.x1" / "kernel-6.1.ipynb", tmp_path / "plans" / "abc.progress"),
         *(tmp_path / "raw" / ".work.x2" / "results" / "facts.json", tmp_path / ".work.results.x3"),
     ]
     for path in kept + left:
