@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders of the notebooks, the reference data and the results, in a clone and in a wheel."""
+"""Folders of the notebooks, templates, reference data and results, in a clone and in a wheel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CHECKOUT", "NOTEBOOKS", "REFERENCE", "RUNS_VARIABLE", "runs_dir"]
+__all__ = ["CHECKOUT", "NOTEBOOKS", "REFERENCE", "RUNS_VARIABLE", "TEMPLATES", "runs_dir"]
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 
@@ -23,6 +23,7 @@ CHECKOUT: Final = _checkout()
 _SHARED: Final = CHECKOUT or _PACKAGE / "shared"
 NOTEBOOKS: Final = _SHARED / "notebooks"
 REFERENCE: Final = _SHARED / "data" / "reference"
+TEMPLATES: Final = _PACKAGE / "templates"
 RUNS_VARIABLE: Final = "IOLAB_RUNS"
 
 

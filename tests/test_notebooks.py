@@ -59,7 +59,7 @@ def images(page: NotebookNode) -> int:
 
 def test_all_pages_are_here() -> None:
     pages = {Path(pathology.notebook).stem for pathology in PATHOLOGIES.values()}
-    assert sorted({"00_start_here", "block", "experiment", "why"} | pages) == NAMES
+    assert sorted({"00_start_here", "experiment", "why"} | pages) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -187,10 +187,12 @@ def test_the_map_comes_from_a_folder_beside_data_that_lack_it(beside: bool, tmp_
     assert {row["iodepth"] for row in rows} == ({64, 192} if beside else set())
 
 
-def test_a_blocks_page_shows_the_first_block_without_a_plan(folder: Path, tmp_path: Path) -> None:
-    page = execute("block", tmp_path, data=str(folder))
-    text = shown(page)
-    assert "6.1-0" in text
-    assert "the ramp was not honoured" in text
-    assert "nothing was measured by this page" in text
-    assert images(page) == 1
+def test_an_experiment_shows_one_block_whole(tmp_path: Path) -> None:
+    data = REFERENCE / "dio_kworker"
+    blocks = load(data).cells["block"].unique()
+    page = execute("experiment", tmp_path, data=str(data), block=blocks[1])
+    *_, cell = [c for c in page.cells if c.source == "pair.block(block)"]
+    text = json.dumps(cell.outputs)
+    assert blocks[1] in text
+    assert blocks[0] not in text
+    assert sum("image/png" in output.get("data", {}) for output in cell.outputs) == 1

@@ -23,7 +23,7 @@ from iolab.figures.save import caption, save_figure
 from iolab.figures.style import STYLE, styled
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
-from iolab.sweeps.page import make_page
+from iolab.sweeps.page import Page, make_page
 from tests.support import synthetic
 from tests.support.browser import listener, opened
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
@@ -136,20 +136,18 @@ def test_what_others_measured_is_words_on_every_page(tmp_path: Path) -> None:
                 "figures_folder": str(tmp_path / "figures"),
                 "results_file": str(tmp_path / "results.json"),
             },
-            "block": {"data": str(folder)},
+            "experiment": {"data": str(folder)},
         }
         words = PAYLOADS["typst"].replace(ADDRESS, heard.address)
         for name, parameters in pages.items():
-            notebook = make_page(
-                NOTEBOOKS / f"{name}.ipynb", tmp_path / f"{name}.ipynb", parameters
-            )
+            output = tmp_path / f"{name}.ipynb"
+            notebook = make_page(Page(name, NOTEBOOKS / f"{name}.ipynb", output, parameters))
             page = notebook.with_suffix(".html")
             html = page.read_text()
             read = Attacked(html)
             assert read.found == []
             assert "<script" not in html
-            # The table of the block's invalid cells shows the beginning of each gate.
-            assert (MARK if name == "block" else words) in " ".join(read.text), name
+            assert words in " ".join(read.text), name
             assert not controls(html)
             assert not controls(notebook.read_text())
             # Not the browser's obedience alone: without its rule the page is as harmless.

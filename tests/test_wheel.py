@@ -138,6 +138,7 @@ def test_the_wheel_holds_notebooks_data_schema_and_types(wheel: Path) -> None:
         if name
     }
     assert {"iolab/py.typed", "tracedat/py.typed"} <= names
+    assert {"iolab/templates/page.html.j2", "iolab/templates/page.css"} <= names
     own = ("iolab/", "tracedat/")
     assert all(name.startswith((*own, f"iolab-{__version__}.dist-info/")) for name in names)
 
@@ -187,8 +188,8 @@ def test_an_installed_notebook_runs_from_the_reference_data(installed: Installed
     page = Path(installed.output("python", "-c", code).strip()) / "00_start_here.ipynb"
     output = installed.here / "page.ipynb"
     code = (
-        "import sys; from pathlib import Path; from iolab.sweeps.pool import NotebookJob, run_job\n"
-        "run_job(NotebookJob('start', Path(sys.argv[1]), Path(sys.argv[2]), {}))"
+        "import sys; from pathlib import Path; from iolab.sweeps.page import Page, make_page\n"
+        "make_page(Page('start', Path(sys.argv[1]), Path(sys.argv[2])))"
     )
     installed.output("python", "-c", code, page, output)
     assert "writeback_kworker" in output.with_suffix(".html").read_text()
@@ -249,9 +250,9 @@ def children(pid: int) -> list[Path]:
 def test_the_lab_opens_a_copy_of_the_notebooks(installed: Installed, tmp_path: Path) -> None:
     notebooks = installed.here / "notebooks"
     notebooks.mkdir()
-    (notebooks / "block.ipynb").write_text("the user's own")
+    (notebooks / "experiment.ipynb").write_text("the user's own")
     with running_lab(installed, tmp_path) as server:
-        assert (notebooks / "block.ipynb").read_text() == "the user's own"
+        assert (notebooks / "experiment.ipynb").read_text() == "the user's own"
         assert {path.name for path in notebooks.iterdir()} == {
             path.name for path in (ROOT / "notebooks").glob("*.ipynb")
         }

@@ -101,12 +101,11 @@ def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
 def _run(request: Request, *, as_json: bool) -> None:
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.sweep import run_sweep, start_page
-    from iolab.sweeps.warm import WarmPages
 
     try:
-        with SweepProgress() as progress, WarmPages(request.root) as pages:
-            outcomes = run_sweep(request, pages, progress.log, progress.update)
-            first = start_page(request, outcomes, pages)
+        with SweepProgress() as progress:
+            outcomes = run_sweep(request, progress.log, progress.update)
+            first = start_page(request, outcomes)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_INTERRUPTED) from None
     if as_json:

@@ -48,8 +48,8 @@ def why(as_json: bool, **options: Any) -> None:
     fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
     """
     from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.page import make_why_page
     from iolab.sweeps.why import find_causes, why_request
-    from iolab.sweeps.why_page import make_why_page
 
     if options["target"] == "vm" and not options["kernel"]:
         raise UserError("name the kernel: --kernel 6.12")

@@ -18,7 +18,6 @@ from iolab.names import one_of
 from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
-from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
 from iolab.sweeps.measuring import measure_blocks
@@ -135,9 +134,8 @@ def compare(
     if not keys:
         raise IolabError("; ".join(dict.fromkeys(failed.values())))
     data = read_blocks(store, keys, plan.unavailable)
-    observed = ProfileStore(request.root)
     return Comparison(
-        chosen, data, measured=len(keys) - kept, kept=kept, failed=failed, observed=observed
+        chosen, data, measured=len(keys) - kept, kept=kept, failed=failed, root=request.root
     )
 
 

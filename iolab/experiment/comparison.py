@@ -7,6 +7,7 @@ import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -18,6 +19,7 @@ from iolab.measure.profile import Profile
 from iolab.measure.switches import switches
 from iolab.names import one_of
 from iolab.pathology.base import Pathology
+from iolab.report.block import BlockView, block_view
 from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of
 from iolab.stats.profiles import profile_differences, subsystem_table
@@ -57,8 +59,8 @@ class Comparison:
         Blocks that were measured now, and blocks that the store had.
     failed : mapping of str to str
         Each block that failed, and why.
-    observed : ProfileStore, optional
-        Where the profiles of observed cells are.
+    root : Path, optional
+        Folder of the store, with the profiles of observed cells.
 
     Examples
     --------
@@ -73,15 +75,16 @@ class Comparison:
     measured: int = 0
     kept: int = 0
     failed: Mapping[str, str] = field(default_factory=dict)
-    observed: ProfileStore | None = None
+    root: Path | None = None
 
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
         """The profiles of the observed cells, by the names of the cells (column ``cell``)."""
-        if self.observed is None:
+        if self.root is None:
             return {}
-        there = set(self.observed.names())
-        return {c: self.observed.profile(c) for c in self.cells["cell"] if c in there}
+        observed = ProfileStore(self.root)
+        there = set(observed.names())
+        return {c: observed.profile(c) for c in self.cells["cell"] if c in there}
 
     def calls(self, cell: str) -> pd.DataFrame:
         """Return the recorded calls of an observed cell.
@@ -104,9 +107,9 @@ class Comparison:
         IolabError
             If no calls of the cell were recorded.
         """
-        if self.observed is None:
+        if self.root is None:
             raise UserError("no cell was observed: compare with observe=True")
-        return self.observed.events(cell)
+        return ProfileStore(self.root).events(cell)
 
     def switches(self, cell: str) -> pd.DataFrame:
         """Return every switch of tasks of an observed cell, and who woke whom.
@@ -223,6 +226,21 @@ class Comparison:
         table = verdict_table(self.data)
         return table[table["n"] > 0].reset_index(drop=True)
 
+    def block(self, name: str | None = None) -> BlockView:
+        """Return one block, which shows itself: its cells in the order measured, and their origin.
+
+        Parameters
+        ----------
+        name : str, optional
+            The block (column ``block``); by default the first.
+
+        Raises
+        ------
+        UserError
+            If there is no such block.
+        """
+        return block_view(self.cells, name, self.root)
+
     def why(self, **options: Any) -> Attribution:
         """Find the switch of the kernel that is the cause of what was compared.
 
@@ -337,7 +355,9 @@ class Comparison:
         return words + (f"; {invalid} cells are invalid" if invalid else "")
 
 
-def comparison_of(data: Dataset, kernel: object = None) -> Comparison:
+def comparison_of(
+    data: Dataset, kernel: object = None, root: Path | str | None = None
+) -> Comparison:
     """Return the comparison that a folder of results holds.
 
     Parameters
@@ -346,15 +366,17 @@ def comparison_of(data: Dataset, kernel: object = None) -> Comparison:
         What was measured.
     kernel : str or sequence of str, optional
         Only what was measured on these kernels.
+    root : Path or str, optional
+        Folder of the store that the data are from.
 
     Raises
     ------
     UserError
         If it holds no cell, or nothing of a kernel, or its pathology is unknown.
     """
-    pathology = pathology_of(data.cells)
+    pathology, store = pathology_of(data.cells), None if root is None else Path(root)
     if kernel is None:
-        return Comparison(pathology, data)
+        return Comparison(pathology, data, root=store)
     known = kernels_of(data.cells)
     chosen = kernel_names(kernel, known)
     for name in chosen:
@@ -370,4 +392,5 @@ def comparison_of(data: Dataset, kernel: object = None) -> Comparison:
             mechanism=data.mechanism[data.mechanism["cell"].isin(names)].reset_index(drop=True),
             traces={name: path for name, path in data.traces.items() if name in names},
         ),
+        root=store,
     )

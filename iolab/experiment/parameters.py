@@ -27,7 +27,7 @@ __all__ = [
 # Of notebooks/experiment.ipynb.
 PARAMETERS: Final = (
     *("pathology", "kernel", "weight", "iodepth", "numjobs", "levels", "boots", "record"),
-    *("target", "results", "data", "figures_folder", "results_file", "family"),
+    *("target", "results", "data", "block", "figures_folder", "results_file", "family"),
 )
 
 # What IPython itself puts into the namespace of a notebook.

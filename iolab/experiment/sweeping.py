@@ -14,7 +14,6 @@ from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import Outcome, run_sweep
-from iolab.sweeps.warm import WarmPages
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 
@@ -108,8 +107,8 @@ def sweep(
         target=target,
         place=place or Place(),
     )
-    with Bar(shown=progress) as bar, WarmPages(request.root) as pages:
-        return Outcomes(run_sweep(request, pages, bar.log, bar.update))
+    with Bar(shown=progress) as bar:
+        return Outcomes(run_sweep(request, bar.log, bar.update))
 
 
 def _settings(levels: Mapping[str, object]) -> list[str]:

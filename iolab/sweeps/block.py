@@ -25,7 +25,7 @@ from iolab.files import atomic_write, canonical_json
 from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.observed import Observed, read_observed
-from iolab.sweeps.saying import run_saying
+from iolab.sweeps.programs import run_saying
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measure the blocks of a plan that the store lacks, without pages."""
+"""Measure the blocks of a plan that the store lacks, side by side: for every command that asks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,39 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from iolab.blocks import Block
-from iolab.errors import IolabError
+from iolab.errors import IolabError, UserError
 from iolab.files import locked, remove_abandoned
+from iolab.shown import rough_duration
 from iolab.store.raw import RawStore
+from iolab.store.soundness import block_state
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
-from iolab.sweeps.forecast import expected_s
-from iolab.sweeps.history import measured_here, note_duration
+from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
-from iolab.sweeps.observing import blocks_to_measure, note_observed
+from iolab.sweeps.observing import note_observed, observed_cells
 from iolab.sweeps.request import Request
-from iolab.sweeps.warm import WarmPages
 
 __all__ = [
+    "Measured",
     "block_job",
+    "blocks_to_measure",
     "check_room",
+    "measure",
     "measure_blocks",
-    "measure_here",
     "measure_jobs",
+    "missing_blocks",
     "store_locked",
 ]
+
+
+class Measured(NamedTuple):
+    """What came of measuring: the keys that had to be measured, and why blocks failed, by name."""
+
+    missing: list[str]
+    failed: dict[str, str]
 
 
 @contextmanager
@@ -68,19 +79,60 @@ def _remove_left(root: Path) -> None:
         path.unlink(missing_ok=True)
     own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
     # Nobody else's folders: the root may be anywhere.
-    sweeps = {path.parent for name in ("pages", "blocks.json") for path in root.glob(f"*/*/{name}")}
+    sweeps = {path.parent for path in root.glob("*/*/blocks.json")}
     for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
         remove_abandoned(folder)
 
 
-def check_room(request: Request, blocks: int) -> None:
-    """Check that the store's disk has room for the virtual machines that measure so many blocks.
+def missing_blocks(
+    store: RawStore, blocks: Mapping[str, Block], log: Callable[[str], None] = lambda line: None
+) -> list[str]:
+    """Return the blocks that have to be measured.
+
+    A block that is damaged, or that the checks of its machine refused, is set aside first, with a
+    line to ``log``.
 
     Raises
     ------
+    UserError
+        If the store, or one of these blocks, is of another format.
     IolabError
-        If it has not; nothing was measured.
+        If a block cannot be set aside.
     """
+    store.check_format()
+    missing = []
+    for key, planned in blocks.items():
+        if store.has(key):
+            state = block_state(store, key, planned, read=False)
+            if state.state == "sound":
+                continue
+            if state.state == "other format":
+                raise UserError(f"{store.folder(key)}: {state.reason}")
+            if place := store.set_aside(key):
+                word = f"{state.state} ({state.reason})"
+                log(f"block {state.name} is {word}: set aside in {place}, and measured again")
+        missing.append(key)
+    return missing
+
+
+def blocks_to_measure(
+    blocks: Mapping[str, Block], request: Request, log: Callable[[str], None] = lambda line: None
+) -> list[str]:
+    """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles."""
+    wanting = set(missing_blocks(RawStore(request.root), blocks, log))
+    if request.observed:
+        from iolab.store.profiles import ProfileStore  # noqa: PLC0415 - pandas
+
+        profiles, calls, flat = ProfileStore(request.root), request.calls, request.flat
+        for key, block in blocks.items():
+            cells = observed_cells(block, request.observed)
+            if not all(profiles.has(key, cell, calls, flat=flat) for cell in cells):
+                wanting.add(key)
+    return [key for key in blocks if key in wanting]
+
+
+def check_room(request: Request, blocks: int) -> None:
+    """Check that the store's disk has room for the virtual machines that measure so many blocks."""
     if not blocks or request.target != "vm" or request.cluster:
         return
     request.root.mkdir(parents=True, exist_ok=True)
@@ -91,6 +143,15 @@ def check_room(request: Request, blocks: int) -> None:
             f"measuring needs {needed >> 20} MiB in {request.root} (--jobs {machines}), "
             f"{free >> 20} MiB are free"
         )
+
+
+def block_job(
+    name: str, block: Block, file: Path, root: Path, expected_s: float = 0.0
+) -> pool.BlockJob:
+    """Write a block to a file, and return the job that measures it into the store below `root`."""
+    write_block(file, block)
+    memory_bytes = block.machine.memory_mib << 20
+    return pool.BlockJob(name, file, root, len(block.cells), memory_bytes, expected_s)
 
 
 def measure_jobs(
@@ -106,51 +167,56 @@ def measure_jobs(
         from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
 
         blocks = [read_block(job.plan) for job in jobs]
-        with cluster_place(request.cluster, blocks, RawStore(request.root), log) as place:
-            return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
-    return measure_here(jobs, request, on_progress=on_progress, on_end=on_end)
+        with cluster_place(request.cluster, blocks, RawStore(request.root), log) as workers:
+            return pool.run_jobs_in(workers, jobs, on_progress=on_progress, on_end=on_end)
 
-
-def measure_here(
-    jobs: Sequence[pool.Job],
-    request: Request,
-    *,
-    pages: WarmPages | None = None,
-    on_progress: pool.OnProgress = lambda progress: None,
-    on_end: pool.OnEnd = lambda job, error: None,
-) -> dict[str, str]:
-    """Measure blocks, or make pages that do, on this machine; return why some failed."""
-    return pool.run_jobs(
-        jobs,
-        jobs=request.jobs,
-        memory=usable_memory,
-        pages=pages,
-        on_progress=on_progress,
-        on_end=on_end,
-        on_time=_note_time(request),
-    )
-
-
-def _note_time(request: Request) -> pool.OnTime:
-    """Return what keeps how long the blocks of a request take, for later forecasts."""
-
-    def note(job: pool.BlockJob | pool.NotebookJob, seconds: float, beside: float) -> None:
-        plan = job.plan if isinstance(job, pool.BlockJob) else Path(job.parameters["plan"])
-        block = read_block(plan)
+    def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
+        block = read_block(job.plan)
         # Whoever observes waits longer, and a real machine is another one.
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 
-    return note
+    place = pool.LocalPlace(request.jobs, usable_memory, note_time)
+    return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
 
 
-def block_job(
-    name: str, block: Block, file: Path, root: Path, expected_s: float = 0.0
-) -> pool.BlockJob:
-    """Write a block to a file, and return the job that measures it into the store below `root`."""
-    write_block(file, block)
-    memory_bytes = block.machine.memory_mib << 20
-    return pool.BlockJob(name, file, root, len(block.cells), memory_bytes, expected_s)
+def measure(
+    blocks: Mapping[str, Block],
+    request: Request,
+    on_progress: pool.OnProgress = lambda progress: None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Measured:
+    """Measure the blocks, by their keys in the store, that it lacks; the store must be locked.
+
+    Raises
+    ------
+    UserError
+        If the store is of another format.
+    IolabError
+        If the disk is too full; nothing was measured.
+    """
+    missing = blocks_to_measure(blocks, request, log)
+    if kept := len(blocks) - len(missing):
+        log(f"{kept} of {len(blocks)} blocks are in the store already")
+    check_room(request, len(missing))
+    history = measured_here()
+    missing = in_order(missing, blocks, history)
+    wanted = [blocks[key] for key in missing]
+    if wanted and request.target == "vm" and not request.cluster:
+        expected = forecast(wanted, request.jobs, history=history)
+        about = rough_duration(expected.seconds)
+        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
+    jobs = []
+    for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
+        file = request.root / "plans" / f"{key}.json"
+        jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
+        note_observed(file, block, request.observed, request.calls, flat=request.flat)
+
+    def on_end(job: pool.BlockJob, error: str) -> None:
+        log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
+
+    failed = measure_jobs(jobs, request, log=log, on_progress=on_progress, on_end=on_end)
+    return Measured(missing, failed)
 
 
 def measure_blocks(
@@ -159,49 +225,21 @@ def measure_blocks(
     on_progress: pool.OnProgress,
     log: Callable[[str], None] = lambda line: None,
 ) -> tuple[int, dict[str, str]]:
-    """Measure the blocks that the store lacks, side by side.
-
-    Parameters
-    ----------
-    blocks : mapping of str to Block
-        The blocks by their key in the store.
-    request : Request
-        Its store, target and number of machines.
-    on_progress : callable
-        Called with the `Progress` of the measuring, some ten times a second.
-    log : callable
-        Called with a line for each stored block that is no result, and measured again.
-
-    Returns
-    -------
-    (int, dict of str to str)
-        How many blocks the store had, and why the others failed, by the names of the blocks.
+    """Measure blocks as `measure` does; return how many the store had, and why others failed.
 
     Raises
     ------
-    UserError
-        If the store is of another format.
     IolabError
-        If measuring was interrupted: what was measured is kept.
+        Also if measuring was interrupted: what was measured is kept.
     """
     store = RawStore(request.root)
-    missing = blocks_to_measure(
-        blocks, store, request.observed, request.calls, log, flat=request.flat
-    )
-    check_room(request, len(missing))
-    jobs = []
-    lengths = expected_s((blocks[key] for key in missing), measured_here())
-    for key, seconds in zip(missing, lengths, strict=True):
-        block = blocks[key]
-        file = request.root / "plans" / f"{key}.json"
-        jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
-        note_observed(file, block, request.observed, request.calls, flat=request.flat)
+    before = sum(map(store.has, blocks))
     try:
-        failed = measure_jobs(jobs, request, log=log, on_progress=on_progress)
+        missing, failed = measure(blocks, request, on_progress, log)
     except KeyboardInterrupt:
-        done = sum(store.has(key) for key in missing)
+        done = sum(map(store.has, blocks)) - before
         raise IolabError(
-            f"interrupted: {done} of {len(missing)} blocks are measured and kept; "
+            f"interrupted: {done} of {len(blocks) - before} blocks are measured and kept; "
             "run it again to go on"
         ) from None
     return len(blocks) - len(missing), failed

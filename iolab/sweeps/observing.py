@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,7 @@ from iolab.blocks import Block
 from iolab.errors import CannotRunError
 from iolab.pathology import get_pathology
 from iolab.pathology.settings import parse_levels
-from iolab.store.raw import RawStore
-from iolab.sweeps.kept import missing_blocks
 from iolab.sweeps.observed import Observed, write_observed
-from iolab.sweeps.ordering import in_turns
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare
 
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from iolab.observer.observation import Observation
 
 __all__ = [
-    "blocks_to_measure",
     "note_observed",
     "observation_of",
     "observed_cells",
@@ -62,47 +58,6 @@ def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
         if all(cell.condition[name] in chosen for name, chosen in levels.items())
     }
     return [cell.id for cell in block.cells if cell.pair in pairs]
-
-
-def blocks_to_measure(
-    blocks: Mapping[str, Block],
-    store: RawStore,
-    wanted: Sequence[str],
-    calls: Sequence[str] = (),
-    log: Callable[[str], None] = lambda line: None,
-    *,
-    flat: bool = False,
-) -> list[str]:
-    """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles.
-
-    They are in the order in which they are measured (`iolab.sweeps.ordering`). What is no result is
-    set aside first (`iolab.sweeps.kept.missing_blocks`).
-
-    Parameters
-    ----------
-    blocks : dict of str to Block
-        The blocks by their keys.
-    store : RawStore
-        The store.
-    wanted : sequence of str
-        As for `observed_cells`.
-    calls : sequence of str, optional
-        Kernel functions whose calls are wanted one by one.
-    log : callable, optional
-        Called with a line for each block that is set aside.
-    flat : bool, optional
-        Whether profiles without callers are enough.
-    """
-    wanting = set(missing_blocks(store, blocks, log))
-    if wanted:
-        from iolab.store.profiles import ProfileStore
-
-        profiles = ProfileStore(store.root)
-        for key, block in blocks.items():
-            cells = observed_cells(block, wanted)
-            if not all(profiles.has(key, cell, calls, flat=flat) for cell in cells):
-                wanting.add(key)
-    return in_turns([key for key in blocks if key in wanting], blocks)
 
 
 def _no_guest(target: str) -> str:
@@ -173,17 +128,7 @@ def note_observed(
     *,
     flat: bool = False,
 ) -> None:
-    """Write beside a block's file what is observed of it; the block is the same.
-
-    Parameters
-    ----------
-    plan : Path
-        The block's file.
-    block : Block
-        The block.
-    wanted, calls, flat
-        As for `blocks_to_measure`.
-    """
+    """Write beside a block's file what is observed of it; the block is the same."""
     write_observed(plan, Observed(observed_cells(block, wanted), list(calls), flat))
 
 

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Execute notebooks through papermill; each page is complete or absent.
-
-A sweep makes each in a process of its own, so that several can be made at once and none outlives
-the sweep that wanted it. That process is a fork (`iolab.sweeps.page_server`) which calls `main`.
-"""
+"""Execute notebooks through papermill, some side by side; each page is complete or absent."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import nbformat
 import papermill
+import psutil
+from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import DeadKernelError
 from nbformat.reader import NotJSONError
 from papermill.exceptions import PapermillExecutionError
@@ -22,132 +27,188 @@ from traitlets.config import Config
 from iolab.errors import IolabError, UserError
 from iolab.files import atomic_write, scratch_dir, short_dir
 from iolab.names import one_of
-from iolab.sweeps.handover import handed_over
+from iolab.pathology import registry
+from iolab.paths import NOTEBOOKS
 from iolab.sweeps.html import html_page
-from iolab.sweeps.saying import run_saying
-from iolab.sweeps.spare import SpareKernel, manager_of
+from iolab.sweeps.programs import end_processes, program_environment
 
-__all__ = ["main", "make_page"]
+__all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
+
+_POLL_S: Final = 0.05
 
 
-def make_page(
-    notebook: Path,
-    output: Path,
-    parameters: Mapping[str, Any],
-    *,
-    html: bool = True,
-    links: Mapping[str, str] | None = None,
-    heading: str = "",
-    spare: SpareKernel | None = None,
-) -> Path:
-    """Execute a notebook with parameters into `output` (.ipynb) and an HTML page beside it.
+@dataclass(frozen=True)
+class Page:
+    """A page to be made: a notebook that is executed with parameters into ``output`` (.ipynb).
 
-    Not `html`: the notebook alone, for what it draws and writes. `links` and `heading` are the HTML
-    page's, as `iolab.sweeps.html.html_page` describes. The notebook's kernel is the `spare` one, or
-    a program that is started for it.
+    Beside it an HTML page is written, with these links and this heading instead of the notebook's
+    (see `iolab.sweeps.html.html_page`); without ``html`` there is none.
+    """
+
+    name: str
+    notebook: Path
+    output: Path
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    html: bool = True
+    links: Mapping[str, str] = field(default_factory=dict)
+    heading: str = ""
+
+
+def make_page(page: Page) -> Path:
+    """Make one page, and return its notebook; raise why it failed, as `make_pages` says."""
+    for error in make_pages([page], jobs=1).values():
+        raise error
+    return page.output
+
+
+def make_why_page(folder: Path) -> Path:
+    """Make the page of a folder that `iolab.sweeps.why.find_causes` wrote; return its HTML page."""
+    given = {"data": str(folder), "figures_folder": str(folder / "figures")}
+    page = Page("the page", NOTEBOOKS / "why.ipynb", folder / "why.ipynb", given)
+    return make_page(page).with_suffix(".html")
+
+
+def make_pages(pages: Iterable[Page], *, jobs: int) -> dict[str, IolabError]:
+    """Make pages, ``jobs`` side by side, and return why some failed, by their names.
+
+    A `UserError` is of a notebook that is missing, or of a parameter that it does not have. A page
+    with a cell that failed is kept as far as it came: ``OUTPUT.failed.ipynb``. When this is
+    interrupted, the kernels of the notebooks are ended.
+    """
+    wanted = list(pages)
+    if not wanted:
+        return {}
+    with (
+        # Sockets of this user instead of ports: nobody else can listen, and two pages that start at
+        # once cannot be given the same port (papermill#511). A socket's path may have 107
+        # characters at most.
+        short_dir() as sockets,
+        handed_over(wanted[0].output.parent),
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(jobs) as threads,
+    ):
+        warnings.simplefilter("ignore")
+        made = [
+            threads.submit(_error_of, page, sockets / str(number))
+            for number, page in enumerate(wanted)
+        ]
+        try:
+            wait(made)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            while not all(one.done() for one in made):
+                _end_kernels(sockets)
+                time.sleep(_POLL_S)
+            raise
+    errors = zip(wanted, (one.result() for one in made), strict=True)
+    return {page.name: error for page, error in errors if error is not None}
+
+
+def _end_kernels(sockets: Path) -> None:
+    """Kill the kernels whose sockets are below a folder, with everything that they started."""
+    for child in psutil.Process().children():
+        try:
+            if any(str(sockets) in word for word in child.cmdline()):
+                end_processes([child, *child.children(recursive=True)])
+        except psutil.Error:
+            continue
+
+
+def _error_of(page: Page, sockets: Path) -> IolabError | None:
+    """Make a page; return why it failed."""
+    try:
+        _check(page)
+        # Nobody else closes the loop of this thread, on which papermill runs.
+        with closing(ensure_event_loop()):
+            _make(page, sockets)
+    except IolabError as error:
+        return error
+    except OSError as error:
+        # papermill writes by itself, and its error names no file.
+        return IolabError(f"cannot write {page.output}: {error.strerror or error}")
+    return None
+
+
+def _check(page: Page) -> None:
+    """Refuse what is no notebook, and a parameter that the notebook does not have."""
+    if not page.notebook.is_file():
+        raise UserError(f"there is no notebook {page.notebook}")
+    # papermill only warns of an unknown parameter (nteract/papermill#667).
+    try:
+        known = papermill.inspect_notebook(str(page.notebook))
+    except (ValueError, NotJSONError) as error:
+        raise UserError(f"{page.notebook} is no notebook: {error}") from error
+    for name in page.parameters:
+        one_of(f"parameter of {page.notebook.name}", name, known)
+
+
+def _make(page: Page, sockets: Path) -> None:
+    """Execute the notebook of a page, with its kernel's sockets in a folder, and write the page."""
+    failed = page.output.with_suffix(".failed.ipynb")
+    failed.unlink(missing_ok=True)
+    sockets.mkdir()
+    place = {"ip": str(sockets / "kernel"), "connection_file": str(sockets / "kernel.json")}
+    with scratch_dir(page.output.parent) as work:
+        made = work / page.output.name
+        try:
+            papermill.execute_notebook(
+                str(page.notebook),
+                str(made),
+                # Plain JSON only: papermill cannot write Path or NumPy values (papermill#586).
+                parameters=json.loads(json.dumps(dict(page.parameters))),
+                kernel_name="python3",
+                progress_bar=False,
+                # Not papermill's cwd: it changes the folder of the whole process.
+                resources={"metadata": {"path": str(page.notebook.parent)}},
+                config=Config(AsyncKernelManager={"transport": "ipc", **place}),
+            )
+        # A kernel that does not start is a RuntimeError.
+        except (PapermillExecutionError, RuntimeError) as error:
+            if isinstance(error, PapermillExecutionError):
+                why = error.evalue.strip() or error.ename
+            else:
+                why = "its kernel died" if isinstance(error, DeadKernelError) else str(error)
+            if made.exists():
+                made.rename(failed)
+            raise IolabError(f"{page.notebook.name} failed: {why} (see {failed})") from error
+        if page.html:
+            executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
+            shown = html_page(executed, page.links, page.heading)
+            atomic_write(page.output.with_suffix(".html"), shown)
+        made.rename(page.output)
+
+
+@contextmanager
+def handed_over(folder: Path) -> Iterator[None]:
+    """Let processes that are started in a ``with`` block know the pathologies registered here.
+
+    Files are named to them; what was defined in a notebook is pickled into a scratch folder, which
+    is removed at the end. The environment of this process has both, with the digest of the pickle,
+    for as long.
 
     Raises
     ------
     UserError
-        If the notebook is missing or a parameter is unknown.
+        If a pathology cannot be pickled.
     IolabError
-        If a cell failed; the message is its error. The notebook, as far as it came, is then
-        ``OUTPUT.failed.ipynb``. If the page cannot be written.
+        If ``folder`` cannot be written.
     """
-    if not notebook.is_file():
-        raise UserError(f"there is no notebook {notebook}")
-    # papermill only warns of a parameter that the notebook does not have (nteract/papermill#667).
-    try:
-        known = papermill.inspect_notebook(str(notebook))
-    except (ValueError, NotJSONError) as error:
-        raise UserError(f"{notebook} is no notebook: {error}") from error
-    for name in parameters:
-        one_of(f"parameter of {notebook.name}", name, known)
-    try:
-        _make(notebook, output, parameters, (links, heading) if html else None, spare)
-    except OSError as error:
-        # papermill writes by itself, and its error names no file.
-        raise IolabError(f"cannot write {output}: {error.strerror or error}") from error
-    return output
+    named = {registry.FILES_VARIABLE: os.pathsep.join(map(str, registry.pathology_files()))}
+    with ExitStack() as stack:
+        if (payload := registry.handover_file()) is not None:
+            file = stack.enter_context(scratch_dir(folder)).absolute() / "pathologies.pickle"
+            atomic_write(file, payload, mode=0o600)
+            named[registry.HANDOVER_VARIABLE] = f"{hashlib.sha256(payload).hexdigest()}:{file}"
+        named = {**program_environment(), **named}
+        before = {name: os.environ.get(name) for name in named}
+        stack.callback(_restore, before)
+        os.environ.update(named)
+        yield
 
 
-def _make(
-    notebook: Path,
-    output: Path,
-    parameters: Mapping[str, Any],
-    shown: tuple[Mapping[str, str] | None, str] | None,
-    spare: SpareKernel | None,
-) -> None:
-    """Execute a notebook into `output`; `shown` are the links and heading of its HTML page."""
-    failed = output.with_suffix(".failed.ipynb")
-    failed.unlink(missing_ok=True)
-    # A socket's path may have 107 characters at most: not below the output.
-    with (
-        scratch_dir(output.parent) as work,
-        handed_over(output.parent),
-        short_dir() as sockets,
-    ):
-        made = work / output.name
-        try:
-            papermill.execute_notebook(
-                str(notebook),
-                str(made),
-                # Plain JSON only: papermill cannot write Path or NumPy values (papermill#586).
-                parameters=json.loads(json.dumps(dict(parameters))),
-                kernel_name="python3",
-                cwd=str(notebook.parent),
-                progress_bar=False,
-                # Sockets of this user instead of ports: nobody else can listen, and two pages that
-                # start at once cannot be given the same port (papermill#511).
-                config=_kernel_in(sockets),
-                **({} if spare is None else {"kernel_manager_class": manager_of(spare)}),
-            )
-        except PapermillExecutionError as error:
-            if made.exists():
-                made.rename(failed)
-            raise IolabError(
-                f"{notebook.name} failed: {error.evalue.strip() or error.ename} (see {failed})"
-            ) from error
-        except DeadKernelError as error:
-            if made.exists():
-                made.rename(failed)
-            raise IolabError(f"{notebook.name} failed: its kernel died (see {failed})") from error
-        if shown is not None:
-            executed = nbformat.read(made, as_version=4)  # type: ignore[no-untyped-call]
-            atomic_write(output.with_suffix(".html"), html_page(executed, *shown))
-        made.rename(output)
-
-
-def _kernel_in(folder: Path) -> Config:
-    """Return the configuration of a kernel whose sockets and keys are in a folder."""
-    place = {"ip": str(folder / "kernel"), "connection_file": str(folder / "kernel.json")}
-    return Config(AsyncKernelManager={"transport": "ipc", **place})
-
-
-def main(words: Sequence[str], spare: SpareKernel) -> int:
-    """Make a page and return the exit code; an error is one line of JSON on stdout.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The notebook, the output, the file that holds ``parameters``, ``links`` and ``heading``, and
-        ``html`` or ``notebook``.
-    spare : SpareKernel
-        The kernel of the notebook.
-    """
-    notebook, output, file, kind = words
-
-    def make() -> None:
-        given = json.loads(Path(file).read_text())
-        make_page(
-            Path(notebook),
-            Path(output),
-            given["parameters"],
-            html=kind == "html",
-            links=given["links"],
-            heading=given["heading"],
-            spare=spare,
-        )
-
-    # After a signal nbclient ends the notebook's kernel first.
-    return run_saying(make)
+def _restore(before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

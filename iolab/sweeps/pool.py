@@ -1,119 +1,55 @@
 # SPDX-License-Identifier: MIT
-"""Run notebooks and blocks side by side, and report progress and the time left."""
+"""Run blocks side by side, each in a program of its own; report progress and the time left."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import IO, Any, Protocol
 
-from iolab.errors import IolabError
-from iolab.files import atomic_write, remove_short_dirs, scratch_dir
-from iolab.process import start
-from iolab.sweeps.ending import Program, end_all, kill, signals_held
-from iolab.sweeps.handover import program_environment
+from iolab.files import remove_short_dirs
+from iolab.process import kill_group, start
 from iolab.sweeps.limits import usable_cores, usable_memory
-from iolab.sweeps.saying import error_said, open_log
-from iolab.sweeps.warm import WarmPages
+from iolab.sweeps.programs import (
+    end_all,
+    error_said,
+    open_log,
+    program_environment,
+    signals_held,
+)
 
 __all__ = [
     "BlockJob",
-    "Job",
     "LocalPlace",
-    "NotebookJob",
     "OnEnd",
     "OnProgress",
     "OnTime",
     "Place",
     "Progress",
     "default_jobs",
-    "run_job",
-    "run_jobs",
     "run_jobs_in",
 ]
 
 # Between two looks at what runs: a core is idle for half of it, on average, after each job.
 _POLL_S = 0.1
-# To put an end to its kernel and remove its folders, on a host with other work.
+# To put an end to its virtual machine and remove its folders, on a host with other work.
 _GRACE_S = 10.0
 _VM_BYTES = 2 << 30
 
 
-class Job(Protocol):
-    """A program that runs beside others.
-
-    Its last line of output is JSON with its ``error`` if it fails.
-    """
-
-    @property
-    def name(self) -> str:
-        """Name in errors and progress."""
-
-    @property
-    def cells(self) -> int:
-        """How much work it is."""
-
-    @property
-    def expected_s(self) -> float:
-        """How long it runs by the forecast, with a core of its own; 0 if there is none."""
-
-    @property
-    def progress(self) -> Path | None:
-        """File in which it writes how much is done."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """What its virtual machine may take."""
-
-    @property
-    def folder(self) -> Path:
-        """Folder that its results are in."""
-
-    def words(self, given: Path) -> list[str | Path]:
-        """Return its program's arguments, after writing the file `given` if it reads one."""
-
-
-@dataclass(frozen=True)
-class NotebookJob:
-    """A page to be made: a notebook, its output, its parameters and its links (a `Job`).
-
-    Not ``html``: the notebook alone. ``heading`` stands in the page for the notebook's own.
-    """
-
-    name: str
-    notebook: Path
-    output: Path
-    parameters: dict[str, Any]
-    cells: int = 0
-    progress: Path | None = None
-    memory_bytes: int = 0
-    expected_s: float = 0.0
-    html: bool = True
-    links: dict[str, str] = field(default_factory=dict)
-    heading: str = ""
-
-    @property
-    def folder(self) -> Path:
-        """Folder that the page is in."""
-        return self.output.parent
-
-    def words(self, given: Path) -> list[str | Path]:
-        """Return the arguments of `iolab.sweeps.page.main`, after writing what it is given."""
-        told = {"parameters": self.parameters, "links": self.links, "heading": self.heading}
-        atomic_write(given, json.dumps(told))
-        return [self.notebook, self.output, given, "html" if self.html else "notebook"]
-
-
 @dataclass(frozen=True)
 class BlockJob:
-    """A block to be measured into the store below ``root``, without a page (a `Job`)."""
+    """A block in the file ``plan``, to be measured into the store below ``root``.
+
+    Its virtual machine may take ``memory_bytes``. By the forecast it runs for ``expected_s`` with a
+    core of its own; 0 if there is none.
+    """
 
     name: str
     plan: Path
@@ -128,13 +64,9 @@ class BlockJob:
         return self.plan.with_suffix(".progress")
 
     @property
-    def folder(self) -> Path:
-        """Folder that the plan is in."""
-        return self.plan.parent
-
-    def words(self, given: Path) -> list[str | Path]:
-        """Return the arguments of ``python -m iolab.sweeps.block``, which reads nothing else."""
-        return [self.plan, self.root]
+    def argv(self) -> list[str | Path]:
+        """The program that measures it; its last line of output is JSON if it fails."""
+        return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
 
 
 @dataclass
@@ -178,32 +110,23 @@ class Place(Protocol):
 
 @dataclass
 class _Running:
-    job: Job
-    process: Program
+    job: BlockJob
+    process: subprocess.Popen[bytes]
     log: IO[bytes]
-    cells_done: int = field(default=0)
+    cells_done: int = 0
     began: float = field(default_factory=time.monotonic)
     # How many ran, at each look.
     beside: list[int] = field(default_factory=list)
 
     def look(self, running: int) -> None:
         self.beside.append(running)
-        if self.job.progress is not None:
-            with suppress(OSError, ValueError, IndexError):
-                self.cells_done = int(self.job.progress.read_text().split()[0])
+        with suppress(OSError, ValueError, IndexError):
+            self.cells_done = int(self.job.progress.read_text().split()[0])
 
     def error(self) -> str:
         code = self.process.wait()
         with self.log:
             return error_said(self.log, code) if code else ""
-
-
-_Begin = Callable[[Sequence[str | Path], IO[bytes]], Program]
-
-
-def _start_block(words: Sequence[str | Path], log: IO[bytes]) -> Program:
-    argv = [sys.executable, "-m", "iolab.sweeps.block", *words]
-    return start(argv, stdout=log, stderr=subprocess.STDOUT, env=program_environment())
 
 
 def _unlimited() -> int:
@@ -215,28 +138,22 @@ class LocalPlace:
 
     `memory` tells the bytes that programs can still use. No job begins that would take more than
     they were at first, together with the others, or more than they are now, where others took some
-    or the machine lost some; alone it is always tried. What the programs are given is in the folder
-    ``work``; pages are forked from ``pages``.
+    or the machine lost some; alone it is always tried.
     """
 
     def __init__(
         self,
-        work: Path,
-        pages: WarmPages,
         jobs: int,
         memory: Callable[[], int] = _unlimited,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
-        self._work = work
-        self._pages = pages
-        self._started = 0
         self._jobs = jobs
         self._memory = memory
         self._memory_bytes = memory()
         self._on_time = on_time
         self._running: list[_Running] = []
 
-    def fits(self, job: Job) -> bool:
+    def fits(self, job: BlockJob) -> bool:
         """Tell whether a job has room beside the others."""
         if len(self._running) >= self._jobs:
             return False
@@ -245,23 +162,20 @@ class LocalPlace:
         taken = sum(entry.job.memory_bytes for entry in self._running)
         return job.memory_bytes <= min(self._memory_bytes - taken, self._memory())
 
-    def start(self, job: Job) -> None:
+    def start(self, job: BlockJob) -> None:
         """Start a job's program."""
-        self._started += 1
-        words = job.words(self._work / f"{self._started}.json")
-        begin: _Begin = _start_block
-        if isinstance(job, NotebookJob):
-            self._pages.warm_up()
-            begin = self._pages.start
         log = open_log()
         try:
             with signals_held():
-                self._running.append(_Running(job, begin(words, log), log))
+                process = start(
+                    job.argv, stdout=log, stderr=subprocess.STDOUT, env=program_environment()
+                )
+                self._running.append(_Running(job, process, log))
         except BaseException:
             log.close()
             raise
 
-    def ended(self) -> list[tuple[Job, str]]:
+    def ended(self) -> list[tuple[BlockJob, str]]:
         """Return the jobs whose programs ended, each with its error or ""."""
         ended = []
         running = list(self._running)
@@ -270,8 +184,8 @@ class LocalPlace:
             if entry.process.poll() is None:
                 continue
             self._running.remove(entry)
-            # What it left running (its notebook's kernel, a virtual machine) goes with it.
-            kill(entry.process)
+            # What it left running in its group goes with it.
+            kill_group(entry.process)
             error = entry.error()
             ended.append((entry.job, error))
             if not error:
@@ -283,7 +197,7 @@ class LocalPlace:
         """Return how many programs run."""
         return len(self._running)
 
-    def cells_done(self) -> list[tuple[Job, int]]:
+    def cells_done(self) -> list[tuple[BlockJob, int]]:
         """Return the running jobs, each with how many of its cells are done."""
         return [(entry.job, entry.cells_done) for entry in self._running]
 
@@ -307,31 +221,6 @@ def default_jobs(clock: str = "virtual") -> int:
     return max(1, min(usable_cores(), usable_memory() // _VM_BYTES))
 
 
-def run_jobs(
-    wanted: Iterable[Job],
-    *,
-    jobs: int,
-    memory: Callable[[], int] = _unlimited,
-    pages: WarmPages | None = None,
-    on_progress: OnProgress = lambda progress: None,
-    on_end: OnEnd = lambda job, error: None,
-    on_time: OnTime = lambda job, seconds, beside: None,
-) -> dict[str, str]:
-    """Run jobs on this machine (`LocalPlace`), and return the error of each that failed.
-
-    Parameters are those of `LocalPlace` and `run_jobs_in`. What pages are forked from serves these
-    jobs alone if it is not given.
-    """
-    waiting = list(wanted)
-    if not waiting:
-        return {}
-    with ExitStack() as stack:
-        work = stack.enter_context(scratch_dir(waiting[0].folder))
-        pages = pages or stack.enter_context(WarmPages(work))
-        place = LocalPlace(work, pages, jobs, memory, on_time)
-        return run_jobs_in(place, waiting, on_progress=on_progress, on_end=on_end)
-
-
 def run_jobs_in(
     place: Place,
     wanted: Iterable[Any],
@@ -341,23 +230,9 @@ def run_jobs_in(
 ) -> dict[str, str]:
     """Run jobs, as many side by side as have room, and return the error of each that failed.
 
-    What still runs is ended with everything it started when this is interrupted.
-
-    Parameters
-    ----------
-    place : Place
-        Where they run.
-    wanted : iterable of Job
-        The jobs; those of one place are of one kind.
-    on_progress : callable
-        Called with the `Progress`, some ten times a second.
-    on_end : callable
-        Called with each job as it ends, and its error or "".
-
-    Returns
-    -------
-    dict of str to str
-        The errors by the names of the jobs.
+    What still runs is ended with everything it started when this is interrupted. ``on_progress`` is
+    called with the `Progress` some ten times a second, ``on_end`` with each job as it ends, and its
+    error or "".
     """
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
@@ -394,15 +269,3 @@ def _length_of(jobs: Sequence[Any]) -> Callable[[Any], float]:
     if all(job.expected_s for job in jobs):
         return lambda job: float(job.expected_s)
     return lambda job: float(job.cells)
-
-
-def run_job(job: Job, pages: WarmPages | None = None) -> None:
-    """Run one job to its end, a page forked from `pages` if they are given.
-
-    Raises
-    ------
-    IolabError
-        If it failed; the message names the job.
-    """
-    if errors := run_jobs([job], jobs=1, pages=pages):
-        raise IolabError(f"{job.name}: {errors[job.name]}")

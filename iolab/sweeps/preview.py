@@ -14,7 +14,7 @@ from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
 from iolab.store.raw import RawStore
-from iolab.sweeps.forecast import forecast
+from iolab.sweeps.durations import forecast
 from iolab.sweeps.request import (
     Request,
     check_request,

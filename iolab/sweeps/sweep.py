@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Run a sweep: measure the blocks that the store lacks, then make tables, pages and figures."""
+"""A sweep: plan the blocks, measure those that the store lacks, write up what is there.
+
+The write-up is tables, figures and pages: papermill executes ``notebooks/experiment.ipynb`` for
+each kernel, and the notebook of each report.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,18 @@ from iolab.files import atomic_write
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
-from iolab.shown import rough_duration
 from iolab.stats.conditions import kernels_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
-from iolab.sweeps.block import write_block
-from iolab.sweeps.forecast import expected_s, forecast
-from iolab.sweeps.history import measured_here
-from iolab.sweeps.measuring import check_room, measure_here, measure_jobs, store_locked
-from iolab.sweeps.observing import blocks_to_measure, note_observed, prepare_observer
-from iolab.sweeps.ordering import longest_first
+from iolab.sweeps.measuring import Measured, measure, store_locked
+from iolab.sweeps.observing import prepare_observer
+from iolab.sweeps.page import Page, make_page, make_pages
 from iolab.sweeps.planning import PathologyPlan, plan_sweep
-from iolab.sweeps.pool import BlockJob, Job, NotebookJob, OnProgress, run_job, run_jobs
+from iolab.sweeps.pool import OnProgress
 from iolab.sweeps.request import Request, check_request, sweep_label
-from iolab.sweeps.warm import WarmPages
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
 
@@ -48,7 +47,7 @@ class Outcome:
     measured, kept : int
         Blocks that this sweep measured, and blocks that were in the store before.
     failed : dict of str to str
-        Each page that failed, and why.
+        Each block and page that failed, and why.
     cells, invalid : int
         Cells in the tables, and how many of them a gate made invalid.
     page : Path or None
@@ -72,29 +71,10 @@ class Outcome:
 
 def run_sweep(
     request: Request,
-    pages: WarmPages,
     log: Callable[[str], None] = lambda line: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> list[Outcome]:
-    """Measure what a request asks for and write it up.
-
-    Blocks in the store are kept; the others are measured side by side, each as a page.
-
-    Parameters
-    ----------
-    request : Request
-        What to measure.
-    pages : WarmPages
-        What the pages are forked from.
-    log : callable
-        Called with a line for each step.
-    on_progress : callable
-        Called with the `Progress` of the measuring, some ten times a second.
-
-    Returns
-    -------
-    list of Outcome
-        One for each pathology.
+    """Measure what a request asks for and write it up; return what came of each pathology.
 
     Raises
     ------
@@ -105,160 +85,37 @@ def run_sweep(
         If no kernel of the request can run here.
     """
     check_request(request)
-    outcomes = [Outcome(plan) for plan in plan_sweep(request, log)]
-    for outcome in outcomes:
-        prepare_observer(outcome.plan.blocks.values(), request.observed, log, calls=request.calls)
-    store = RawStore(request.root)
+    plans = plan_sweep(request, log)
+    blocks = {key: block for plan in plans for key, block in plan.blocks.items()}
+    prepare_observer(blocks.values(), request.observed, log, calls=request.calls)
     with store_locked(request.root, log):
-        _measure(request, store, outcomes, pages, log=log, on_progress=on_progress)
+        measured = measure(blocks, request, on_progress, log)
         log("making the pages and figures")
-        _write_up(request, store, outcomes, pages)
+        return _write_up(request, plans, measured)
+
+
+def _write_up(
+    request: Request, plans: Sequence[PathologyPlan], measured: Measured
+) -> list[Outcome]:
+    """Make the tables and pages of each pathology of which something is in the store."""
+    store = RawStore(request.root)
+    outcomes = [_outcome(plan, store, measured) for plan in plans]
+    data = {o.plan.pathology.name: table for o in outcomes if (table := _tables(store, o))}
+    _make_experiments(request, outcomes, data)
+    _make_reports(request, outcomes, data)
     _publish(request.root, outcomes)
     return outcomes
 
 
-def _measure(
-    request: Request,
-    store: RawStore,
-    outcomes: Sequence[Outcome],
-    pages: WarmPages,
-    *,
-    log: Callable[[str], None],
-    on_progress: OnProgress,
-) -> None:
-    """Measure the blocks of all pathologies that the store lacks, side by side."""
-    missing = [
-        blocks_to_measure(
-            o.plan.blocks, store, request.observed, request.calls, log, flat=request.flat
-        )
-        for o in outcomes
-    ]
-    for outcome, keys in zip(outcomes, missing, strict=True):
-        outcome.kept = len(outcome.plan.blocks) - len(keys)
-    if kept := sum(outcome.kept for outcome in outcomes):
-        blocks = sum(len(outcome.plan.blocks) for outcome in outcomes)
-        log(f"{kept} of {blocks} blocks are in the store already")
-    check_room(request, sum(len(keys) for keys in missing))
-    history = measured_here()
-    order = longest_first(
-        [[o.plan.blocks[key] for key in keys] for o, keys in zip(outcomes, missing, strict=True)],
-        history,
+def _outcome(plan: PathologyPlan, store: RawStore, measured: Measured) -> Outcome:
+    missing = [key for key in measured.missing if key in plan.blocks]
+    names = {plan.blocks[key].plan.block for key in missing}
+    return Outcome(
+        plan,
+        measured=sum(map(store.has, missing)),
+        kept=len(plan.blocks) - len(missing),
+        failed={name: why for name, why in measured.failed.items() if name in names},
     )
-    outcomes, missing = [outcomes[n] for n in order], [missing[n] for n in order]
-    wanted = {
-        key: o.plan.blocks[key] for o, keys in zip(outcomes, missing, strict=True) for key in keys
-    }
-    lengths = dict(zip(wanted, expected_s(wanted.values(), history), strict=True))
-    if request.target == "vm" and not request.cluster and wanted:
-        expected = forecast(wanted.values(), request.jobs, history=history)
-        about = rough_duration(expected.seconds)
-        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
-    jobs = [
-        [_block_job(request, outcome.plan, key, lengths[key]) for key in keys]
-        for outcome, keys in zip(outcomes, missing, strict=True)
-    ]
-
-    def on_end(job: Job, error: str) -> None:
-        log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
-
-    wanted_pages = [job for of_one in jobs for job in of_one]
-    if request.cluster:
-        # The pages are made here, of what came back.
-        alone = [_without_page(request, job) for job in wanted_pages]
-        errors = measure_jobs(alone, request, log=log, on_progress=on_progress, on_end=on_end)
-        measured = [job for job in wanted_pages if job.name not in errors]
-        errors |= run_jobs(measured, jobs=request.jobs, pages=pages)
-    else:
-        errors = measure_here(
-            wanted_pages, request, pages=pages, on_progress=on_progress, on_end=on_end
-        )
-    for outcome, keys, of_one in zip(outcomes, missing, jobs, strict=True):
-        outcome.failed = _failures(of_one, errors)
-        outcome.measured = sum(store.has(key) for key in keys)
-
-
-def _failures(jobs: Iterable[NotebookJob], errors: dict[str, str]) -> dict[str, str]:
-    return {job.name: errors[job.name] for job in jobs if job.name in errors}
-
-
-def _block_job(request: Request, plan: PathologyPlan, key: str, expected_s: float) -> NotebookJob:
-    """Write a block to a file and return the job of the page that measures it."""
-    block = plan.blocks[key]
-    name = block.plan.block
-    file = request.root / "plans" / f"{key}.json"
-    write_block(file, block)
-    note_observed(file, block, request.observed, request.calls, flat=request.flat)
-    output = plan.folder / "pages" / f"{name}.ipynb"
-    return NotebookJob(
-        name=name,
-        notebook=NOTEBOOKS / "block.ipynb",
-        output=output,
-        parameters={"plan": str(file), "results": str(request.root)},
-        links=_links(output.parent, _above(request, plan)),
-        cells=len(block.cells),
-        progress=file.with_suffix(".progress"),
-        memory_bytes=block.machine.memory_mib << 20,
-        expected_s=expected_s,
-    )
-
-
-def _without_page(request: Request, page: NotebookJob) -> BlockJob:
-    """Return the job that measures the block of a page alone."""
-    plan = Path(page.parameters["plan"])
-    return BlockJob(page.name, plan, request.root, page.cells, page.memory_bytes, page.expected_s)
-
-
-def _index(request: Request) -> Path:
-    """Return the page that shows every verdict."""
-    return request.root / f"{sweep_label(request)}.html"
-
-
-def _above(request: Request, plan: PathologyPlan) -> dict[str, Path]:
-    """Return the pages that a page of a pathology leads back to."""
-    name = plan.pathology.name
-    return {"All verdicts": _index(request), name: plan.folder / f"{name}.html"}
-
-
-def _links(folder: Path, pages: Mapping[str, Path]) -> dict[str, str]:
-    """Return the addresses of pages, relative to a folder."""
-    return {words: os.path.relpath(page, folder) for words, page in pages.items()}
-
-
-def _write_up(
-    request: Request, store: RawStore, outcomes: Sequence[Outcome], pages: WarmPages
-) -> None:
-    """Make the tables and pages of each pathology of which something was measured."""
-    data = {outcome.plan.pathology.name: _tables(store, outcome) for outcome in outcomes}
-    _make_experiments(request, outcomes, data, pages)
-    jobs: dict[str, NotebookJob] = {}
-    for outcome in outcomes:
-        plan = outcome.plan
-        if (measured := data[plan.pathology.name]) is None:
-            continue
-        jobs[plan.pathology.name] = NotebookJob(
-            name=plan.pathology.name,
-            notebook=notebook_path(plan.pathology),
-            output=plan.folder / f"{plan.pathology.name}.ipynb",
-            parameters={
-                "data": str(plan.folder),
-                "figures_folder": str(plan.folder / "figures"),
-                "results_file": str(plan.folder / "results.json"),
-                "family": measured_family(plan.pathology, measured.cells),
-            },
-            links=_links(
-                plan.folder,
-                {"All verdicts": _index(request)}
-                | {f"Experiment on {k}": page for k, page in outcome.experiments.items()},
-            ),
-        )
-    errors = run_jobs(jobs.values(), jobs=request.jobs, pages=pages)
-    for outcome in outcomes:
-        job = jobs.get(outcome.plan.pathology.name)
-        if job is None:
-            continue
-        outcome.failed |= _failures([job], errors)
-        if job.name not in errors:
-            outcome.page = job.output.with_suffix(".html")
 
 
 def _tables(store: RawStore, outcome: Outcome) -> Dataset | None:
@@ -275,29 +132,21 @@ def _tables(store: RawStore, outcome: Outcome) -> Dataset | None:
 
 
 def _make_experiments(
-    request: Request,
-    outcomes: Sequence[Outcome],
-    data: Mapping[str, Dataset | None],
-    pages: WarmPages,
+    request: Request, outcomes: Iterable[Outcome], data: Mapping[str, Dataset]
 ) -> None:
     """Make the page of the experiment on each kernel of each pathology."""
-    jobs: dict[str, dict[str, NotebookJob]] = {}
-    for outcome in outcomes:
-        measured = data[outcome.plan.pathology.name]
-        kernels = [] if measured is None else _experiment_kernels(outcome.plan, measured)
-        jobs[outcome.plan.pathology.name] = {
-            kernel: _experiment_job(request, outcome.plan, kernel) for kernel in kernels
-        }
-    wanted = [job for own in jobs.values() for job in own.values()]
-    errors = run_jobs(wanted, jobs=request.jobs, pages=pages)
-    for outcome in outcomes:
-        own = jobs[outcome.plan.pathology.name]
-        outcome.failed |= _failures(own.values(), errors)
-        outcome.experiments = {
-            kernel: job.output.with_suffix(".html")
-            for kernel, job in own.items()
-            if job.name not in errors
-        }
+    wanted = [
+        (outcome, kernel, _experiment(request, outcome.plan, kernel))
+        for outcome in outcomes
+        if (table := data.get(outcome.plan.pathology.name))
+        for kernel in _experiment_kernels(outcome.plan, table)
+    ]
+    errors = make_pages([page for *_, page in wanted], jobs=request.jobs)
+    for outcome, kernel, page in wanted:
+        if page.name in errors:
+            outcome.failed[page.name] = str(errors[page.name])
+        else:
+            outcome.experiments[kernel] = page.output.with_suffix(".html")
 
 
 def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
@@ -307,19 +156,68 @@ def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
     return [] if plan.pathology.notebook == EXPERIMENT and len(kernels) == 1 else kernels
 
 
-def _experiment_job(request: Request, plan: PathologyPlan, kernel: str) -> NotebookJob:
-    """Return the job of the page that shows one kernel's conditions."""
+def _experiment(request: Request, plan: PathologyPlan, kernel: str) -> Page:
+    """Return the page that shows one kernel's conditions."""
     # A real machine says itself what its kernel is called.
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", kernel)
     output = plan.folder / "experiments" / f"kernel-{name}.ipynb"
-    return NotebookJob(
-        name=f"{plan.pathology.name} on {kernel}",
-        notebook=NOTEBOOKS / EXPERIMENT,
-        output=output,
-        parameters={"data": str(plan.folder), "kernel": [kernel]},
-        links=_links(output.parent, _above(request, plan)),
+    own = plan.pathology.name
+    above = {"All verdicts": _index(request), own: plan.folder / f"{own}.html"}
+    return Page(
+        f"{own} on {kernel}",
+        NOTEBOOKS / EXPERIMENT,
+        output,
+        {"data": str(plan.folder), "kernel": [kernel], "results": str(request.root)},
+        links=_links(output.parent, above),
         heading=f"{plan.pathology.title}: kernel {name}",
     )
+
+
+def _make_reports(
+    request: Request, outcomes: Iterable[Outcome], data: Mapping[str, Dataset]
+) -> None:
+    """Make the page of each pathology."""
+    wanted = [
+        (outcome, _report(request, outcome, table))
+        for outcome in outcomes
+        if (table := data.get(outcome.plan.pathology.name))
+    ]
+    errors = make_pages([page for _, page in wanted], jobs=request.jobs)
+    for outcome, page in wanted:
+        if page.name in errors:
+            outcome.failed[page.name] = str(errors[page.name])
+        else:
+            outcome.page = page.output.with_suffix(".html")
+
+
+def _report(request: Request, outcome: Outcome, data: Dataset) -> Page:
+    plan, name = outcome.plan, outcome.plan.pathology.name
+    pages = {f"Experiment on {kernel}": page for kernel, page in outcome.experiments.items()}
+    parameters = {
+        "data": str(plan.folder),
+        "figures_folder": str(plan.folder / "figures"),
+        "results_file": str(plan.folder / "results.json"),
+        "family": measured_family(plan.pathology, data.cells),
+    }
+    if plan.pathology.notebook == EXPERIMENT:
+        parameters["results"] = str(request.root)
+    return Page(
+        name,
+        notebook_path(plan.pathology),
+        plan.folder / f"{name}.ipynb",
+        parameters,
+        links=_links(plan.folder, {"All verdicts": _index(request), **pages}),
+    )
+
+
+def _index(request: Request) -> Path:
+    """Return the page that shows every verdict."""
+    return request.root / f"{sweep_label(request)}.html"
+
+
+def _links(folder: Path, pages: Mapping[str, Path]) -> dict[str, str]:
+    """Return the addresses of pages, relative to a folder."""
+    return {words: os.path.relpath(page, folder) for words, page in pages.items()}
 
 
 def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
@@ -333,37 +231,26 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
         atomic_write(root / "results.json", json.dumps(joined, indent=1, sort_keys=True) + "\n")
 
 
-def start_page(request: Request, outcomes: Sequence[Outcome], pages: WarmPages) -> Path | None:
-    """Make the page that shows every verdict and leads to the other pages.
+def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
+    """Make the page that shows every verdict and leads to the other pages; return its HTML page.
 
-    It is forked from `pages`, as those of `run_sweep`.
-
-    Returns
-    -------
-    Path or None
-        The HTML page; None where nothing was measured.
+    Where nothing was measured, there is none.
 
     Raises
     ------
     IolabError
         If the page cannot be made.
     """
-    written = [outcome for outcome in outcomes if outcome.cells]
-    if not written:
+    if not any(outcome.cells for outcome in outcomes):
         return None
+    pages = {o.plan.pathology.name: o.page for o in outcomes if o.page}
     parameters = {
-        "folders": [str(outcome.plan.folder) for outcome in written],
-        "links": {
-            outcome.plan.pathology.name: str(outcome.page.relative_to(request.root))
-            for outcome in outcomes
-            if outcome.page
-        },
+        "folders": [str(outcome.plan.folder) for outcome in outcomes if outcome.cells],
+        "links": _links(request.root, pages),
         "experiments": {
-            outcome.plan.pathology.name: _links(request.root, outcome.experiments)
-            for outcome in outcomes
+            o.plan.pathology.name: _links(request.root, o.experiments) for o in outcomes
         },
     }
     output = _index(request).with_suffix(".ipynb")
-    page = NotebookJob("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters)
-    run_job(page, pages)
+    make_page(Page("the start page", NOTEBOOKS / "00_start_here.ipynb", output, parameters))
     return output.with_suffix(".html")

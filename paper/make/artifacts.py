@@ -22,7 +22,8 @@ from iolab.stats.conditions import pathology_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import load, result_folders
-from iolab.sweeps.pool import NotebookJob, default_jobs, run_jobs
+from iolab.sweeps.page import Page, make_pages
+from iolab.sweeps.pool import default_jobs
 from paper.make.documents import renew
 from paper.make.results import collect, write_results
 
@@ -61,7 +62,7 @@ def draw(data: Path, paper: Path = PAPER) -> list[Path]:
     """
     sources = {load(source).cells["pathology"].iloc[0]: source for source in result_folders(data)}
     work = paper / ".work"
-    errors = run_jobs(
+    errors = make_pages(
         [_page(name, source, paper, work) for name, source in sources.items()], jobs=default_jobs()
     )
     if errors:
@@ -79,12 +80,12 @@ def _end_captions(folder: Path, data: Path, source: Path) -> None:
         atomic_write(path, f"{path.read_text().strip()} {_remade(data, source)}\n")
 
 
-def _page(name: str, source: Path, paper: Path, work: Path) -> NotebookJob:
+def _page(name: str, source: Path, paper: Path, work: Path) -> Page:
     """Return the page that draws a pathology's figures, into an empty folder."""
     pathology = get_pathology(name)
     folder = paper / "figures" / name
     shutil.rmtree(folder, ignore_errors=True)
-    return NotebookJob(
+    return Page(
         name=name,
         notebook=notebook_path(pathology),
         output=work / f"{name}.ipynb",

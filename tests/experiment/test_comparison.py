@@ -56,3 +56,28 @@ def test_only_claims_about_measured_conditions_have_a_verdict(pair: Comparison) 
 def test_without_a_recorded_cell_there_is_no_trace(pair: Comparison) -> None:
     with pytest.raises(UserError, match="no cell was recorded: compare with record=True"):
         _ = pair.trace
+
+
+def test_a_comparison_of_one_kernel_holds_nothing_of_another() -> None:
+    data = synthetic.dataset(boots=3, invalid=False)
+    pair = comparison_of(data, "6.12")
+    assert set(pair.cells["kernel"]) == {"6.12"}
+    assert len(pair.cells) == (data.cells["kernel"] == "6.12").sum()
+    for table in (pair.data.latency, pair.data.mechanism):
+        assert set(table["cell"]) <= set(pair.cells["cell"])
+    assert set(comparison_of(data).cells["kernel"]) > {"6.12"}
+    # YAML makes a number of it.
+    assert set(comparison_of(data, 6.12).cells["kernel"]) == {"6.12"}
+    with pytest.raises(UserError, match=r"kernel of these results.*6\.21"):
+        comparison_of(data, "6.21")
+
+
+def test_a_block_is_shown_as_it_was_measured(pair: Comparison) -> None:
+    name = pair.cells["block"].unique()[1]
+    view = pair.block(name)
+    assert view.table["position"].is_monotonic_increasing
+    assert len(view.table) == (pair.cells["block"] == name).sum()
+    assert name in set(view.origin["value"])
+    assert pair.cells["block"].iloc[0] in set(pair.block().origin["value"])
+    with pytest.raises(UserError, match="block"):
+        pair.block("no such block")

@@ -5,9 +5,11 @@ import re
 
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 
 from iolab import report
 from iolab.stats.verdicts import VERDICTS, verdict_table
+from tests.support import synthetic
 from tests.support.payloads import PAYLOADS, Attacked
 from tests.support.reports import report as reference
 
@@ -59,3 +61,11 @@ def test_an_index_shows_the_words(table: pd.DataFrame, kind: str) -> None:
     # A link is a path relative to the page, whatever is in it.
     page = report.verdict_index(attacked, links)._repr_html_()
     assert all(":" not in link for link in re.findall(r'href="([^"]*)"', page))
+
+
+def test_a_kernel_of_the_index_leads_to_its_experiment() -> None:
+    table = verdict_table(synthetic.dataset(boots=3, invalid=False))
+    experiments = {"dio_kworker": {"6.1": "dio_kworker/quick/experiments/kernel 6.1.html"}}
+    page = BeautifulSoup(report.verdict_index(table, {}, experiments)._repr_html_(), "html.parser")
+    leads = {link.text: link["href"] for link in page.find_all("a")}
+    assert leads == {"6.1": "dio_kworker/quick/experiments/kernel%206.1.html"}

@@ -22,7 +22,7 @@ from iolab.store.block_files import DIGESTS, digests_of
 from iolab.store.block_tables import block_rows
 from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
-from iolab.sweeps.kept import missing_blocks
+from iolab.sweeps.measuring import missing_blocks
 from tests.support.bombed_results import BOMBED, bomb_results
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.results import TARGET, block, result, write_results

@@ -37,7 +37,7 @@ from iolab.store.durations import block_durations
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
-from iolab.sweeps.kept import missing_blocks
+from iolab.sweeps.measuring import missing_blocks
 from tests.support.parquet_writer import (
     BYTE_ARRAY,
     DATA,

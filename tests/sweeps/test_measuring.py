@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: MIT
+"""Which blocks are kept and which measured again; the lock of a store, and room on its disk."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
+from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
-from iolab.sweeps.measuring import check_room, store_locked
+from iolab.files import canonical_json, digest_of
+from iolab.store.raw import RawStore
+from iolab.sweeps.measuring import check_room, missing_blocks, store_locked
 from iolab.sweeps.request import Request
+from tests.support.results import TARGET, block
+from tests.support.stores import BUSY, SPOILT, spoil, stored
 from tests.test_files import small_disk
 
 
@@ -23,14 +30,15 @@ def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path)
 
 
 def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    pages = tmp_path / "dio_kworker" / "smoke" / "pages"
+    sweep = tmp_path / "dio_kworker" / "smoke"
+    pages = sweep / "experiments"
     (tmp_path / "plans").mkdir()
     others = [tmp_path / "raw" / "abc" / ".work.kept", tmp_path / "home" / ".work.kept"]
     for folder in others:
         folder.mkdir(parents=True)
-    kept = [pages / "boot0.ipynb", pages / "boot1.log", tmp_path / "plans" / "abc.json"]
+    kept = [pages / "kernel-6.1.ipynb", sweep / "blocks.json", tmp_path / "plans" / "abc.json"]
     left = [
-        *(pages / ".work.x1" / "boot0.ipynb", tmp_path / "plans" / "abc.progress"),
+        *(pages / ".work.x1" / "kernel-6.1.ipynb", tmp_path / "plans" / "abc.progress"),
         *(tmp_path / "raw" / ".work.x2" / "results" / "facts.json", tmp_path / ".work.results.x3"),
     ]
     for path in kept + left:
@@ -61,3 +69,76 @@ def test_nothing_is_done_in_a_store_of_another_format(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="iolab-store/2"), store_locked(tmp_path, print):
         pass
     assert {path.name for path in tmp_path.rglob("*")} == {"store.json", "plans", "abc.progress"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RawStore:
+    return RawStore(tmp_path / 'it\'s a "store"\nof приборы [bold]')
+
+
+def wanted(keys: list[str]) -> dict[str, Block]:
+    """Return what a sweep planned: the blocks that `stored` put there, boot by boot."""
+    return {key: block(boot) for boot, key in enumerate(keys)}
+
+
+def test_what_is_sound_is_kept(store: RawStore) -> None:
+    keys = stored(store.root, boots=2)
+    assert missing_blocks(store, wanted([*keys, "f" * 64])) == ["f" * 64]
+    assert not (store.root / "set-aside").exists()
+
+
+@pytest.mark.parametrize("damage", SPOILT)
+def test_what_is_damaged_is_set_aside_whole_and_the_rest_is_kept(
+    store: RawStore, damage: str
+) -> None:
+    keys = stored(store.root, boots=2)
+    name, change = SPOILT[damage]
+    spoil(store.folder(keys[0]) / name, change)
+    before = {p.name: p.read_bytes() for p in store.folder(keys[0]).iterdir() if p.is_file()}
+    said: list[str] = []
+    assert missing_blocks(store, wanted(keys), said.append) == keys[:1]
+    (sentence,) = said
+    assert keys[0][:16] in sentence
+    assert "is damaged" in sentence
+    place = store.root / "set-aside" / keys[0]
+    assert {p.name: p.read_bytes() for p in place.iterdir() if p.is_file()} == before
+    assert not store.has(keys[0])
+    # It is measured again, and again damaged.
+    stored(store.root)
+    spoil(store.folder(keys[0]) / name, change)
+    assert missing_blocks(store, wanted(keys)) == keys[:1]
+    assert sorted(p.name for p in place.parent.iterdir()) == [keys[0], f"{keys[0]}.1"]
+
+
+def test_what_the_machine_was_not_fit_for_is_measured_again(store: RawStore) -> None:
+    (key,) = stored(store.root, preflight=[BUSY])
+    said: list[str] = []
+    assert missing_blocks(store, wanted([key]), said.append) == [key]
+    assert "is refused (load of the measured CPU: 45 %)" in said[0]
+    assert not store.has(key)
+
+
+def test_a_store_of_another_iolab_is_refused_by_name(store: RawStore) -> None:
+    (key,) = stored(store.root)
+    marker = store.root / "store.json"
+    assert marker.read_text() == '{"format":"iolab-store/1"}\n'
+    spoil(marker, lambda _: b'{"format":"iolab-store/2"}')
+    sentence = "format is 'iolab-store/2', this iolab reads 'iolab-store/1'"
+    with pytest.raises(UserError, match=sentence):
+        missing_blocks(store, wanted([key]))
+    with pytest.raises(UserError, match=sentence):
+        stored(store.root)
+    marker.unlink()
+    # Stores from before there was the file are of the first format.
+    assert missing_blocks(store, wanted([key])) == []
+
+
+def test_a_block_of_another_iolab_is_refused_and_stays(store: RawStore) -> None:
+    (key,) = stored(store.root)
+    document = {**store.read(key, "block.json"), "format": "iolab-block/99"}
+    spoil(store.folder(key) / "block.json", lambda _: canonical_json(document).encode())
+    other = digest_of({"block": document, "target": TARGET})
+    store.folder(key).rename(store.root / "raw" / other)
+    with pytest.raises(UserError, match="iolab-block/99"):
+        missing_blocks(store, wanted([other]))
+    assert store.has(other)

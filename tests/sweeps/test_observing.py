@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,16 +17,16 @@ from iolab.measure.profile import Profile
 from iolab.measure.profile_file import write_events, write_profile
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
-from iolab.store.raw import RawStore
-from iolab.sweeps import observing
+from iolab.sweeps import measuring
+from iolab.sweeps.measuring import blocks_to_measure
 from iolab.sweeps.observed import read_observed
 from iolab.sweeps.observing import (
-    blocks_to_measure,
     note_observed,
     observation_of,
     observed_cells,
     prepare_observer,
 )
+from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
 from tests.measure.test_profile import profile
 
@@ -58,41 +59,49 @@ def test_a_factor_that_is_not_there_is_refused(block: Block) -> None:
 def test_a_block_without_its_profiles_is_measured_again(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whether what is there is a result is tested elsewhere (test_kept.py).
+    # Whether what is there is a result is tested elsewhere (test_measuring.py).
     monkeypatch.setattr(
-        observing,
+        measuring,
         "missing_blocks",
         lambda store, keys, log: [key for key in keys if not store.has(key)],
     )
-    store, profiles = RawStore(tmp_path), ProfileStore(tmp_path)
+    profiles = ProfileStore(tmp_path)
     (tmp_path / "raw" / "key").mkdir(parents=True)
-    assert blocks_to_measure({"key": block, "new": block}, store, []) == ["new"]
-    assert blocks_to_measure({"key": block}, store, ["all"]) == ["key"]
+
+    def lacks(blocks: dict[str, Block], **asked: Any) -> list[str]:
+        return blocks_to_measure(blocks, Request("quick", root=tmp_path, **asked))
+
+    assert lacks({"key": block, "new": block}) == ["new"]
+    assert lacks({"key": block}, observed=["all"]) == ["key"]
     for cell in block.cells:
         path = profiles.path("key", cell.id)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert blocks_to_measure({"key": block}, store, ["all"]) == []
+    assert lacks({"key": block}, observed=["all"]) == []
     calls = ["dget_parent"]
-    assert blocks_to_measure({"key": block}, store, ["all"], calls) == ["key"]
+    assert lacks({"key": block}, observed=["all"], calls=calls) == ["key"]
     for cell in block.cells:
         path = profiles.path("key", cell.id).with_suffix(".events.parquet")
         write_events(path, pd.DataFrame({"at_ns": [1]}), calls)
-    assert blocks_to_measure({"key": block}, store, ["all"], calls) == []
-    assert blocks_to_measure({"key": block}, store, ["all"], ["dput"]) == ["key"]
+    assert lacks({"key": block}, observed=["all"], calls=calls) == []
+    assert lacks({"key": block}, observed=["all"], calls=["dput"]) == ["key"]
 
 
 def test_a_flat_profile_is_enough_for_a_flat_one_only(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile
 ) -> None:
-    monkeypatch.setattr(observing, "missing_blocks", lambda *_: [])
-    store, profiles = RawStore(tmp_path), ProfileStore(tmp_path)
+    monkeypatch.setattr(measuring, "missing_blocks", lambda *_: [])
+    profiles = ProfileStore(tmp_path)
+
+    def lacks(**asked: Any) -> list[str]:
+        return blocks_to_measure({"key": block}, Request("quick", root=tmp_path, **asked))
+
     for flat in (1, 0):
         for cell in block.cells:
             counted = replace(profile, totals={**profile.totals, "flat": flat})
             write_profile(profiles.path("key", cell.id), counted)
-        assert blocks_to_measure({"key": block}, store, ["all"], flat=True) == []
-        assert blocks_to_measure({"key": block}, store, ["all"]) == ["key"] * flat
+        assert lacks(observed=["all"], flat=True) == []
+        assert lacks(observed=["all"]) == ["key"] * flat
 
 
 def test_the_cells_are_noted_beside_the_block(block: Block, tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from iolab import report
+from iolab.paths import REFERENCE
 from iolab.shown import SCRIPTS
 from iolab.stats.verdicts import verdict_table
 from iolab.sweeps.html import html_page
-from iolab.sweeps.page import make_page
+from iolab.sweeps.page import Page as NotebookPage
+from iolab.sweeps.page import make_pages
 from tests.support.needs import program
 from tests.support.reports import report as reference
 from tests.test_notebooks import NOTEBOOKS
@@ -28,7 +30,7 @@ from tests.test_notebooks import NOTEBOOKS
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 
 _WIDTHS = (390, 1280)
-_NAMES = ("00_start_here", "dio_kworker", "block")
+_NAMES = ("00_start_here", "dio_kworker", "experiment")
 # What is wider than the window, and does not scroll inside a box of its own.
 _TOO_WIDE = """() => [...document.querySelectorAll('main *')].filter(e =>
     e.getBoundingClientRect().right > innerWidth + 1 &&
@@ -48,12 +50,15 @@ def browser() -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Give pages made from the reference data."""
     folder = tmp_path_factory.mktemp("pages")
-    return {
-        name: make_page(NOTEBOOKS / f"{name}.ipynb", folder / f"{name}.ipynb", {}).with_suffix(
-            ".html"
+    given = {"experiment": {"data": str(REFERENCE / "dio_kworker"), "kernel": ["6.12"]}}
+    made = [
+        NotebookPage(
+            name, NOTEBOOKS / f"{name}.ipynb", folder / f"{name}.ipynb", given.get(name, {})
         )
         for name in _NAMES
-    }
+    ]
+    assert make_pages(made, jobs=2) == {}
+    return {page.name: page.output.with_suffix(".html") for page in made}
 
 
 class Opened:

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""The time left, on made-up jobs whose lengths are known."""
+"""What runs side by side, and the time left on made-up jobs whose lengths are known."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iolab.sweeps import pool
-from iolab.sweeps.pool import Progress, run_jobs_in
+from iolab.sweeps.pool import BlockJob, LocalPlace, Progress, run_jobs_in
 
 
 @dataclass(frozen=True)
@@ -90,3 +94,74 @@ def test_without_a_forecast_a_cell_is_as_long_as_any(monkeypatch: pytest.MonkeyP
     found = told(monkeypatch, jobs)
     late = [(now, left) for now, left in found if now > 60]
     assert all(left == pytest.approx(200 - now, abs=40) for now, left in late)
+
+
+class SmallJob(BlockJob):
+    """A job whose program is the Python of its ``plan``."""
+
+    @property
+    def argv(self) -> list[str | Path]:
+        return [sys.executable, "-c", self.plan.read_text(), self.plan]
+
+
+def small(folder: Path, name: str, program: str, memory_bytes: int = 0) -> SmallJob:
+    plan = folder / f"{name}.json"
+    plan.write_text(program)
+    return SmallJob(name, plan, folder, 2, memory_bytes)
+
+
+def test_programs_run_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
+    jobs = [
+        small(tmp_path, "good", "print('words')"),
+        small(tmp_path, "bad", "import json, sys; print(json.dumps({'error': 'no'})); sys.exit(2)"),
+        small(tmp_path, "killed", "import os; os.kill(os.getpid(), 9)"),
+    ]
+    told: list[Progress] = []
+    ended: list[tuple[str, str]] = []
+    timed: list[str] = []
+    errors = run_jobs_in(
+        LocalPlace(2, on_time=lambda job, seconds, beside: timed.append(job.name)),
+        jobs,
+        on_progress=lambda state: told.append(Progress(**vars(state))),
+        on_end=lambda job, error: ended.append((job.name, error)),
+    )
+    assert errors == {"bad": "no", "killed": "was ended by SIGKILL"}
+    assert dict(ended) == {**errors, "good": ""}
+    assert timed == ["good"]
+    assert [state.jobs_done for state in told] == sorted(state.jobs_done for state in told)
+    assert (told[-1].jobs_done, told[-1].cells_done, told[-1].seconds_left) == (3, 6, 0.0)
+    assert run_jobs_in(LocalPlace(1), []) == {}
+
+
+def _sizes_at_work(
+    folder: Path, sizes: dict[str, int], memory: Callable[[], int]
+) -> list[set[str]]:
+    """Run programs that take so much memory each; return which of them ran, at each look."""
+    program = (
+        "import sys, time; from pathlib import Path; at_work = Path(sys.argv[1] + '.at-work')\n"
+        "at_work.touch(); time.sleep(1.5); at_work.unlink()"
+    )
+    jobs = [small(folder, name, program, size) for name, size in sizes.items()]
+    at_work: list[set[str]] = []
+
+    def look(progress: Progress) -> None:
+        at_work.append({n for n in sizes if (folder / f"{n}.json.at-work").exists()})
+
+    assert run_jobs_in(LocalPlace(3, memory), jobs, on_progress=look) == {}
+    return at_work
+
+
+def test_programs_wait_for_room_but_a_large_one_runs_alone(tmp_path: Path) -> None:
+    sizes = {"p0": 3, "p1": 3, "p2": 9}
+    at_work = _sizes_at_work(tmp_path, sizes, lambda: 6)
+    assert {"p0", "p1"} in at_work
+    assert max(sum(sizes[name] for name in names) for names in at_work) == 9
+    assert all(names == {"p2"} for names in at_work if "p2" in names)
+
+
+def test_on_a_machine_that_loses_memory_fewer_run_side_by_side(tmp_path: Path) -> None:
+    left = chain([6], repeat(2))
+    at_work = _sizes_at_work(tmp_path, {"p0": 3, "p1": 3}, lambda: next(left))
+    assert {"p0"} in at_work
+    assert {"p1"} in at_work
+    assert {"p0", "p1"} not in at_work

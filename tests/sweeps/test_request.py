@@ -18,7 +18,6 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 from iolab.sweeps.sweep import start_page
-from iolab.sweeps.warm import WarmPages
 
 
 def names(**asked: object) -> list[str]:
@@ -57,8 +56,7 @@ def test_a_sweep_with_its_own_levels_has_its_own_folder() -> None:
 
 
 def test_nothing_measured_has_no_page_to_start_from(tmp_path: Path) -> None:
-    with WarmPages(tmp_path) as pages:
-        assert start_page(Request(profile="quick", root=tmp_path), [], pages) is None
+    assert start_page(Request(profile="quick", root=tmp_path), []) is None
 
 
 def test_boots_of_the_users_own_have_their_own_folder() -> None:

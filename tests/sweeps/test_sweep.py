@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The main job itself, as a user runs it: killed, continued, and compared by hash."""
+"""The main job itself, as a user runs it: killed, continued, compared by hash; and its pages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 
+from iolab.pathology import get_pathology
+from iolab.paths import REFERENCE
 from iolab.store.dataset import load
+from iolab.sweeps.page import make_page
+from iolab.sweeps.planning import PathologyPlan
+from iolab.sweeps.request import Request
+from iolab.sweeps.sweep import _experiment
 from iolab.targets.vm import prepare
 from tests.support.command import ARGV
 from tests.support.needs import wants
@@ -66,3 +74,32 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None
 
     # Beside other work, too, the bytes are the same: targets/test_vm.py.
     subprocess.run(iolab("verify", str(killed / _FOLDER), "--blocks", "2"), check=True)
+
+
+def test_what_a_real_machine_calls_its_kernel_names_no_other_folder(tmp_path: Path) -> None:
+    plan = PathologyPlan(get_pathology("dio_kworker"), tmp_path / "dio_kworker" / "quick")
+    page = _experiment(Request("quick", root=tmp_path), plan, "../../6.1 x")
+    assert page.output.resolve().parent == plan.folder / "experiments"
+    assert page.parameters["kernel"] == ["../../6.1 x"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_of_one_kernel_shows_it_alone_and_leads_back(tmp_path: Path) -> None:
+    plan = PathologyPlan(get_pathology("aio_migration"), tmp_path / "aio_migration" / "quick")
+    request = Request("quick", root=tmp_path)
+    wanted = _experiment(request, plan, "6.12")
+    parameters = {**wanted.parameters, "data": str(REFERENCE / "aio_migration")}
+    made = make_page(replace(wanted, parameters=parameters))
+    page = BeautifulSoup(made.with_suffix(".html").read_text(encoding="utf-8"), "html.parser")
+    assert {link.text: link["href"] for link in page.select("nav a")} == {
+        "All verdicts": "../../../quick.html",
+        "aio_migration": "../aio_migration.html",
+    }
+    title = "A single AIO submission thread migrated madly: kernel 6.12"
+    assert [heading.text for heading in page.select("h1, title")] == [title, title]
+    assert [heading.text for heading in page.select("h2")][:2] == ["The verdict", "The comparison"]
+    tables = [t for t in page.select("table") if t.select("thead th")[0].text.strip() == "kernel"]
+    kernels = {cell.text for t in tables for cell in t.select("tbody tr td:first-of-type")}
+    assert kernels == {"6.12"}
+    measured = set(load(REFERENCE / "aio_migration").cells["kernel"])
+    assert measured > {"6.12"}

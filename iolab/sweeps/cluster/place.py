@@ -17,7 +17,7 @@ from iolab import foreign
 from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.sweeps.cluster.recruiting import Recruit
 from iolab.sweeps.cluster.worker import Answer
-from iolab.sweeps.pool import Job
+from iolab.sweeps.pool import BlockJob
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -57,7 +57,7 @@ class Work(Protocol):
 class _Attempt:
     """A job, where it failed so far, and what runs of it."""
 
-    job: Job
+    job: BlockJob
     failed: dict[str, str] = field(default_factory=dict)
     losses: int = 0
     worker: Recruit | None = None
@@ -147,17 +147,17 @@ class ClusterPlace:
             if key in self._cells:
                 self._cells[key] = cells
 
-    def fits(self, job: Job) -> bool:
+    def fits(self, job: BlockJob) -> bool:
         """Tell whether a worker has room for a job."""
         self._look()
         # Those that have to be measured again come first.
         return not self._again and self._room(_Attempt(job)) is not None
 
-    def start(self, job: Job) -> None:
+    def start(self, job: BlockJob) -> None:
         """Start a job on the worker that has the most room."""
         self._start(_Attempt(job))
 
-    def ended(self) -> list[tuple[Job, str]]:
+    def ended(self) -> list[tuple[BlockJob, str]]:
         """Return the jobs that ended, each with its error or ""."""
         self._look()
         ended = []
@@ -183,7 +183,7 @@ class ClusterPlace:
         """Return how many jobs run, or wait for another worker."""
         return len(self._running) + len(self._again)
 
-    def cells_done(self) -> list[tuple[Job, int]]:
+    def cells_done(self) -> list[tuple[BlockJob, int]]:
         """Return the running jobs, each with how many of its cells are done."""
         return [(attempt.job, self._cells.get(attempt.key, 0)) for attempt in self._running]
 

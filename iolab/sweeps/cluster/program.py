@@ -13,7 +13,7 @@ from iolab.errors import CannotRunError, IolabError
 from iolab.files import atomic_write, canonical_json
 from iolab.store.raw import block_key
 from iolab.sweeps.block import run_on, target_of
-from iolab.sweeps.saying import run_saying
+from iolab.sweeps.programs import run_saying
 
 __all__ = ["OTHER_MACHINE", "difference"]
 

@@ -24,9 +24,8 @@ from iolab.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.cluster.parts import Part, receive, settle
 from iolab.sweeps.cluster.program import OTHER_MACHINE
-from iolab.sweeps.handover import program_environment
 from iolab.sweeps.limits import MACHINE_BYTES
-from iolab.sweeps.saying import error_said, open_log
+from iolab.sweeps.programs import error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
 
 __all__ = [

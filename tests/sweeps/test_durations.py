@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Forecasts, from histories of machines whose speed is known."""
+"""Forecasts, from histories of machines whose speed is known, and the order of measuring."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.files import cache_dir
 from iolab.pathology import get_pathology
-from iolab.sweeps.forecast import forecast
-from iolab.sweeps.history import Took, assumed_block, measured_here, note_duration
+from iolab.sweeps.durations import (
+    Took,
+    assumed_block,
+    forecast,
+    in_order,
+    measured_here,
+    note_duration,
+)
 from iolab.sweeps.preview import preview_sweep
 from iolab.sweeps.request import Request
 
@@ -132,3 +138,56 @@ def test_a_cache_that_cannot_be_written_stops_nothing(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     note_duration(blocks()[0], 31.5, 1.0)
     assert measured_here() == []
+
+
+def _planned(pathology: str, *kernels: str) -> dict[str, Block]:
+    found = get_pathology(pathology)
+    return {
+        f"{kernel} {block.machine.cpus} {block.boot}": block
+        for kernel in kernels
+        for block in blocks_of(found, found.profiles["quick"], kernel=kernel, clock="virtual")
+    }
+
+
+def test_the_first_block_of_each_machine_comes_before_the_second_of_any() -> None:
+    blocks = _planned("writeback_kworker", "6.1", "6.12")
+    ordered = in_order(blocks, blocks, [])
+    assert ordered[:5] == ["6.1 1 0", "6.1 2 0", "6.12 1 0", "6.12 2 0", "6.1 1 1"]
+    assert sorted(ordered) == sorted(blocks)
+
+
+def test_blocks_of_one_machine_keep_their_order() -> None:
+    blocks = _planned("dio_kworker", "6.1")
+    assert in_order(blocks, blocks, []) == list(blocks)
+
+
+def test_what_is_measured_already_takes_no_turn() -> None:
+    blocks = _planned("dio_kworker", "6.1", "6.12")
+    left = ["6.1 1 2", "6.12 1 0", "6.12 1 1", "6.12 1 2"]
+    assert in_order(left, blocks, []) == ["6.1 1 2", "6.12 1 0", "6.12 1 1", "6.12 1 2"]
+
+
+def test_a_boot_option_makes_another_machine() -> None:
+    blocks = _planned("dio_kworker", "6.1")
+    first = next(iter(blocks))
+    plan = replace(blocks[first].plan, boot_options=["nohz=off"])
+    blocks[first] = replace(blocks[first], plan=plan)
+    assert in_order([*list(blocks)[1:], first], blocks, []) == ["6.1 1 1", first, "6.1 1 2"]
+
+
+def test_the_report_with_the_longest_blocks_is_measured_first() -> None:
+    blocks = {
+        f"{name} {key}": block
+        for name in ("bfq_idling", "dio_kworker", "fsnotify_contention")
+        for key, block in _planned(name, "6.1").items()
+    }
+    # As measured: a block of bfq_idling has the most cells, and takes the least time.
+    history = [
+        Took("dio_kworker", "6.1", "virtual", 4, 24.0, 17.0, 1.0, 2, "here"),
+        Took("bfq_idling", "6.1", "virtual", 4, 24.0, 1.0, 1.0, 2, "here"),
+        Took("fsnotify_contention", "6.1", "virtual", 4, 24.0, 70.0, 1.0, 2, "here"),
+    ]
+    names = [key.split()[0] for key in in_order(blocks, blocks, history)]
+    assert list(dict.fromkeys(names)) == ["fsnotify_contention", "dio_kworker", "bfq_idling"]
+    assert names == sorted(names, key=list(dict.fromkeys(names)).index)
+    assert in_order([], blocks, history) == []

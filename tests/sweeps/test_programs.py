@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Programs of a sweep say why they failed, and end with everything that they started."""
+
 from __future__ import annotations
 
 import os
@@ -11,13 +13,14 @@ from typing import IO
 
 import pytest
 
-from iolab.sweeps.saying import error_said, open_log
-from tests.support.processes import child_environment
+from iolab.process import start
+from iolab.sweeps.programs import end_all, error_said, open_log
+from tests.support.processes import child_environment, processes_naming, wait_until
 
 _PROGRAM = """\
 import signal, sys
 from iolab.errors import UserError
-from iolab.sweeps.saying import run_saying
+from iolab.sweeps.programs import run_saying
 
 def work():
     print("a line before")
@@ -85,3 +88,48 @@ def test_a_signal_while_a_string_is_executed_is_named(tmp_path: Path) -> None:
 def test_a_killed_program_is_said_to_be(log: IO[bytes]) -> None:
     code = ran("import os; os.kill(os.getpid(), signal.SIGKILL)", log)
     assert error_said(log, code) == "was ended by SIGKILL"
+
+
+# As a block's program does: its virtual machine is in a session of its own.
+_BELOW = """
+import signal, subprocess, sys, time
+{first}
+if int(sys.argv[2]):
+    argv = [*sys.argv[:2], str(int(sys.argv[2]) - 1)]
+    subprocess.Popen([sys.executable, *argv], start_new_session=True)
+open(f"{{sys.argv[1]}}{{sys.argv[2]}}", "w").close()
+time.sleep(10000)
+"""
+
+
+@pytest.mark.parametrize("first", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+def test_all_that_was_started_ends(tmp_path: Path, first: str) -> None:
+    program, mark = tmp_path / "page.py", tmp_path / "mark"
+    program.write_text(_BELOW.format(first=first))
+    process = start([sys.executable, program, mark, "2"])
+    wait_until(lambda: all(Path(f"{mark}{number}").exists() for number in range(3)))
+    assert len(processes_naming(str(mark))) == 3
+    end_all([process], grace_s=0.5)
+    assert processes_naming(str(mark)) == []
+    end_all([process], grace_s=0.5)
+
+
+def test_a_signal_waits_for_the_note_of_what_was_started() -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from iolab.cli.signals import ending_signals\n"
+        "from iolab.sweeps.programs import signals_held\n"
+        "try:\n"
+        "    with ending_signals() as ending:\n"
+        "        with signals_held():\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "            print('noted', flush=True)\n"
+        "        print('not reached')\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(ending.exit_code)\n"
+    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(
+        argv, env=child_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, "noted\n", "")

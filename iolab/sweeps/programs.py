@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""Programs that a sweep starts: how one says why it failed, and how all of them are ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import IO, Final
+
+import psutil
+
+from iolab.errors import IolabError
+from iolab.interrupts import forget_interrupt
+from iolab.process import kill_group
+
+__all__ = [
+    "end_all",
+    "end_processes",
+    "error_said",
+    "open_log",
+    "program_environment",
+    "run_saying",
+    "signals_held",
+]
+
+# Of what a program said, no more is looked at.
+_MOST: Final = 1 << 20
+_POLL_S: Final = 0.02
+# A virtual machine gives its memory back before it is gone.
+_GONE_S: Final = 10.0
+_HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def program_environment() -> dict[str, str]:
+    """Return the environment of a program that measures or makes a page."""
+    # One BLAS thread each: the cores are busy with virtual machines.
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def open_log() -> IO[bytes]:
+    """Return a file in memory for what a program says: the disk of its results may be full."""
+    return os.fdopen(os.memfd_create("log"), "w+b", buffering=0)
+
+
+def run_saying(work: Callable[[], None]) -> int:
+    """Run a program's work and return its exit code; an error is one line of JSON on stdout.
+
+    SIGTERM ends the work as Ctrl-C does: virtual machines and folders end with it.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        work()
+    except KeyboardInterrupt:
+        forget_interrupt()
+        return 128 + signal.SIGTERM
+    except IolabError as error:
+        print(json.dumps({"error": str(error)}))
+        return error.exit_code
+    except OSError as error:
+        where = "" if error.filename is None else f": {error.filename}"
+        print(json.dumps({"error": f"{error.strerror or error}{where}"}))
+        return IolabError.exit_code
+    finally:
+        # Before Python prints a traceback, which is then the last that is said.
+        sys.stdout.flush()
+    return 0
+
+
+def error_said(log: IO[bytes], code: int) -> str:
+    """Return why a program failed: its last line of output is JSON that says it, or nothing is."""
+    # The program's place in the file is this one, too.
+    size = os.fstat(log.fileno()).st_size
+    said = os.pread(log.fileno(), _MOST, max(0, size - _MOST)).decode(errors="replace").strip()
+    with suppress(ValueError, KeyError, IndexError, TypeError):
+        return str(json.loads(said.splitlines()[-1])["error"])
+    number = -code if code < 0 else code - 128
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(number).name}"
+    return f"ended with {code}: {said[-500:] or 'no message'}"
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP wait for the end of a ``with`` block.
+
+    Between the start of a process and the note of it, an exception would leave it running. Children
+    that are started in the block do not inherit this.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Python's handlers run in the main thread alone.
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.getsignal(number) for number in _HELD}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def end_all(programs: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> None:
+    """End programs, each in a session of its own, and wait for the end of their descendants.
+
+    A virtual machine has a session, too: the signal to a program's process group does not reach it.
+    The programs have ``grace_s`` together between SIGTERM and SIGKILL.
+    """
+    below = _stopped(programs)
+    for program in programs:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGTERM)
+            os.kill(program.pid, signal.SIGCONT)
+    until = time.monotonic() + grace_s
+    for program in programs:
+        with suppress(subprocess.TimeoutExpired):
+            program.wait(max(0.0, until - time.monotonic()))
+    below |= _stopped(programs)
+    for program in programs:
+        kill_group(program)
+    end_processes(below)
+
+
+def _stopped(programs: Iterable[subprocess.Popen[bytes]]) -> set[psutil.Process]:
+    """Stop programs, so that they start nothing more, and return their descendants."""
+    found: set[psutil.Process] = set()
+    for program in programs:
+        if program.poll() is None:
+            with suppress(ProcessLookupError, psutil.Error):
+                os.kill(program.pid, signal.SIGSTOP)
+                found.update(psutil.Process(program.pid).children(recursive=True))
+    return found
+
+
+def end_processes(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes, and wait until they are gone."""
+    left, until = set(processes), time.monotonic() + _GONE_S
+    while (left := {process for process in left if _runs(process)}) and time.monotonic() < until:
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        time.sleep(_POLL_S)
+
+
+def _runs(process: psutil.Process) -> bool:
+    # A zombie has ended.
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
