@@ -14,6 +14,8 @@ from statsmodels.stats.multitest import multipletests
 from iolab import stats
 from tests.bench import bench_statistics as bench
 
+pytestmark = pytest.mark.nightly
+
 DOCS = Path(__file__).parents[1] / "docs" / "statistics.md"
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.corruption import KINDS, Corruption
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Corruption:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from iolab.targets.vm import prepare
-from tests.support.needs import wants
 from tests.support.samples import samples
 
 pytestmark = pytest.mark.nightly
@@ -55,14 +53,8 @@ def test_the_samples_of_a_page_work(page: Path, tmp_path: Path) -> None:
     run_samples(page, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def _fetched() -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-
-
 @pytest.mark.vm
-@pytest.mark.usefixtures("_fetched")
+@pytest.mark.usefixtures("target")
 @pytest.mark.parametrize("page", BOOTING, ids=name_of)
 def test_the_samples_that_boot_a_machine_work(page: Path, tmp_path: Path) -> None:
     run_samples(page, tmp_path, "--machine")

@@ -34,6 +34,7 @@ def test_passes(): pass
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_run_ends_with_what_was_skipped_for_want_of_what(
     tmp_path: Path, workers: tuple[str, ...]

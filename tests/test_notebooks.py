@@ -88,6 +88,7 @@ def test_the_first_page_gives_the_answer(folder: Path, tmp_path: Path) -> None:
     assert images(page) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", PATHOLOGIES)
 def test_pages_run_from_the_reference_data(name: str, tmp_path: Path) -> None:
     page = Path(PATHOLOGIES[name].notebook).stem
@@ -115,6 +116,7 @@ def test_pages_run_from_what_quick_measures(name: str, tmp_path: Path) -> None:
     assert {claim.name for claim in PATHOLOGIES[name].decided} <= judged
 
 
+@pytest.mark.nightly
 def test_a_page_of_a_hosts_clock_is_compared_with_virtual_time(tmp_path: Path) -> None:
     data = load(REFERENCE / "fsnotify_contention")
     kept = data.cells[data.cells["kernel"] == "6.12"].assign(clock="host", target="local")
@@ -145,6 +147,7 @@ def test_a_page_of_a_hosts_clock_is_compared_with_virtual_time(tmp_path: Path) -
     assert rows[0]["change"] == pytest.approx(1.0)
 
 
+@pytest.mark.nightly
 def test_the_pathologys_page_shows_and_writes_everything(folder: Path, tmp_path: Path) -> None:
     page = execute(
         "dio_kworker",
@@ -166,6 +169,7 @@ def test_the_pathologys_page_shows_and_writes_everything(folder: Path, tmp_path:
     assert sum(row["p_holm"] is not None for row in results["ratios"]["iops"]) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("beside", [False, True])
 def test_the_map_comes_from_a_folder_beside_data_that_lack_it(beside: bool, tmp_path: Path) -> None:
     folder = synthetic.write(synthetic.dataset(boots=2, iodepths=[192]), tmp_path / "made")

@@ -26,8 +26,6 @@ import pytest
 
 from iolab import __version__
 from iolab.store.dataset import load
-from iolab.targets.vm import prepare
-from tests.support.needs import wants
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nightly
@@ -271,14 +269,8 @@ def test_the_lab_opens_a_copy_of_the_notebooks(installed: Installed, tmp_path: P
         assert f"IOLAB_RUNS={installed.here / 'data' / 'runs'}".encode() in variables
 
 
-@pytest.fixture(scope="module")
-def _fetched() -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-
-
 @pytest.mark.vm
-@pytest.mark.usefixtures("_fetched")
+@pytest.mark.usefixtures("target")
 def test_a_sweep_writes_into_the_current_folder_what_the_plan_says(installed: Installed) -> None:
     what = ("--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
     (plan,) = json.loads(installed.output("iolab", "plan", "dio_kworker", *what, "--json"))

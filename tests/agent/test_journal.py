@@ -21,7 +21,6 @@ from tests.support.needs import need
 from tests.support.processes import child_environment
 from tests.test_files import small_disk
 
-_KILLS = 200
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Changes settings and puts them back, over and over, until it is killed.
 _CHANGER = """
@@ -218,12 +217,13 @@ def test_a_journal_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
         Journal(tmp_path / "file" / "journal")
 
 
-def test_all_is_put_back_after_a_kill_at_any_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.nightly)])
+def test_all_is_put_back_after_a_kill_at_any_moment(tmp_path: Path, kills: int) -> None:
     for name in range(5):
         (tmp_path / f"setting{name}").write_text(f"before {name}")
     chance = random.Random(1)
     found_open = 0
-    for kill in range(_KILLS):
+    for kill in range(kills):
         with subprocess.Popen(
             [sys.executable, "-S", "-c", _CHANGER, str(tmp_path), str(kill)],
             env=child_environment(),
@@ -238,7 +238,7 @@ def test_all_is_put_back_after_a_kill_at_any_moment(tmp_path: Path) -> None:
         for name in range(5):
             assert (tmp_path / f"setting{name}").read_text() == f"before {name}"
     # Had no kill come in between, nothing would have been tested.
-    assert found_open > _KILLS // 10
+    assert found_open > kills // 10
 
 
 def test_what_lies_below_a_mount_in_use_stays_until_it_is_free(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import pytest
 from tests.support.hostile import OF_STORES, PAYLOADS, SOUND
 from tests.support.processes import child_environment
 
+pytestmark = pytest.mark.nightly
+
 _MIB = 1024
 # What is no damage: the root and raw may be links, and the rest is not of the block.
 _SOUND_STORES = {

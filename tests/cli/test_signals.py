@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from iolab.cli.signals import ending_signals
-from iolab.targets.vm import prepare
 from tests.support.command import ARGV
-from tests.support.needs import wants
 from tests.support.processes import child_environment, processes_naming
 
 _SENTENCE = "iolab: interrupted; what was measured is kept, and the next sweep goes on"
@@ -22,9 +20,8 @@ _SWEEP = ("sweep", "--pathology", "dio_kworker", "--profile", "smoke", "--kernel
 
 
 @pytest.mark.vm
+@pytest.mark.usefixtures("target")
 def test_a_sweep_that_measures_leaves_nothing_running(tmp_path: Path) -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     sweep = subprocess.Popen(
         [*ARGV, *_SWEEP, "--jobs", "1", "--root", str(tmp_path)],
         env=child_environment(),

@@ -18,8 +18,14 @@ from tests.support.processes import PATIENCE_S, child_environment
 _TRACE = str(REFERENCE / "traces" / "small_v7_mono.dat")
 # What writes much, little, by lines, at once, and as JSON.
 _PRINTING = [
-    *("verdicts DATA", "export DATA", "mail DATA", f"trace {_TRACE} --json", "plan dio_kworker"),
-    *("--version", "sweep --help"),
+    *("verdicts DATA", "--version"),
+    *(
+        pytest.param(words, marks=pytest.mark.nightly)
+        for words in (
+            *("export DATA", "mail DATA", f"trace {_TRACE} --json", "plan dio_kworker"),
+            "sweep --help",
+        )
+    ),
 ]
 
 

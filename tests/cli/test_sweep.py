@@ -11,9 +11,7 @@ import pytest
 
 from iolab.errors import UserError
 from iolab.sweeps.block import read_block, run_block
-from iolab.targets.vm import prepare
 from tests.support.command import Iolab
-from tests.support.needs import wants
 
 
 @pytest.mark.parametrize(
@@ -115,9 +113,8 @@ def test_a_dry_run_is_the_plan(iolab: Iolab, root: Path, alone: dict[str, str]) 
 
 
 @pytest.mark.vm
+@pytest.mark.usefixtures("target")
 def test_the_outcome_as_json_is_alone_on_standard_output(iolab: Iolab, root: Path) -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     what = ("--profile", "smoke", "--kernel", "6.1", "--boots", "1", "--set", "weight=1000")
     told = iolab("sweep", "--pathology", "dio_kworker", *what, "--json", "--root", root)
     document = json.loads(told.out)

@@ -44,6 +44,7 @@ def test_figures_of_causes_do_not_stay_open(tmp_path: Path) -> None:
     assert plt.get_fignums() == before
 
 
+@pytest.mark.nightly
 def test_a_caption_ends_with_the_commands_and_old_figures_are_gone(tmp_path: Path) -> None:
     data = _measured(tmp_path / "data")
     old = tmp_path / "paper" / "figures" / "fsnotify_contention" / "old.svg"

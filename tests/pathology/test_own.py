@@ -17,9 +17,8 @@ from iolab.pathology import register_file, registry
 from iolab.report import comparison_section, summary
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import load, result_folders
-from iolab.targets.vm import prepare
+from iolab.targets.vm import VmTarget
 from tests.support import reports, synthetic
-from tests.support.needs import wants
 from tests.support.own_pathology import NAME, example
 from tests.support.processes import child_environment
 
@@ -98,11 +97,9 @@ def test_results_of_one_that_is_not_known_say_what_to_do(
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sweep the example from its file in a virtual machine: one boot."""
     work = tmp_path_factory.mktemp("own")
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     path = example(work)
     options = ("--profile", "smoke", "--kernel", "6.1", "--root", "runs")
     done = iolab("sweep", "--pathology", f"./{path.name}", *options, work=work)

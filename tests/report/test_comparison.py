@@ -41,8 +41,9 @@ def hardware(data: Dataset, source: str = "6.1", **columns: Any) -> Dataset:
 
 @pytest.fixture(scope="module")
 def virtual() -> Dataset:
-    """The reference without 6.8: the name of a kernel that virtual time has not measured."""
-    return reports.without_kernel(load(REFERENCE / "dio_kworker"), "6.8")
+    """Two kernels of the reference: 6.8 is the name of one that virtual time has not measured."""
+    data = load(REFERENCE / "dio_kworker")
+    return replace(data, cells=data.cells[data.cells["kernel"].isin(["6.1", "6.12"])])
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +152,8 @@ def test_what_was_not_measured_or_decided_cannot_be_compared(
 def test_no_kernel_is_taken_for_the_nearest(virtual: Dataset) -> None:
     table = compare_clocks(hardware(virtual, "6.12", kernel="6.8"), virtual)
     rows = table[table["claim"] == "IOPS lost"]
-    assert rows["virtual_kernel"].tolist() == ["5.10", "6.1", "6.12", "7.2"]
-    assert rows["same_scheduler"].tolist() == [False, False, True, True]
+    assert rows["virtual_kernel"].tolist() == ["6.1", "6.12"]
+    assert rows["same_scheduler"].tolist() == [False, True]
     assert set(table["agreement"]) == {"cannot be compared"}
     assert set(rows["reason"]) == {"another kernel"}
     assert table["change"].isna().all()
@@ -170,10 +171,10 @@ def test_a_kernel_of_the_same_name_has_to_have_the_same_scheduler(virtual: Datas
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
 def test_every_pathology_agrees_with_itself(name: str) -> None:
-    data = reports.report(name)
+    data = reports.report(name, kernels=["6.1"])
     table = compare_clocks(replace(data, cells=data.cells.assign(clock="host")), data)
     claims = {claim.name: claim for claim in get_pathology(name).claims}
-    assert len(table) == 2 * len(claims)
+    assert len(table) == len(claims)
     for row in table.to_dict("records"):
         judged = row["verdict"] in ("reproduced", "not reproduced")
         assert row["agreement"] == ("agrees" if judged else "cannot be compared")
@@ -231,7 +232,7 @@ def test_the_figure_has_a_panel_for_each_measured_claim(
     assert labels == ["6.1 (CFS)", "6.1: does not agree"]
     several = comparison_figure(compare_clocks(hardware(virtual, "6.12", kernel="6.8"), virtual))
     labels = [label.get_text() for label in several.axes[0].get_yticklabels()]
-    assert labels == ["6.8 (EEVDF)", "5.10 (CFS)", "6.1 (CFS)", "6.12 (EEVDF)", "7.2 (EEVDF)"]
+    assert labels == ["6.8 (EEVDF)", "6.1 (CFS)", "6.12 (EEVDF)"]
 
 
 def test_a_figure_without_a_claim_says_so(table: pd.DataFrame) -> None:

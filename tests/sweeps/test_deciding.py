@@ -19,8 +19,6 @@ from iolab.pathology.registry import register
 from iolab.store.dataset import load
 from iolab.sweeps.deciding import decide
 from iolab.sweeps.request import Request
-from iolab.targets.vm import prepare
-from tests.support.needs import wants
 
 _NAME = "one_reference"
 
@@ -65,9 +63,9 @@ def test_bad_input_is_refused_before_anything_boots(pathology: Pathology, tmp_pa
     assert not (tmp_path / "raw").exists()
 
 
+@pytest.mark.vm
+@pytest.mark.usefixtures("target")
 def test_three_boots_decide_or_three_more_follow(pathology: Pathology, tmp_path: Path) -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     said: list[str] = []
     found = decide(request(tmp_path), said.append)
     rows = {row.claim.name: row for row in found.rows}

@@ -20,9 +20,7 @@ from iolab.sweeps.page import make_page
 from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import _experiment
-from iolab.targets.vm import prepare
 from tests.support.command import ARGV
-from tests.support.needs import wants
 from tests.support.processes import processes_naming, wait_until
 
 _SWEEP = ("sweep", "--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
@@ -38,14 +36,8 @@ def machines_of(root: Path) -> list[str]:
     return processes_naming("qemu-system", str(root))
 
 
-@pytest.fixture(scope="module")
-def _fetched() -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
-
-
 @pytest.mark.vm
-@pytest.mark.usefixtures("_fetched")
+@pytest.mark.usefixtures("target")
 def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     sweep = subprocess.Popen(

@@ -28,9 +28,9 @@ from iolab.store.tidy import write_tables
 from iolab.sweeps.block import measure_block
 from iolab.sweeps.choosing import choose_blocks, read_sources
 from iolab.sweeps.verifying import CheckedBlock, compare_block
-from iolab.targets.vm import own_identity, prepare
+from iolab.targets.vm import VmTarget, own_identity
 from tests.support.command import ARGV
-from tests.support.needs import lack, wants
+from tests.support.needs import lack
 from tests.support.processes import child_environment, machines_disturbed, processes_naming
 from tests.support.sealed import forged, forged_table, made_up, measured_on
 
@@ -50,10 +50,8 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measured(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Measure treated pairs with their A/A check, and a traced twin of one pair."""
-    with wants("a virtual machine"):
-        prepare(_KERNEL, "virtual", cpus=1, memory_mib=1024)
     # Its cells are a few writes: the shortest of all.
     pathology = get_pathology("bfq_idling")
     profile = replace(pathology.profiles["smoke"], boots=1)

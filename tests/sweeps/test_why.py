@@ -24,8 +24,6 @@ from iolab.sweeps.planning import PathologyPlan
 from iolab.sweeps.request import Request
 from iolab.sweeps.switches import fixed_switches, switches
 from iolab.sweeps.why import WhyRequest, find_causes
-from iolab.targets.vm import prepare
-from tests.support.needs import wants
 from tests.support.processes import PATIENCE_S, wait_until
 
 _FACTS = {
@@ -146,13 +144,12 @@ def test_bad_input_is_one_sentence_before_anything_boots(tmp_path: Path) -> None
 
 
 @pytest.mark.vm
+@pytest.mark.usefixtures("target")
 def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     """CFS preempts nobody without its feature WAKEUP_PREEMPTION: the ping-pong must go.
 
     With eight times the latency it only begins later, after the end of a screened cell.
     """
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     asked = WhyRequest(
         get_pathology("dio_kworker"),
         "6.1",

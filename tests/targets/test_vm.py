@@ -214,7 +214,6 @@ def _run_program(
     target.run(guest_plan(), folder / "results")
 
 
-@pytest.mark.nightly
 def test_a_panic_shows_the_last_kernel_lines(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +223,6 @@ def test_a_panic_shows_the_last_kernel_lines(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.nightly
 def test_a_guest_without_enough_memory_says_so(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +231,6 @@ def test_a_guest_without_enough_memory_says_so(
         _run_program(target, program, tmp_path, monkeypatch)
 
 
-@pytest.mark.nightly
 def test_a_machine_that_is_killed_says_what_may_have_done_it(
     target: VmTarget, tmp_path: Path
 ) -> None:
@@ -246,7 +243,6 @@ def test_a_machine_that_is_killed_says_what_may_have_done_it(
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.nightly
 def test_a_machine_too_small_for_its_image_says_so(target: VmTarget, tmp_path: Path) -> None:
     small = replace(target, machine=replace(target.machine, memory_mib=96))
     with pytest.raises(GuestError, match=r"QEMU ended with 1: .*initrd is too large"):
@@ -267,7 +263,6 @@ def test_a_guest_that_hangs_is_stopped(
     assert "here I hang" in str(caught.value)
 
 
-@pytest.mark.nightly
 def test_an_agent_that_gives_up_is_quoted(target: VmTarget, tmp_path: Path) -> None:
     coarse = replace(target, machine=replace(target.machine, kernel_options=("highres=off",)))
     with pytest.raises(IolabError) as caught:
@@ -278,7 +273,6 @@ def test_an_agent_that_gives_up_is_quoted(target: VmTarget, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.nightly
 def test_a_killed_parent_takes_its_machine_along(target: VmTarget, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"

@@ -13,8 +13,6 @@ import pytest
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 from tracedat import Trace, TraceError, read
 
-MUTATIONS = 2_600
-
 
 def content() -> list[list[Page]]:
     rng = random.Random(3)
@@ -92,15 +90,16 @@ def examine(trace: Trace) -> None:
             assert not count or 0 <= codes.min() <= codes.max() < len(frame[column].cat.categories)
 
 
+@pytest.mark.parametrize("mutations", [200, pytest.param(2600, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("base", BASES)
-def test_mutated_files(tmp_path: Path, base: str) -> None:
+def test_mutated_files(tmp_path: Path, base: str, mutations: int) -> None:
     data = BASES[base]()
     path = tmp_path / "t.dat"
     path.write_bytes(data)
     examine(read(path))
     rng = random.Random(7)
     errors = 0
-    for i in range(MUTATIONS):
+    for i in range(mutations):
         path.write_bytes(mutate(data, rng))
         try:
             trace = read(path)
@@ -109,7 +108,7 @@ def test_mutated_files(tmp_path: Path, base: str) -> None:
         else:
             if i % 10 == 0:
                 examine(trace)
-    assert errors > MUTATIONS // 4
+    assert errors > mutations // 4
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 12, 17, 40, 300])

@@ -22,9 +22,7 @@ from iolab.sweeps.cluster.results import take_in
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.request import Request, check_request, requested_profile
-from iolab.targets.vm import prepare
 from tests.support.cluster import cluster
-from tests.support.needs import wants
 from tests.support.processes import processes_naming, wait_until
 from tests.support.results import TARGET, block, write_results
 from tests.test_files import small_disk
@@ -141,9 +139,8 @@ def test_requests_that_do_not_go_with_a_cluster(different: object, sentence: str
 
 @pytest.mark.vm
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("target")
 def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None:
-    with wants("a virtual machine"):
-        prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     here = Request("smoke", ["dio_kworker"], ["6.1"], ["weight=1000"], boots=1, root=tmp_path / "h")
     pathology = get_pathology("dio_kworker")
     (plan,) = plan_blocks([(pathology, requested_profile(here, pathology))], here, print)
