@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from iolab.errors import CannotRunError, UserError
+from iolab.files import atomic_write, cache_dir, digest_of
 from iolab.reading import read_regular
 from iolab.vm.downloads import (
     AlteredFileError,
@@ -34,6 +35,7 @@ __all__ = [
     "LockedPart",
     "check_offered",
     "fetch_parts",
+    "kept_lock",
     "lock_text",
     "locked_parts",
     "parts_digest",
@@ -98,6 +100,15 @@ def locked_parts(group: str, lock: Path | None = None) -> list[LockedPart]:
     if parts is None:
         raise CannotRunError(f"the lock of parts has no {group}")
     return parts
+
+
+def kept_lock() -> Path:
+    """Return a copy of the lock in use that lies in the cache, for other machines."""
+    text = lock_text(read_lock())
+    path = cache_dir("locks", digest_of(text)[:16])
+    if not path.exists():
+        atomic_write(path, text)
+    return path
 
 
 def parts_digest(parts: Iterable[LockedPart]) -> str:

@@ -15,7 +15,7 @@ from iolab.errors import CannotRunError, UserError
 from iolab.vm import parts
 from iolab.vm.catalogue import CATALOGUE, SOURCES, kernel_group
 from iolab.vm.mirror import NoMirrorError
-from iolab.vm.parts import fetch_parts, lock_text, locked_parts, parts_digest, read_lock
+from iolab.vm.parts import fetch_parts, kept_lock, lock_text, locked_parts, parts_digest, read_lock
 from tests.support.needs import LOCK
 from tests.support.needs import SOURCES as OF_TESTS
 from tests.support.signed_archive import served
@@ -67,6 +67,15 @@ def test_a_lock_is_read_as_it_was_written(repository: Repository, deb: Path) -> 
     assert len(parts_digest(locked_parts("tools"))) == 16
     with pytest.raises(CannotRunError, match="nonesuch"):
         locked_parts("nonesuch")
+
+
+@pytest.mark.usefixtures("deb")
+def test_a_copy_of_the_lock_is_kept_for_other_machines(repository: Repository) -> None:
+    kept = kept_lock()
+    assert kept == kept_lock()
+    assert kept.read_text() == repository.lock.read_text()
+    repository.publish({})
+    assert kept_lock() != kept
 
 
 def _changed(text: str) -> str:

@@ -28,6 +28,7 @@ from iolab.sweeps.handover import program_environment
 from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.saying import error_said, open_log
 from iolab.targets.vm import own_identity
+from iolab.vm.parts import LOCK_VARIABLE
 
 __all__ = [
     "Answer",
@@ -205,7 +206,12 @@ def _run(task: Task, watched: Watched, work: Path) -> Answer:
     done = 0
     program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.cluster.program"]
     argv = [*program, work / "task.json", work / "out"]
-    environment = {**program_environment(), "XDG_CACHE_HOME": task.root}
+    (lock,) = Path(task.root, "iolab", "locks").iterdir()
+    environment = {
+        **program_environment(),
+        "XDG_CACHE_HOME": task.root,
+        LOCK_VARIABLE: str(lock),
+    }
     with open_log() as log:
         process = start(argv, stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
