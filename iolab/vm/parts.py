@@ -138,10 +138,10 @@ def _from_first(part: LockedPart, use: Callable[[str], None]) -> None:
         try:
             return use(root + part.path)
         except MissingFileError:
-            problems.append(f"{shown_uri(root)} does not have it (any more)")
+            problems.append(f"{shown_uri(root)} does not have {part.name} {part.version}")
             gone = True
         except AlteredFileError:
-            problems.append(f"{shown_uri(root)} has another file in its place")
+            problems.append(f"{shown_uri(root)} has another {part.name} {part.version}")
             gone = True
         except FetchError as error:
             problems.append(str(error))
@@ -151,9 +151,7 @@ def _from_first(part: LockedPart, use: Callable[[str], None]) -> None:
         if gone
         else "check the network and the mirror, then try again"
     )
-    raise CannotRunError(
-        f"{part.name} {part.version} cannot be fetched: {' and '.join(problems)}; {way}"
-    )
+    raise CannotRunError(f"{' and '.join(problems)}; {way}")
 
 
 def _roots(archive: Archive) -> list[str]:
