@@ -49,7 +49,7 @@ def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
 
     def make(folder: Path) -> None:
         progress("downloading the C compiler tcc from Debian")
-        for deb in fetch_parts(parts, folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs", "tcc"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 
@@ -75,9 +75,7 @@ def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
     try:
         return _unpacked_tcc(progress)
     except IolabError as error:
-        raise CannotRunError(
-            f"there is no C compiler, and tcc cannot be fetched: {error}"
-        ) from error
+        raise CannotRunError(f"there is no C compiler, and {error}") from error
 
 
 def build_library(

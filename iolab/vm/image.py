@@ -158,7 +158,7 @@ def ensure_image(progress: Callable[[str], None] = lambda _: None) -> Image:
     def make(folder: Path) -> None:
         progress("making the guest image")
         root = folder / "root"
-        for deb in fetch_parts(parts, folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs", "the guest image"):
             unpack(deb, root)
         path = folder / "image.cpio"
         write_cpio(path, _entries(root, folder))

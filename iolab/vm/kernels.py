@@ -176,10 +176,7 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
         toolbox = ensure_toolbox(progress)
         with scratch_dir(folder.parent) as work:
             progress(f"downloading {_source(parts)}")
-            try:
-                debs = fetch_parts(parts, work)
-            except CannotRunError as error:
-                raise _not_fetched(name, error) from error
+            debs = fetch_parts(parts, work, f"kernel {name}")
             progress(f"unpacking {parts[0].name}")
             for deb in debs:
                 unpack(deb, work / "root")
@@ -200,15 +197,11 @@ def _fetchable(name: str) -> list[LockedPart]:
         parts = locked_parts(kernel_group(name))
         check_offered(parts[0])
     except CannotRunError as error:
-        raise _not_fetched(name, error) from error
+        raise CannotRunError(
+            f"{name} cannot be fetched here: {error}, or give the packages with "
+            f"`iolab kernels add {name} FILE.deb ...`"
+        ) from error
     return parts
-
-
-def _not_fetched(name: str, error: CannotRunError) -> CannotRunError:
-    return CannotRunError(
-        f"{name} cannot be fetched here: {error}, or give the packages with "
-        f"`iolab kernels add {name} FILE.deb ...`"
-    )
 
 
 def _source(parts: Sequence[LockedPart]) -> str:

@@ -183,6 +183,7 @@ def _keyring(archive: Archive, folder: Path) -> Path:
             "the keys that sign Debian's archive are missing here: as root, apt-get install "
             "debian-archive-keyring"
         )
-    for deb in fetch_parts(_resolved(_UBUNTU_KEYS, _Apt(_UBUNTU_KEYS, folder)), folder):
+    keys = _resolved(_UBUNTU_KEYS, _Apt(_UBUNTU_KEYS, folder))
+    for deb in fetch_parts(keys, folder, "Ubuntu's keys"):
         unpack(deb, folder)
     return folder / path.relative_to("/")

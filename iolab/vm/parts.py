@@ -116,12 +116,15 @@ def parts_digest(parts: Iterable[LockedPart]) -> str:
     return hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()[:16]
 
 
-def fetch_parts(parts: Sequence[LockedPart], into: Path) -> list[Path]:
-    """Fetch packages into a folder; CannotRunError if one cannot be had anywhere."""
+def fetch_parts(parts: Sequence[LockedPart], into: Path, title: str) -> list[Path]:
+    """Fetch the packages of something into a folder; CannotRunError if one cannot be had."""
     paths = [into / Path(part.path).name for part in parts]
     for part, path in zip(parts, paths, strict=True):
         fetch = partial(fetch_file, path=path, size=part.size, sha256=part.sha256)
-        _from_first(part, fetch)
+        try:
+            _from_first(part, fetch)
+        except CannotRunError as error:
+            raise CannotRunError(f"{title} cannot be fetched: {error}") from error
     return paths
 
 

@@ -131,7 +131,7 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
 
     def make(folder: Path) -> None:
         progress("downloading QEMU from Debian")
-        debs = fetch_parts(parts, folder / "debs")
+        debs = fetch_parts(parts, folder / "debs", "QEMU")
         progress(f"unpacking {len(debs)} packages")
         for deb in debs:
             unpack(deb, folder)

@@ -46,7 +46,7 @@ def snapshot(tmp_path: Path, deb: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def fetched(tmp_path: Path) -> bytes:
-    (path,) = fetch_parts(locked_parts("tools"), tmp_path / "debs")
+    (path,) = fetch_parts(locked_parts("tools"), tmp_path / "debs", "the tools")
     return path.read_bytes()
 
 
@@ -145,7 +145,7 @@ def test_what_is_nowhere_is_one_sentence_with_both_ways_on(
         here.unlink()
     else:
         here.write_bytes(b"y" * deb.stat().st_size)
-    with pytest.raises(CannotRunError, match=r"program 1\.0-1") as caught:
+    with pytest.raises(CannotRunError, match=r"^the tools .*program 1\.0-1") as caught:
         fetched(tmp_path)
     said = str(caught.value)
     assert "\n" not in said
@@ -177,7 +177,7 @@ def test_no_program_of_a_distribution_is_needed(
     program = (
         "import sys; from pathlib import Path\n"
         "from iolab.vm.deb import unpack; from iolab.vm.parts import fetch_parts, locked_parts\n"
-        "for deb in fetch_parts(locked_parts('tools'), Path(sys.argv[1]) / 'debs'):\n"
+        "for deb in fetch_parts(locked_parts('tools'), Path(sys.argv[1]) / 'debs', ''):\n"
         "    unpack(deb, Path(sys.argv[1]))\n"
     )
     (tmp_path / "empty").mkdir()
