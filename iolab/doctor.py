@@ -152,6 +152,7 @@ def examine(log: Log) -> Iterator[Finding]:
     online = "check the network and the mirror of Debian"
     yield _tried("QEMU", lambda: _virtual_time(log), online)
     yield _tried("guest image", lambda: _guest_image(log), online)
+    log("looking for kernels in the cache and the archives")
     for kernel in list_kernels():
         yield Finding(
             f"kernel {kernel.name}",

@@ -19,23 +19,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def make_folder(
     final: Path, make: Callable[[Path], None], *, good: Callable[[Path], bool] = Path.is_dir
 ) -> Path:
-    """Return a folder of the cache; make it if it is missing or not good.
+    """Return a folder of the cache; fill a new one if it is missing or not ``good``.
 
     One process makes it, the others wait.
-
-    Parameters
-    ----------
-    final : Path
-        The folder.
-    make : callable
-        Fills the empty folder that it gets; this folder is then renamed to `final`.
-    good : callable
-        Whether the folder can be used.
-
-    Raises
-    ------
-    IolabError
-        If the disk is full or the cache is not writable; `make` may raise others.
     """
     if good(final):
         return final

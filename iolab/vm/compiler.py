@@ -28,15 +28,7 @@ _COMPILE_S = 300.0
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler.
-
-    Parameters
-    ----------
-    argv : sequence of str
-        The command.
-    name : str
-        What it says of itself.
-    """
+    """A C compiler: its command, and what it says of itself."""
 
     argv: Sequence[str]
     name: str
@@ -57,7 +49,7 @@ def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
 
     def make(folder: Path) -> None:
         progress("downloading the C compiler tcc from Debian")
-        for deb in fetch_parts(parts, folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs", "tcc"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 
@@ -67,20 +59,7 @@ def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
 
 
 def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
-    """Return the compiler that ``CC`` names, else this machine's, else Debian's tcc.
-
-    Parameters
-    ----------
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    UserError
-        If ``CC`` is not a compiler.
-    CannotRunError
-        If there is none, and tcc cannot be fetched.
-    """
+    """Return the compiler that ``CC`` names, else this machine's, else Debian's tcc."""
     own = os.environ.get("CC")
     # CC may have options, or a word before the compiler: "ccache gcc".
     for name, *more in [own.split()] if own and own.strip() else [["cc"], ["gcc"], ["clang"]]:
@@ -96,9 +75,7 @@ def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
     try:
         return _unpacked_tcc(progress)
     except IolabError as error:
-        raise CannotRunError(
-            f"there is no C compiler, and tcc cannot be fetched: {error}"
-        ) from error
+        raise CannotRunError(f"there is no C compiler, and {error}") from error
 
 
 def build_library(
@@ -108,26 +85,7 @@ def build_library(
     compiler: Compiler | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Return a library; build it if the cache lacks it.
-
-    Parameters
-    ----------
-    sources : Path
-        The folder of its source files; all of them name the cached library.
-    main : str
-        The file to compile; it may include others of the folder.
-    title : str
-        What it is, for people.
-    compiler : Compiler, optional
-        The compiler; None: as `find_compiler`.
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    CannotRunError
-        If there is no compiler, or it does not compile the library.
-    """
+    """Return a library of a folder of sources, whose ``main`` includes the others; cached."""
     chosen = find_compiler(progress) if compiler is None else compiler
     digests = {path.name: digest_file(path) for path in sorted(sources.glob("*.[ch]"))}
     recipe = {"sources": digests, "compiler": chosen.name, "options": list(_OPTIONS)}

@@ -22,7 +22,14 @@ from iolab.errors import IolabError
 from iolab.files import digest_file, scratch_dir
 from iolab.vm.mirror import apt_proxy
 
-__all__ = ["AlteredFileError", "FetchError", "MissingFileError", "fetch_file", "shown_uri"]
+__all__ = [
+    "AlteredFileError",
+    "FetchError",
+    "MissingFileError",
+    "ask_for",
+    "fetch_file",
+    "shown_uri",
+]
 
 _ATTEMPTS: Final = 3
 _STALLED_S: Final = 30.0
@@ -49,26 +56,14 @@ def shown_uri(uri: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
+def ask_for(uri: str) -> None:
+    """Check that a file can be fetched, without fetching it."""
+    with _opened(uri):
+        pass
+
+
 def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
-    """Fetch a file unless it is there; only one of this size and digest gets its name.
-
-    Parameters
-    ----------
-    uri : str
-        Its address: http, https or file.
-    path : Path
-        Where it goes; a file that is there and is not what was asked for is replaced.
-    size : int
-        Its bytes.
-    sha256 : str
-        Its digest.
-
-    Raises
-    ------
-    FetchError
-        If it cannot be fetched, also at the third attempt; its subclasses: if it is missing, or is
-        another file.
-    """
+    """Fetch a file unless it is there; only one of this size and digest gets its name."""
     if path.is_file() and path.stat().st_size == size and digest_file(path) == sha256:
         return
     path.unlink(missing_ok=True)

@@ -90,15 +90,7 @@ _RECIPE = {
 
 @dataclass(frozen=True)
 class Image:
-    """The guest's userland.
-
-    Parameters
-    ----------
-    path : Path
-        The cpio archive.
-    digest : str
-        Its SHA-256.
-    """
+    """The guest's userland: its cpio archive, and the SHA-256 of that."""
 
     path: Path
     digest: str
@@ -160,24 +152,13 @@ def _described(folder: Path) -> Image | None:
 
 
 def ensure_image(progress: Callable[[str], None] = lambda _: None) -> Image:
-    """Return the guest image; make it if the cache lacks it.
-
-    Parameters
-    ----------
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    CannotRunError
-        If a package cannot be fetched.
-    """
+    """Return the guest image; make it if the cache lacks it."""
     parts = locked_parts("image")
 
     def make(folder: Path) -> None:
         progress("making the guest image")
         root = folder / "root"
-        for deb in fetch_parts(parts, folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs", "the guest image"):
             unpack(deb, root)
         path = folder / "image.cpio"
         write_cpio(path, _entries(root, folder))

@@ -26,7 +26,7 @@ from iolab.vm.installing import contents, install
 from iolab.vm.packages import is_package, unpack_package
 from iolab.vm.parts import (
     LockedPart,
-    archive_roots,
+    check_offered,
     fetch_parts,
     locked_parts,
     parts_digest,
@@ -126,13 +126,7 @@ def known_kernels() -> list[str]:
 
 
 def cached_kernel(name: str) -> Kernel | None:
-    """Return a kernel of the cache if its files are still what was put there, else None.
-
-    Raises
-    ------
-    UserError
-        If the lock of parts is damaged or of another format.
-    """
+    """Return a kernel of the cache if its files are still what was put there, else None."""
     kernel = _kept(name, _added_folder(name))
     if kernel is None and name in CATALOGUE:
         kernel = _kept(name, _locked_folder(name))
@@ -160,13 +154,7 @@ def _kept(name: str, folder: Path) -> Kernel | None:
 
 
 def check_name(name: str) -> None:
-    """Check that a kernel has this name, without fetching it.
-
-    Raises
-    ------
-    UserError
-        If none has; it lists the known kernels and suggests the nearest.
-    """
+    """Check that a kernel has this name, without fetching it; UserError names the known ones."""
     if KERNEL_NAME.fullmatch(name) is None or name not in known_kernels():
         raise UserError(
             f"unknown kernel {name!r}: known are {', '.join(known_kernels())}"
@@ -176,22 +164,7 @@ def check_name(name: str) -> None:
 
 
 def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> Kernel:
-    """Return a kernel; fetch it if the cache lacks it.
-
-    Parameters
-    ----------
-    name : str
-        A kernel of the catalogue, or one that the user added.
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    UserError
-        If the name is unknown, or an added kernel is damaged.
-    CannotRunError
-        If the kernel's packages cannot be fetched.
-    """
+    """Return a kernel; fetch it if it is one of the catalogue and the cache lacks it."""
     check_name(name)
     if (kernel := cached_kernel(name)) is not None:
         return kernel
@@ -203,10 +176,7 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
         toolbox = ensure_toolbox(progress)
         with scratch_dir(folder.parent) as work:
             progress(f"downloading {_source(parts)}")
-            try:
-                debs = fetch_parts(parts, work)
-            except CannotRunError as error:
-                raise _not_fetched(name, error) from error
+            debs = fetch_parts(parts, work, f"kernel {name}")
             progress(f"unpacking {parts[0].name}")
             for deb in debs:
                 unpack(deb, work / "root")
@@ -222,20 +192,16 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
 
 
 def _fetchable(name: str) -> list[LockedPart]:
-    """Return the packages of a kernel that the lock has, if its archive has an address here."""
+    """Return the packages of a kernel that the lock has, if they can be had here."""
     try:
         parts = locked_parts(kernel_group(name))
-        archive_roots(parts[0].archive)
+        check_offered(parts[0])
     except CannotRunError as error:
-        raise _not_fetched(name, error) from error
+        raise CannotRunError(
+            f"{name} cannot be fetched here: {error}, or give the packages with "
+            f"`iolab kernels add {name} FILE.deb ...`"
+        ) from error
     return parts
-
-
-def _not_fetched(name: str, error: CannotRunError) -> CannotRunError:
-    return CannotRunError(
-        f"{name} cannot be fetched here: {error}, or give the packages with "
-        f"`iolab kernels add {name} FILE.deb ...`"
-    )
 
 
 def _source(parts: Sequence[LockedPart]) -> str:
@@ -244,13 +210,7 @@ def _source(parts: Sequence[LockedPart]) -> str:
 
 
 def check_new_name(name: str) -> None:
-    """Check that a kernel may have this name.
-
-    Raises
-    ------
-    UserError
-        If it may not.
-    """
+    """Check that a kernel may have this name; UserError if it may not."""
     if KERNEL_NAME.fullmatch(name) is None:
         raise UserError(f"invalid kernel name {name!r}: use letters, digits and . _ + -")
 
@@ -356,7 +316,7 @@ def _added(name: str, make: Callable[[Path], None]) -> Kernel:
 
 
 def list_kernels() -> list[KernelStatus]:
-    """Return the state of each kernel; no archive is asked."""
+    """Return the state of each kernel; archives are asked for those that the cache lacks."""
     return [_status(name) for name in known_kernels()]
 
 
@@ -390,14 +350,6 @@ def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
 
 
 def remember_kernel_facts(kernel: Kernel, facts: Mapping[str, Any]) -> None:
-    """Store what a booted kernel reported, for `list_kernels`.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    facts : mapping
-        What it reported; JSON.
-    """
+    """Store what a booted kernel reported, for `list_kernels`."""
     recorded = {"identity": kernel.identity, "facts": dict(facts)}
     atomic_write(kernel.vmlinuz.parent / "facts.json", canonical_json(recorded))

@@ -91,20 +91,7 @@ def _acquire_options() -> dict[str, str]:
 
 
 def apt_proxy(scheme: str, host: str) -> str | None:
-    """Return the proxy that apt's configuration names for a host (apt-transport-http(1)).
-
-    Parameters
-    ----------
-    scheme : str
-        ``http`` or ``https``; for https apt falls back on what it uses for http.
-    host : str
-        The host.
-
-    Returns
-    -------
-    str or None
-        The proxy's address or ``DIRECT``; None if apt names none.
-    """
+    """Return the proxy that apt names for a host (apt-transport-http(1)), ``DIRECT`` or None."""
     options = _acquire_options()
     for kind in ("https", "http") if scheme == "https" else (scheme,):
         for name in (f"acquire::{kind}::proxy::{host}", f"acquire::{kind}::proxy"):
@@ -114,20 +101,7 @@ def apt_proxy(scheme: str, host: str) -> str | None:
 
 
 def mirror_of(archive: Archive) -> str:
-    """Return the URI of the mirror of an archive that this machine uses.
-
-    The environment variables ``IOLAB_MIRROR_DEBIAN`` and ``IOLAB_MIRROR_UBUNTU`` override it.
-
-    Parameters
-    ----------
-    archive : str
-        ``debian`` or ``ubuntu``.
-
-    Raises
-    ------
-    NoMirrorError
-        If no apt source carries the archive.
-    """
+    """Return the URI of the mirror of an archive that the environment names, else apt."""
     variable = f"IOLAB_MIRROR_{archive.upper()}"
     if chosen := os.environ.get(variable):
         return chosen.rstrip("/") + "/"

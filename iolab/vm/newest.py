@@ -36,14 +36,9 @@ Log = Callable[[str], None]
 
 
 def newest_lock(log: Log = lambda _: None) -> Path:
-    """Return a lock of what this machine's mirrors have, which is written once a day.
+    """Return a lock of what this machine's mirrors have, written once a day.
 
     A group that no mirror of this machine carries is left out.
-
-    Raises
-    ------
-    CannotRunError
-        If there is no apt, or a mirror cannot be used.
     """
     path = cache_dir("newest", "parts.lock")
     with locked(path.with_name(".lock")):
@@ -64,13 +59,7 @@ def newest_lock(log: Log = lambda _: None) -> Path:
 def resolve(
     sources: Mapping[str, PartSource], log: Log = lambda _: None
 ) -> dict[str, list[LockedPart]]:
-    """Return the packages of groups as the mirrors have them now.
-
-    Raises
-    ------
-    CannotRunError
-        If there is no apt, a mirror cannot be used, or it lacks a package.
-    """
+    """Return the packages of groups as the mirrors have them; CannotRunError if one has not."""
     if shutil.which("apt-get") is None:
         raise CannotRunError(
             "what a mirror has now is resolved by apt, which this machine lacks: name a snapshot "
@@ -194,6 +183,7 @@ def _keyring(archive: Archive, folder: Path) -> Path:
             "the keys that sign Debian's archive are missing here: as root, apt-get install "
             "debian-archive-keyring"
         )
-    for deb in fetch_parts(_resolved(_UBUNTU_KEYS, _Apt(_UBUNTU_KEYS, folder)), folder):
+    keys = _resolved(_UBUNTU_KEYS, _Apt(_UBUNTU_KEYS, folder))
+    for deb in fetch_parts(keys, folder, "Ubuntu's keys"):
         unpack(deb, folder)
     return folder / path.relative_to("/")

@@ -10,22 +10,32 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
 from iolab.errors import CannotRunError, UserError
+from iolab.files import atomic_write, cache_dir, digest_of
 from iolab.reading import read_regular
-from iolab.vm.downloads import AlteredFileError, FetchError, MissingFileError, fetch_file, shown_uri
+from iolab.vm.downloads import (
+    AlteredFileError,
+    FetchError,
+    MissingFileError,
+    ask_for,
+    fetch_file,
+    shown_uri,
+)
 from iolab.vm.mirror import Archive, NoMirrorError, mirror_of
 
 __all__ = [
     "LOCK",
     "LOCK_VARIABLE",
     "LockedPart",
-    "archive_roots",
+    "check_offered",
     "fetch_parts",
+    "kept_lock",
     "lock_text",
     "locked_parts",
     "parts_digest",
@@ -65,13 +75,7 @@ def lock_text(groups: Mapping[str, Iterable[LockedPart]]) -> str:
 
 
 def read_lock(path: Path | None = None) -> dict[str, list[LockedPart]]:
-    """Return the groups of a lock; by default of the one in use.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, is damaged or is of another format.
-    """
+    """Return the groups of a lock, by default of the one in use; UserError if it is none."""
     lock = path or Path(os.environ.get(LOCK_VARIABLE) or LOCK)
     try:
         head, _, rows = read_regular(lock).decode(errors="replace").partition("\n")
@@ -91,19 +95,20 @@ def read_lock(path: Path | None = None) -> dict[str, list[LockedPart]]:
 
 
 def locked_parts(group: str, lock: Path | None = None) -> list[LockedPart]:
-    """Return the packages of a group of a lock.
-
-    Raises
-    ------
-    UserError
-        As `read_lock`.
-    CannotRunError
-        If the lock has no such group.
-    """
+    """Return the packages of a group of a lock; CannotRunError if it has no such group."""
     parts = read_lock(lock).get(group)
     if parts is None:
         raise CannotRunError(f"the lock of parts has no {group}")
     return parts
+
+
+def kept_lock() -> Path:
+    """Return a copy of the lock in use that lies in the cache, for other machines."""
+    text = lock_text(read_lock())
+    path = cache_dir("locks", digest_of(text)[:16])
+    if not path.exists():
+        atomic_write(path, text)
+    return path
 
 
 def parts_digest(parts: Iterable[LockedPart]) -> str:
@@ -111,49 +116,35 @@ def parts_digest(parts: Iterable[LockedPart]) -> str:
     return hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()[:16]
 
 
-def archive_roots(archive: Archive) -> list[str]:
-    """Return the addresses to fetch from: this machine's mirror, then a snapshot archive.
-
-    Raises
-    ------
-    NoMirrorError
-        If there is neither.
-    """
-    snapshot = os.environ.get(_snapshot_variable(archive))
-    try:
-        roots = [mirror_of(archive)]
-    except NoMirrorError:
-        if not snapshot:
-            raise
-        roots = []
-    return [*roots, *([snapshot.rstrip("/") + "/"] if snapshot else [])]
+def fetch_parts(parts: Sequence[LockedPart], into: Path, title: str) -> list[Path]:
+    """Fetch the packages of something into a folder; CannotRunError if one cannot be had."""
+    paths = [into / Path(part.path).name for part in parts]
+    for part, path in zip(parts, paths, strict=True):
+        fetch = partial(fetch_file, path=path, size=part.size, sha256=part.sha256)
+        try:
+            _from_first(part, fetch)
+        except CannotRunError as error:
+            raise CannotRunError(f"{title} cannot be fetched: {error}") from error
+    return paths
 
 
-def fetch_parts(parts: Sequence[LockedPart], into: Path) -> list[Path]:
-    """Fetch packages into a folder.
-
-    Raises
-    ------
-    CannotRunError
-        If no address has a package, or none can be reached.
-    IolabError
-        If the disk is full.
-    """
-    return [_fetch(part, into / Path(part.path).name) for part in parts]
+def check_offered(part: LockedPart) -> None:
+    """Check that an address has a package, without fetching it; raise as `fetch_parts`."""
+    _from_first(part, ask_for)
 
 
-def _fetch(part: LockedPart, path: Path) -> Path:
+def _from_first(part: LockedPart, use: Callable[[str], None]) -> None:
+    """Use the first address that has a package."""
     problems = []
     gone = False
-    for root in archive_roots(part.archive):
+    for root in _roots(part.archive):
         try:
-            fetch_file(root + part.path, path, size=part.size, sha256=part.sha256)
-            return path
+            return use(root + part.path)
         except MissingFileError:
-            problems.append(f"{shown_uri(root)} does not have it (any more)")
+            problems.append(f"{shown_uri(root)} does not have {part.name} {part.version}")
             gone = True
         except AlteredFileError:
-            problems.append(f"{shown_uri(root)} has another file in its place")
+            problems.append(f"{shown_uri(root)} has another {part.name} {part.version}")
             gone = True
         except FetchError as error:
             problems.append(str(error))
@@ -163,9 +154,19 @@ def _fetch(part: LockedPart, path: Path) -> Path:
         if gone
         else "check the network and the mirror, then try again"
     )
-    raise CannotRunError(
-        f"{part.name} {part.version} cannot be fetched: {' and '.join(problems)}; {way}"
-    )
+    raise CannotRunError(f"{' and '.join(problems)}; {way}")
+
+
+def _roots(archive: Archive) -> list[str]:
+    """Return the addresses to fetch from: this machine's mirror, then a snapshot archive."""
+    snapshot = os.environ.get(_snapshot_variable(archive))
+    try:
+        roots = [mirror_of(archive)]
+    except NoMirrorError:
+        if not snapshot:
+            raise
+        roots = []
+    return [*roots, *([snapshot.rstrip("/") + "/"] if snapshot else [])]
 
 
 def _snapshot_variable(archive: Archive) -> str:

@@ -55,29 +55,12 @@ def _inside(root: Path, name: str) -> Path | None:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """Unpacked programs and the commands that run them.
-
-    Parameters
-    ----------
-    root : Path
-        The folder of the programs.
-    """
+    """Programs that are unpacked into a folder, and the commands that run them."""
 
     root: Path
 
     def command(self, name: str) -> list[str]:
-        """Return the command that runs one of the programs; append its arguments.
-
-        Parameters
-        ----------
-        name : str
-            The program.
-
-        Raises
-        ------
-        IolabError
-            If the toolbox lacks the program.
-        """
+        """Return the command that runs one of the programs; append its arguments."""
         for folder in _PROGRAMS:
             path = _inside(self.root, f"{folder}/{name}")
             if path is not None:
@@ -90,13 +73,7 @@ class Toolbox:
         return [*self._loader(), "--argv0", name, str(path)]
 
     def qemu_argv(self) -> list[str]:
-        """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``.
-
-        Raises
-        ------
-        UserError
-            If ``IOLAB_QEMU`` is not a program.
-        """
+        """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``."""
         if own := os.environ.get("IOLAB_QEMU"):
             program = shutil.which(own)
             if program is None:
@@ -106,13 +83,7 @@ class Toolbox:
         return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
 
     def qemu_version(self) -> tuple[int, int, int]:
-        """Return QEMU's version.
-
-        Raises
-        ------
-        UserError
-            If ``IOLAB_QEMU`` is not QEMU, or too old for several CPUs on counted instructions.
-        """
+        """Return QEMU's version; UserError if ``IOLAB_QEMU`` is none, or too old."""
         argv = self.qemu_argv()
         own = os.environ.get("IOLAB_QEMU")
         try:
@@ -134,13 +105,7 @@ class Toolbox:
         return version
 
     def identity(self) -> str:
-        """Return QEMU's version and the SHA-256 of its program on one line.
-
-        Raises
-        ------
-        UserError
-            As `qemu_version`.
-        """
+        """Return QEMU's version and the SHA-256 of its program on one line."""
         version = ".".join(map(str, self.qemu_version()))
         own = os.environ.get("IOLAB_QEMU")
         program = shutil.which(own) if own else str(self.root / "usr" / "bin" / _QEMU)
@@ -157,18 +122,7 @@ class Toolbox:
 
 
 def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
-    """Return the toolbox; fetch and unpack it if the cache lacks it.
-
-    Parameters
-    ----------
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    CannotRunError
-        If the machine is not x86-64, or a package cannot be fetched.
-    """
+    """Return the toolbox; fetch and unpack it if the cache lacks it."""
     if platform.machine() != "x86_64":
         raise CannotRunError(
             f"the virtual machines run on x86-64 Linux only, and this machine is "
@@ -177,7 +131,7 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
 
     def make(folder: Path) -> None:
         progress("downloading QEMU from Debian")
-        debs = fetch_parts(parts, folder / "debs")
+        debs = fetch_parts(parts, folder / "debs", "QEMU")
         progress(f"unpacking {len(debs)} packages")
         for deb in debs:
             unpack(deb, folder)

@@ -136,7 +136,7 @@ def unpacked(package: str) -> Path:
     parts = locked_parts(package, LOCK)
 
     def make(folder: Path) -> None:
-        for deb in fetch_parts(parts, folder / "debs"):
+        for deb in fetch_parts(parts, folder / "debs", package):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
 

@@ -15,7 +15,7 @@ from iolab.errors import CannotRunError, UserError
 from iolab.vm import parts
 from iolab.vm.catalogue import CATALOGUE, SOURCES, kernel_group
 from iolab.vm.mirror import NoMirrorError
-from iolab.vm.parts import fetch_parts, lock_text, locked_parts, parts_digest, read_lock
+from iolab.vm.parts import fetch_parts, kept_lock, lock_text, locked_parts, parts_digest, read_lock
 from tests.support.needs import LOCK
 from tests.support.needs import SOURCES as OF_TESTS
 from tests.support.signed_archive import served
@@ -46,7 +46,7 @@ def snapshot(tmp_path: Path, deb: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def fetched(tmp_path: Path) -> bytes:
-    (path,) = fetch_parts(locked_parts("tools"), tmp_path / "debs")
+    (path,) = fetch_parts(locked_parts("tools"), tmp_path / "debs", "the tools")
     return path.read_bytes()
 
 
@@ -67,6 +67,15 @@ def test_a_lock_is_read_as_it_was_written(repository: Repository, deb: Path) -> 
     assert len(parts_digest(locked_parts("tools"))) == 16
     with pytest.raises(CannotRunError, match="nonesuch"):
         locked_parts("nonesuch")
+
+
+@pytest.mark.usefixtures("deb")
+def test_a_copy_of_the_lock_is_kept_for_other_machines(repository: Repository) -> None:
+    kept = kept_lock()
+    assert kept == kept_lock()
+    assert kept.read_text() == repository.lock.read_text()
+    repository.publish({})
+    assert kept_lock() != kept
 
 
 def _changed(text: str) -> str:
@@ -136,7 +145,7 @@ def test_what_is_nowhere_is_one_sentence_with_both_ways_on(
         here.unlink()
     else:
         here.write_bytes(b"y" * deb.stat().st_size)
-    with pytest.raises(CannotRunError, match=r"program 1\.0-1") as caught:
+    with pytest.raises(CannotRunError, match=r"^the tools .*program 1\.0-1") as caught:
         fetched(tmp_path)
     said = str(caught.value)
     assert "\n" not in said
@@ -168,7 +177,7 @@ def test_no_program_of_a_distribution_is_needed(
     program = (
         "import sys; from pathlib import Path\n"
         "from iolab.vm.deb import unpack; from iolab.vm.parts import fetch_parts, locked_parts\n"
-        "for deb in fetch_parts(locked_parts('tools'), Path(sys.argv[1]) / 'debs'):\n"
+        "for deb in fetch_parts(locked_parts('tools'), Path(sys.argv[1]) / 'debs', ''):\n"
         "    unpack(deb, Path(sys.argv[1]))\n"
     )
     (tmp_path / "empty").mkdir()

@@ -21,6 +21,7 @@ from iolab.sweeps.cluster.results import take_in
 from iolab.sweeps.cluster.worker import Answer, Task, measure
 from iolab.sweeps.pool import BlockJob
 from iolab.targets.vm import VmTarget
+from iolab.vm.parts import kept_lock
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -55,7 +56,8 @@ class _Blocks:
 
     def _places(self, blocks: Iterable[Block]) -> list[str]:
         """Return the paths below the cache of all that these blocks' machines need."""
-        paths = set()
+        # With this machine's lock a worker looks for these parts, whatever it has itself.
+        paths = {kept_lock()}
         for target, _ in self._machines.values():
             paths |= {target.toolbox.root, target.image.path.parent, target.kernel.vmlinuz.parent}
         cells = (cell for block in blocks for cell in block.plan.cells)

@@ -27,6 +27,7 @@ from iolab.sweeps.cluster.program import OTHER_MACHINE
 from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.programs import error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
+from iolab.vm.parts import LOCK_VARIABLE
 
 __all__ = [
     "Answer",
@@ -204,7 +205,12 @@ def _run(task: Task, watched: Watched, work: Path) -> Answer:
     done = 0
     program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.cluster.program"]
     argv = [*program, work / "task.json", work / "out"]
-    environment = {**program_environment(), "XDG_CACHE_HOME": task.root}
+    (lock,) = Path(task.root, "iolab", "locks").iterdir()
+    environment = {
+        **program_environment(),
+        "XDG_CACHE_HOME": task.root,
+        LOCK_VARIABLE: str(lock),
+    }
     with open_log() as log:
         process = start(argv, stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
