@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 import warnings
@@ -37,6 +38,8 @@ from iolab.sweeps.programs import end_processes, program_environment
 __all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
 
 _POLL_S: Final = 0.05
+# What it logs of a page that fails is in the error that `make_pages` returns.
+logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
