@@ -80,16 +80,7 @@ def prepare_observer(
 ) -> None:
     """Build what observes the machines of some blocks, or say why they cannot be observed.
 
-    Parameters
-    ----------
-    blocks : iterable of Block
-        The blocks.
-    wanted : sequence of str
-        As for `observed_cells`.
-    log : callable
-        Gets a line before each slow step, and the reason.
-    calls : sequence of str, optional
-        Functions whose calls are recorded.
+    ``log`` gets a line before each slow step, and the reason.
     """
     seen = set()
     for block in blocks:
@@ -133,20 +124,7 @@ def observation_of(
 ) -> Observation | None:
     """Return what observes these cells of a block; None, and a line to `log`, if nothing can.
 
-    Parameters
-    ----------
-    target : Target
-        The machine.
-    block : Block
-        The block.
-    cells : iterable of str
-        Ids of the cells.
-    log : callable, optional
-        Gets a line before each slow step, and the reason if they cannot be observed.
-    calls : sequence of str, optional
-        Functions whose calls are recorded.
-    flat : bool, optional
-        Whether to count without callers.
+    ``log`` also gets a line before each slow step.
     """
     from iolab.observer.observation import ready_observer
 
