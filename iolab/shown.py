@@ -14,13 +14,16 @@ import numbers
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
 from iolab import foreign
+from iolab.paths import TEMPLATES
 
 if TYPE_CHECKING:
     import pandas as pd
+    from jinja2 import Environment
 
 __all__ = [
     "CAPTION",
@@ -30,6 +33,7 @@ __all__ = [
     "Table",
     "markdown",
     "number",
+    "rendered",
     "rough_duration",
     "spreadsheet",
     "terminal",
@@ -251,6 +255,19 @@ class Table:
         stem, unit = _split_unit(terminal(str(known)) if known else name)
         words = html.escape(name if known else stem)
         return f'{words} <span class="iolab-unit">{html.escape(unit)}</span>' if unit else words
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a template of ``iolab/templates`` with these values; text in them is escaped."""
+    return str(_environment().get_template(template).render(**values))
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader  # noqa: PLC0415 - few commands write HTML
+
+    loader = FileSystemLoader(TEMPLATES)
+    return Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
 
 
 def text_table(

@@ -20,7 +20,7 @@ from iolab.shown import rough_duration
 if TYPE_CHECKING:
     from iolab.store.garbage import Garbage
     from iolab.store.merging import Merged
-    from iolab.sweeps.status import KernelStatus
+    from iolab.sweeps.preview import KernelStatus
 
 __all__ = ["gc", "merge", "status"]
 
@@ -43,8 +43,8 @@ def status(
     booted or measured, and no kernel is fetched.
     """
     from iolab.sweeps.pool import default_jobs
+    from iolab.sweeps.preview import sweep_status
     from iolab.sweeps.request import Request
-    from iolab.sweeps.status import sweep_status
 
     side_by_side = default_jobs() if jobs is None else jobs
     request = Request(**selection_options(options), pathologies=pathologies, jobs=side_by_side)

@@ -22,9 +22,8 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.observing import prepare_observer
-from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.pool import default_jobs
-from iolab.sweeps.request import Request, check_request
+from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Run one block: for a sweep, a notebook or a test.
+"""Run one block.
 
 ``python -m iolab.sweeps.block PLAN ROOT`` measures one in a process of its own.
 """
@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,33 +31,17 @@ from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from iolab.observer.observation import Observation
 
 __all__ = [
-    "BlockResult",
     "measure_block",
     "read_block",
-    "run_block",
     "run_on",
     "target_of",
     "write_block",
 ]
 
-_CONSOLE_LINES, _CONSOLE_BYTES = 20, 1 << 16
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
-
-
-@dataclass(frozen=True)
-class BlockResult:
-    """A measured block: its tidy rows, what the kernel said of itself, the console's last lines."""
-
-    key: str
-    cells: pd.DataFrame
-    facts: dict[str, Any]
-    run: dict[str, Any]
-    console_tail: str
 
 
 def write_block(path: Path, block: Block) -> None:
@@ -149,18 +132,8 @@ def run_on(
 ) -> dict[str, Any]:
     """Run a block's plan on its machine, and return when and how it ran: ``run.json``.
 
-    Parameters
-    ----------
-    target : Target
-        The machine.
-    block : Block
-        The block.
-    results : Path
-        Where the agent's results folder is left.
-    progress : callable
-        Called with the cells done and their number.
-    observation : Observation, optional
-        What observes cells of a virtual machine.
+    The agent's folder is left in ``results``. ``progress`` is called with the cells done and their
+    number.
     """
 
     def on_line(line: str) -> None:
@@ -200,15 +173,10 @@ def _check_same(store: RawStore, key: str, results: Path) -> None:
             )
 
 
-def measure_block(
-    plan_path: Path,
-    store: RawStore,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> str:
+def measure_block(plan_path: Path, store: RawStore) -> str:
     """Measure the block in a file unless the store has it, and return its key.
 
-    `progress` is called with the cells done and their number. How far the block is also stands in
-    the file ``PLAN.progress`` while it runs, for whoever waits for several.
+    How far the block is stands in the file ``PLAN.progress`` while it runs.
 
     Raises
     ------
@@ -222,30 +190,11 @@ def measure_block(
 
     def on_progress(done: int, total: int) -> None:
         atomic_write(note, f"{done} {total}\n")
-        progress(done, total)
 
     try:
         return _measure(block, store, observed, on_progress)
     finally:
         note.unlink(missing_ok=True)
-
-
-def run_block(
-    plan_path: Path | str,
-    store_root: Path | str,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> BlockResult:
-    """Measure the block in a file unless the store has it, and return its results.
-
-    Parameters and errors are those of `measure_block`; `store_root` is the folder of the store.
-    """
-    from iolab.store.partitions import kept_tables
-
-    store = RawStore(Path(store_root))
-    key = measure_block(Path(plan_path), store, progress)
-    cells, _, _ = kept_tables(store, [key])
-    said = "\n".join(store.console_tail(key)[-_CONSOLE_LINES:])
-    return BlockResult(key, cells, store.read(key, "facts.json"), store.read(key, "run.json"), said)
 
 
 def main(argv: list[str]) -> int:

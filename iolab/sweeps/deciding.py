@@ -25,9 +25,15 @@ from iolab.stats.looks import LOOKS, Look, look_at
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
 from iolab.sweeps.measuring import measure_blocks, store_locked
-from iolab.sweeps.planning import PathologyPlan, plan_blocks
 from iolab.sweeps.pool import OnProgress
-from iolab.sweeps.request import Request, check_request, chosen_pathologies, sweep_label
+from iolab.sweeps.request import (
+    PathologyPlan,
+    Request,
+    check_request,
+    chosen_pathologies,
+    plan_blocks,
+    sweep_label,
+)
 
 __all__ = ["Decision", "Decisions", "decide"]
 

@@ -23,9 +23,8 @@ from iolab.store.raw import RawStore
 from iolab.sweeps.judgement import Judgement, OpenQuestionError, UntestableError
 from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.observing import prepare_observer
-from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.request import Request, check_request
+from iolab.sweeps.request import Request, check_request, plan_blocks
 
 if TYPE_CHECKING:
     from iolab.measure.profile import Profile as CostProfile

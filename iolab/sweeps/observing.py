@@ -80,21 +80,7 @@ def prepare_observer(
 ) -> list[str]:
     """Build what observes the machines of some blocks; return why some cannot be observed.
 
-    Parameters
-    ----------
-    blocks : iterable of Block
-        The blocks.
-    wanted : sequence of str
-        As for `observed_cells`.
-    log : callable
-        Gets a line before each slow step, and the reason.
-    calls : sequence of str, optional
-        Functions whose calls are recorded.
-
-    Returns
-    -------
-    list of str
-        A reason for each machine that cannot be observed.
+    ``log`` gets a line before each slow step, and the reason; each reason is returned.
     """
     reasons = []
     seen = set()
@@ -143,25 +129,8 @@ def observation_of(
 ) -> Observation | None:
     """Return what observes these cells of a block; None without cells.
 
-    Parameters
-    ----------
-    target : Target
-        The machine.
-    block : Block
-        The block.
-    cells : iterable of str
-        Ids of the cells.
-    log : callable, optional
-        Gets a line before each slow step.
-    calls : sequence of str, optional
-        Functions whose calls are recorded.
-    flat : bool, optional
-        Whether to count without callers.
-
-    Raises
-    ------
-    CannotRunError
-        If the machine or the kernel cannot be observed.
+    ``log`` gets a line before each slow step. A machine or kernel that cannot be observed raises
+    `CannotRunError`.
     """
     from iolab.observer.observation import ready_observer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 import warnings
@@ -13,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any, Final
 
 import nbformat
 import papermill
 import psutil
+from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import DeadKernelError
 from nbformat.reader import NotJSONError
@@ -35,6 +38,8 @@ from iolab.sweeps.programs import end_processes, program_environment
 __all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
 
 _POLL_S: Final = 0.05
+# What it logs of a page that fails is in the error that `make_pages` returns.
+logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,13 @@ class Page:
     html: bool = True
     links: Mapping[str, str] = field(default_factory=dict)
     heading: str = ""
+
+
+class _Kernel(AsyncKernelManager):
+    """A notebook's kernel whose own log does not go to the terminal of the sweep."""
+
+    async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
+        await super().start_kernel(stdout=DEVNULL, stderr=DEVNULL, **options)
 
 
 def make_page(page: Page) -> Path:
@@ -161,6 +173,7 @@ def _make(page: Page, sockets: Path) -> None:
                 # Not papermill's cwd: it changes the folder of the whole process.
                 resources={"metadata": {"path": str(page.notebook.parent)}},
                 config=Config(AsyncKernelManager={"transport": "ipc", **place}),
+                kernel_manager_class=_Kernel,
             )
         # A kernel that does not start is a RuntimeError.
         except (PapermillExecutionError, RuntimeError) as error:

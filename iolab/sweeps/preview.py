@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep in virtual machines would measure, without booting, fetching or measuring."""
+"""What a sweep in virtual machines would measure, or has measured; nothing is booted or fetched."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import UserError
+from iolab.errors import CannotRunError, UserError
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
@@ -19,6 +19,7 @@ from iolab.sweeps.request import (
     Request,
     check_request,
     chosen_pathologies,
+    plan_blocks,
     requested_profile,
     sweep_label,
 )
@@ -28,25 +29,19 @@ from iolab.vm.kernels import cached_kernel
 __all__ = [
     "DurationEstimate",
     "KernelPreview",
+    "KernelStatus",
     "PathologyPreview",
     "preview_sweep",
+    "sweep_status",
 ]
 
 
 @dataclass(frozen=True)
 class KernelPreview:
-    """What would be measured on one kernel.
+    """What would be measured on one kernel, "cached" or "to fetch".
 
-    Parameters
-    ----------
-    kernel : str
-        Its name.
-    state : {"cached", "to fetch"}
-        Whether it is in the cache.
-    alternatives : tuple of str
-        Kernels that are measured instead if it cannot be fetched, in this order.
-    blocks, cells, recorded : int
-        Blocks (one boot each), cells, and how many of the cells are traced.
+    ``alternatives`` are measured instead, in this order, if it cannot be fetched. ``recorded`` of
+    the cells are traced.
     """
 
     kernel: str
@@ -59,17 +54,7 @@ class KernelPreview:
 
 @dataclass(frozen=True)
 class DurationEstimate:
-    """How long the measuring takes.
-
-    Parameters
-    ----------
-    seconds : float
-        For all blocks, `Request.jobs` of them side by side.
-    seconds_per_cell : float
-        Mean over the cells, of one virtual machine.
-    basis : str
-        What the estimate rests on, in words.
-    """
+    """How long all blocks take, side by side; a cell on one machine; and on what this rests."""
 
     seconds: float
     seconds_per_cell: float
@@ -80,22 +65,8 @@ class DurationEstimate:
 class PathologyPreview:
     """What a sweep would measure of one pathology.
 
-    Parameters
-    ----------
-    pathology, title, treatment : str
-        Its name, its title, and the factor whose levels are compared with the control.
-    folder : str
-        Where its results go.
-    factors : dict of str to list
-        Levels of each factor in these cells; None is the control.
-    kernels : list of KernelPreview
-        In the order of measuring.
-    unavailable : dict of str to str
-        Each kernel that cannot run here, and why.
-    undecided : dict of str to str
-        Each claim that this kind of machine cannot decide, and why.
-    duration : DurationEstimate
-        The time it takes.
+    ``factors`` has the levels of these cells, None being the control. ``unavailable`` says why
+    kernels cannot run here, ``undecided`` why claims cannot be decided.
     """
 
     pathology: str
@@ -228,3 +199,79 @@ def _estimate(
     basis = f"measured: {len(equal)} such blocks in {request.root}"
     side_by_side = max(1, min(request.jobs, len(planned)))
     return DurationEstimate(per_cell * cells / side_by_side, per_cell, basis)
+
+
+@dataclass(frozen=True)
+class KernelStatus:
+    """What is measured of one pathology on one kernel, and the time that the rest takes.
+
+    ``reason`` says why nothing can be measured there.
+    """
+
+    pathology: str
+    kernel: str
+    blocks: int
+    blocks_measured: int
+    cells: int
+    cells_measured: int
+    seconds_left: float
+    reason: str = ""
+
+
+def sweep_status(
+    request: Request, log: Callable[[str], None] = lambda line: None
+) -> list[KernelStatus]:
+    """Return what a sweep in virtual machines has measured, for each pathology and kernel.
+
+    A block counts if this agent, on this kernel, image and QEMU, measured it. No kernel is fetched
+    and nothing is booted. `iolab fsck` tells whether the blocks are sound.
+
+    Raises
+    ------
+    UserError
+        As `iolab.sweeps.preview.preview_sweep` does.
+    CannotRunError
+        If the tools of the virtual machines cannot be had.
+    """
+    store = RawStore(request.root)
+    rows = []
+    previews = {preview.pathology: preview for preview in preview_sweep(request)}
+    for pathology in chosen_pathologies(request):
+        preview, profile = previews[pathology.name], requested_profile(request, pathology)
+        for kernel in preview.kernels:
+            measured: list[int] = []
+            blocks, cells, reason = kernel.blocks, kernel.cells, ""
+            if kernel.state == "cached":
+                one = replace(request, kernels=[kernel.kernel])
+                try:
+                    (plan,) = plan_blocks([(pathology, profile)], one, log)
+                except CannotRunError as error:
+                    reason = str(error)
+                else:
+                    there = (b for key, b in plan.blocks.items() if store.has(key))
+                    measured = [len(block.cells) for block in there]
+            rows.append(
+                KernelStatus(
+                    pathology=pathology.name,
+                    kernel=kernel.kernel,
+                    blocks=blocks,
+                    blocks_measured=len(measured),
+                    cells=cells,
+                    cells_measured=sum(measured),
+                    seconds_left=0.0
+                    if reason
+                    else _left(request, preview, blocks - len(measured), cells - sum(measured)),
+                    reason=reason,
+                )
+            )
+        rows += [
+            KernelStatus(pathology.name, kernel, 0, 0, 0, 0, 0.0, reason)
+            for kernel, reason in preview.unavailable.items()
+        ]
+    return rows
+
+
+def _left(request: Request, preview: PathologyPreview, blocks: int, cells: int) -> float:
+    """Return the seconds that some blocks take, as many machines side by side as there are jobs."""
+    side_by_side = max(1, min(request.jobs, blocks))
+    return preview.duration.seconds_per_cell * cells / side_by_side

@@ -29,9 +29,8 @@ from iolab.store.tidy import write_tables
 from iolab.sweeps.measuring import Measured, measure, store_locked
 from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.page import Page, make_page, make_pages
-from iolab.sweeps.planning import PathologyPlan, plan_sweep
 from iolab.sweeps.pool import OnProgress
-from iolab.sweeps.request import Request, check_request, sweep_label
+from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_sweep, sweep_label
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
 

@@ -35,9 +35,8 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
 from iolab.sweeps.measuring import measure_blocks, store_locked
-from iolab.sweeps.planning import PathologyPlan, plan_blocks
 from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.request import Request, check_request
+from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks
 from iolab.sweeps.switches import fixed_switches, switches
 
 __all__ = ["CONFIRMING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]

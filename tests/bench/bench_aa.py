@@ -26,7 +26,7 @@ from iolab.report.tables import aa_check
 from iolab.store.dataset import load, result_folders
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
-from iolab.sweeps.block import run_block
+from iolab.sweeps.block import measure_block
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 
@@ -69,7 +69,7 @@ def measure(folder: Path) -> pd.DataFrame:
         path = folder / f"{block.plan.block}.json"
         atomic_write(path, canonical_json(block.document()))
         keys.append(block_key(block, target.identity()))
-        run_block(path, folder)
+        measure_block(path, store)
         print(f"  block {len(keys)} of {_BLOCKS} is measured", flush=True)
     cells = write_tables(store, keys, {}, folder / "tables").cells
     print(f"  {len(cells)} cells, {int((~cells['valid']).sum())} not valid")

@@ -20,8 +20,7 @@ from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore
 from iolab.sweeps.measuring import measure_blocks
-from iolab.sweeps.planning import plan_blocks
-from iolab.sweeps.request import Request, requested_profile
+from iolab.sweeps.request import Request, plan_blocks, requested_profile
 from tests.support.cluster import cluster
 from tests.support.processes import wait_until
 

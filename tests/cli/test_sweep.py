@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import UserError
-from iolab.sweeps.block import read_block, run_block
+from iolab.store.raw import RawStore
+from iolab.sweeps.block import measure_block, read_block
 from tests.support.command import Iolab
 
 
@@ -87,7 +88,7 @@ def test_a_qemu_of_the_users_that_will_not_do(
 def test_a_foreign_plan_is_a_users_mistake(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    for use in (read_block, lambda plan: run_block(plan, tmp_path / "store")):
+    for use in (read_block, lambda plan: measure_block(plan, RawStore(tmp_path / "store"))):
         with pytest.raises(UserError, match=str(path)):
             use(path)
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]

@@ -17,8 +17,7 @@ from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
 from iolab.sweeps.page import make_page
-from iolab.sweeps.planning import PathologyPlan
-from iolab.sweeps.request import Request
+from iolab.sweeps.request import PathologyPlan, Request
 from iolab.sweeps.sweep import _experiment
 from tests.support.command import ARGV
 from tests.support.processes import processes_naming, wait_until

@@ -20,8 +20,7 @@ from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
 from iolab.sweeps.page import make_why_page
-from iolab.sweeps.planning import PathologyPlan
-from iolab.sweeps.request import Request
+from iolab.sweeps.request import PathologyPlan, Request
 from iolab.sweeps.switches import fixed_switches, switches
 from iolab.sweeps.why import WhyRequest, find_causes
 from tests.support.processes import PATIENCE_S, wait_until
