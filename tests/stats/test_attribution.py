@@ -117,6 +117,7 @@ def test_more_candidates_widen_the_intervals() -> None:
     assert among["high"] - among["low"] > 1.3 * (alone["high"] - alone["low"])
 
 
+@pytest.mark.nightly
 def test_nothing_is_found_where_nothing_happens() -> None:
     """The whole procedure, screening included, errs in at most 5 % of runs."""
     truth = {"none": 0.72, **{f"NO_T{n}": 0.72 for n in range(6)}}

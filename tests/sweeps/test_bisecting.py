@@ -80,7 +80,9 @@ def history(repository: Path, *contents: str) -> list[str]:
     return [commit(repository, text, f"number {n}") for n, text in enumerate(contents)]
 
 
-@pytest.mark.parametrize("culprit", [1, 4, 7, 11])
+@pytest.mark.parametrize(
+    "culprit", [1, 11, *(pytest.param(n, marks=pytest.mark.nightly) for n in (4, 7))]
+)
 def test_every_culprit_is_found(
     culprit: int, repository: Path, opened: Callable[[], JudgedTree], booted: list[str]
 ) -> None:

@@ -69,6 +69,7 @@ def states(results: Path) -> dict[str, str]:
     return {cell["id"]: cell.get("reason", cell["state"]) for cell in cells}
 
 
+@pytest.mark.nightly
 def test_every_kind_of_cell_is_measured_and_all_is_as_before(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
