@@ -14,7 +14,6 @@ import pytest
 from iolab.errors import CannotRunError, UserError
 from iolab.vm import parts
 from iolab.vm.catalogue import CATALOGUE, SOURCES, kernel_group
-from iolab.vm.mirror import NoMirrorError
 from iolab.vm.parts import fetch_parts, kept_lock, lock_text, locked_parts, parts_digest, read_lock
 from tests.support.needs import LOCK
 from tests.support.needs import SOURCES as OF_TESTS
@@ -166,7 +165,7 @@ def test_a_mirror_that_does_not_answer_has_lost_nothing(
 def test_without_any_address_nothing_is_fetched(repository: Repository, tmp_path: Path) -> None:
     deb = make_deb(tmp_path, "program", {})
     repository.publish({"tools": [deb]}, "ubuntu")
-    with pytest.raises(NoMirrorError):
+    with pytest.raises(CannotRunError, match="IOLAB_MIRROR_UBUNTU"):
         fetched(tmp_path)
 
 
