@@ -31,7 +31,7 @@ MACHINES: Final = (
 )
 SHARES_OF_THIS_MACHINE: Final = (
     *("tests/agent/", "tests/targets/test_liar.py", "tests/targets/test_local"),
-    *("tests/targets/test_ssh.py", "tests/trace/test_report.py"),
+    *("tests/targets/test_ssh.py", "tests/tracedat/test_report.py"),
     *("tests/cli/test_foreign_text.py", "tests/sweeps/test_two_sweeps.py"),
 )
 
