@@ -147,7 +147,8 @@ def test_what_others_measured_is_words_on_every_page(tmp_path: Path) -> None:
             read = Attacked(html)
             assert read.found == []
             assert "<script" not in html
-            assert words in " ".join(read.text), name
+            # The table of an experiment's invalid cells shows the beginning of each gate.
+            assert (MARK if name == "experiment" else words) in " ".join(read.text), name
             assert not controls(html)
             assert not controls(notebook.read_text())
             # Not the browser's obedience alone: without its rule the page is as harmless.

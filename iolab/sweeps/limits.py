@@ -23,14 +23,7 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     """Return the cores that this process may keep busy, at least 1.
 
     Its affinity counts (taskset, cpusets), and the quota of each cgroup above it (``cpu.max``;
-    ``cpu.cfs_quota_us`` of version 1).
-
-    Parameters
-    ----------
-    cgroups : Path, optional
-        Where the cgroups are mounted.
-    own : Path, optional
-        Says in which cgroups this process is.
+    ``cpu.cfs_quota_us`` of version 1). ``own`` says in which cgroups this process is.
     """
     cores = float(len(os.sched_getaffinity(0)))
     for folder in _folders(cgroups, own, "cpu"):
@@ -49,7 +42,7 @@ def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
 
     The kernel's estimate for the machine counts, and what each cgroup above this process leaves
     (``memory.max``, ``memory.high``; ``memory.limit_in_bytes`` of version 1). Pages of files that
-    the kernel would drop are not counted as used. Parameters are those of `usable_cores`.
+    the kernel would drop are not counted as used.
     """
     free = available_memory()
     for folder in _folders(cgroups, own, "memory"):

@@ -15,17 +15,7 @@ __all__ = ["Observed", "read_observed", "write_observed"]
 
 
 class Observed(NamedTuple):
-    """What is observed of a block.
-
-    Parameters
-    ----------
-    cells : list of str
-        Ids of the observed cells.
-    calls : list of str
-        Kernel functions whose calls are recorded one by one.
-    flat : bool
-        Whether the profiles are without callers.
-    """
+    """What is observed of a block: cells by id, calls one by one; flat: without callers."""
 
     cells: list[str]
     calls: list[str]

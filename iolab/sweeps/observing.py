@@ -32,15 +32,9 @@ _RECORD = "perf record -a -g -- sleep 30"
 
 
 def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
-    """Return the ids of a block's cells that are observed.
+    """Return the ids of a block's cells that are observed: all, or both cells of some pairs.
 
-    Parameters
-    ----------
-    block : Block
-        The block.
-    wanted : sequence of str
-        ``FACTOR=LEVEL[,LEVEL...]``: the pairs with these levels, treated cell and control; or
-        "all".
+    ``wanted`` names the levels of these pairs, ``FACTOR=LEVEL[,LEVEL...]``; or it is "all".
 
     Raises
     ------

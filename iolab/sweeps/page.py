@@ -197,14 +197,7 @@ def handed_over(folder: Path) -> Iterator[None]:
 
     Files are named to them; what was defined in a notebook is pickled into a scratch folder, which
     is removed at the end. The environment of this process has both, with the digest of the pickle,
-    for as long.
-
-    Raises
-    ------
-    UserError
-        If a pathology cannot be pickled.
-    IolabError
-        If ``folder`` cannot be written.
+    for as long. A pathology that cannot be pickled is a `UserError`.
     """
     named = {registry.FILES_VARIABLE: os.pathsep.join(map(str, registry.pathology_files()))}
     with ExitStack() as stack:

@@ -106,18 +106,8 @@ def verify_blocks(
 ) -> None:
     """Measure blocks again, side by side, and compare each with the hashes and tables it is from.
 
-    What is measured is removed at the end, and on Ctrl-C with everything that runs.
-
-    Parameters
-    ----------
-    chosen : sequence of ChosenBlock
-        The blocks.
-    jobs : int
-        Virtual machines side by side.
-    on_progress : callable
-        Called with the `iolab.sweeps.pool.Progress`, some ten times a second.
-    on_block : callable
-        Called with each block as it is done.
+    What is measured is removed at the end, and on Ctrl-C with everything that runs. ``on_block`` is
+    called with each block as it is done.
 
     Raises
     ------
@@ -152,14 +142,7 @@ def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
 def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:
     """Compare a block that was measured again with the hashes and tables that it is from.
 
-    Parameters
-    ----------
-    one : ChosenBlock
-        The block.
-    key : str
-        Its key in the store.
-    store : RawStore
-        Where it was measured into.
+    ``store`` holds it under ``key``.
 
     Raises
     ------
