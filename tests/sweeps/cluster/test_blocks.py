@@ -23,6 +23,7 @@ from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.planning import plan_blocks
 from iolab.sweeps.request import Request, check_request, requested_profile
 from iolab.targets.vm import prepare
+from iolab.vm.parts import kept_lock
 from tests.support.cluster import cluster
 from tests.support.needs import wants
 from tests.support.processes import processes_naming, wait_until
@@ -32,7 +33,7 @@ from tests.test_files import small_disk
 RUN = {"started": "now", "wall_s": 1.5, "iolab": "0.1", "python": "3.11", "host_kernel": "6"}
 
 # Of the cache: what a virtual machine is made of.
-_FOLDERS = ("toolbox", "image", "kernels", "locked-kernels")
+_FOLDERS = ("toolbox", "image", "kernels", "locked-kernels", "locks")
 
 
 def archive(folder: Path, **more: bytes) -> bytes:
@@ -151,6 +152,7 @@ def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None
     assert measure_blocks(plan.blocks, here, lambda progress: None) == (0, {})
     (key,) = plan.blocks
 
+    kept_lock()
     said: list[str] = []
     with small_disk(tmp_path / "disk", "64m") as disk, cluster(tmp_path / "dask") as dask:
         (disk / "iolab").mkdir()
