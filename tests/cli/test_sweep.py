@@ -51,7 +51,7 @@ def test_no_network_and_an_empty_cache_is_one_sentence(
 ) -> None:
     told = iolab("sweep", "--profile", "smoke", "--root", root, **alone)
     assert told.code == 3
-    assert told.sentence().startswith("QEMU cannot be fetched: Debian bookworm-backports cannot")
+    assert told.sentence().startswith("QEMU cannot be fetched: ")
     assert told.out == ""
     assert not list(root.rglob("*.parquet"))
 

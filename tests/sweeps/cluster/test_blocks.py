@@ -21,6 +21,7 @@ from iolab.sweeps.cluster.parts import part_of, receive, settle, write_tar
 from iolab.sweeps.cluster.results import take_in
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.request import Request, check_request, plan_blocks, requested_profile
+from iolab.vm.parts import kept_lock
 from tests.support.cluster import cluster
 from tests.support.processes import processes_naming, wait_until
 from tests.support.results import TARGET, block, write_results
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.nightly
 RUN = {"started": "now", "wall_s": 1.5, "iolab": "0.1", "python": "3.11", "host_kernel": "6"}
 
 # Of the cache: what a virtual machine is made of.
-_FOLDERS = ("toolbox", "image", "kernels", "locked-kernels")
+_FOLDERS = ("toolbox", "image", "kernels", "locked-kernels", "locks")
 
 
 def archive(folder: Path, **more: bytes) -> bytes:
@@ -149,6 +150,7 @@ def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None
     assert measure_blocks(plan.blocks, here, lambda progress: None) == (0, {})
     (key,) = plan.blocks
 
+    kept_lock()
     said: list[str] = []
     with small_disk(tmp_path / "disk", "64m") as disk, cluster(tmp_path / "dask") as dask:
         (disk / "iolab").mkdir()
