@@ -37,18 +37,7 @@ def _restore(*, show: bool) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run the agent.
-
-    Parameters
-    ----------
-    argv : list of str
-        Arguments of the command line, without the program's name.
-
-    Returns
-    -------
-    int
-        Exit code. An error is printed as one sentence on standard error.
-    """
+    """Run the agent and return its exit code; print an error as one sentence on standard error."""
     parser = argparse.ArgumentParser(prog="iolab-agent")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the block of a plan")

@@ -15,18 +15,7 @@ __all__ = ["pinned_to"]
 
 @contextmanager
 def pinned_to(cpus: Iterable[int]) -> Iterator[None]:
-    """Pin this process to cores: the processes that it starts meanwhile inherit the affinity.
-
-    Parameters
-    ----------
-    cpus : iterable of int
-        The cores.
-
-    Raises
-    ------
-    CannotRunError
-        If the machine has none of the cores.
-    """
+    """Pin this process, and what it starts meanwhile, to cores; CannotRunError if none exists."""
     before, wanted = os.sched_getaffinity(0), set(cpus)
     try:
         os.sched_setaffinity(0, wanted)

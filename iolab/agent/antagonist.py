@@ -28,23 +28,7 @@ _END_S = 30.0
 class RunningAntagonist:
     """The antagonist of one cell: started once, sampled with the measured work, stopped after it.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it kills what is left of the antagonist.
-    antagonist : Antagonist
-        What to run.
-    name : str
-        The cell's name.
-    place : Workplace
-        Where it works.
-
-    Attributes
-    ----------
-    starts_s : float
-        When to start it, in s from the start of the measured work.
-    pid : int or None
-        Its process id; None before it was started.
+    ``starts_s`` is in s from the start of the measured work; ``pid`` is None before it is started.
     """
 
     def __init__(
@@ -68,17 +52,11 @@ class RunningAntagonist:
 
     @property
     def outputs(self) -> list[Output]:
-        """What has to be read while the measured work runs."""
+        """Outputs to read while the measured work runs."""
         return [] if self._program is None else [self._program.output]
 
     def start(self) -> None:
-        """Start it.
-
-        Raises
-        ------
-        CannotRunError, CommandError
-            As `RunningProgram`, and if fio is missing.
-        """
+        """Start it; CannotRunError if fio is missing, else errors as `RunningProgram`."""
         job, program, place = self._antagonist.job, self._antagonist.program, self._place
         if program is not None:
             self._program = RunningProgram(self._journal, program, place=place)
@@ -93,16 +71,7 @@ class RunningAntagonist:
     def stop(self, samples: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
         """End it; return its result and why it makes the cell invalid.
 
-        Parameters
-        ----------
-        samples : sequence of dict
-            The samples at the two ends of the steady part.
-
-        Returns
-        -------
-        dict, list of str
-            ``began_ns``, ``ended_ns`` and either ``fio`` with ``fio_said``, or ``program``; and
-            reasons, empty if it ran as it was to.
+        `samples` are those at the two ends of the steady part.
         """
         # fio's first process exists long before it starts the job.
         main = {str(self.pid)} if self._program is None else set()

@@ -54,7 +54,7 @@ def _write_json(path: Path, value: Any) -> None:
 def _digests(plan: Plan, out: Path) -> dict[str, str]:
     """Return the SHA-256 (hex) of a block's result files, by their names below `out`.
 
-    A virtual machine's traces are compressed on its host, which adds them.
+    The host compresses a virtual machine's traces, and adds their digests.
     """
     names = [f"cells/{cell.id}.json" for cell in plan.cells]
     names += [f"traces/{cell.id}.dat" for cell in plan.cells] if plan.hardware else []
@@ -80,7 +80,7 @@ def _antagonist(
 
 
 def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
-    # Outside of the try: a disk or folder that was replaced ends the block, not only the cell.
+    # Outside the try: a replaced disk or folder ends the block, not only the cell.
     claim.take(cell)
     journal_path = RUN / "cell.journal"
     journal = Journal(journal_path)
@@ -137,7 +137,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, An
         journal.close()
         failures = restore(journal_path) + restore(FILES)
     if failures:
-        # What this cell leaves would change the next cell's measurement.
+        # Anything this cell leaves behind would change the next cell's measurement.
         raise IolabError("; ".join(failures))
     result["ended_ns"] = time.monotonic_ns()
     return result
@@ -147,13 +147,6 @@ def load_modules(journal: Journal, modules: Sequence[str]) -> None:
     """Load a plan's modules once, instead of in each cell.
 
     A missing module is reported by the cells that need it.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unloads those that were not loaded before.
-    modules : sequence of str
-        The modules.
     """
     for module in modules:
         with suppress(CannotRunError):
@@ -164,30 +157,13 @@ def load_modules(journal: Journal, modules: Sequence[str]) -> None:
 
 
 def run_block(plan: Plan, out: Path) -> None:
-    """Run the cells of a plan in order.
+    """Run the cells of a plan in order, and write their results to `out`.
 
-    A failed cell records its reason and does not end the block. A block that was killed is finished
-    by running the same plan again on the same boot.
-
-    Parameters
-    ----------
-    plan : Plan
-        The block's plan.
-    out : Path
-        Folder of the results: ``cells/ID.json`` of each cell, ``traces/ID.dat`` of each recorded
-        cell, ``facts.json``, and last ``status.json`` with SHA-256 digests. A folder
-        without ``status.json`` is unfinished.
-
-    Raises
-    ------
-    BusyError
-        If another run or a restore is at work.
-    CannotRunError
-        If the machine has no fio, or its timers are not as the plan asks.
-    DeviceInUseError, UserError
-        As `Claim`.
-    IolabError
-        If the machine cannot be restored between two cells.
+    A failed cell records its reason and does not end the block. `out` gets ``cells/ID.json``,
+    ``traces/ID.dat`` of each recorded cell, ``facts.json``, and last ``status.json`` with SHA-256
+    digests: without it a folder is unfinished. To finish a killed block, run the same plan again on
+    the same boot. Raises CannotRunError if the machine lacks fio or the plan's timers; IolabError
+    if it cannot be restored between cells.
     """
     with machine_lock():
         _run_locked(plan, out)
@@ -196,7 +172,7 @@ def run_block(plan: Plan, out: Path) -> None:
 def _run_locked(plan: Plan, out: Path) -> None:
     (out / "cells").mkdir(parents=True, exist_ok=True)
     restore_earlier()
-    # Nobody else can guess it: what has it is ours.
+    # Nobody else can guess it: a process that has it is ours.
     os.environ[MARK] = os.urandom(16).hex()
     journal = Journal(RUN / "block.journal")
     try:

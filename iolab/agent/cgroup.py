@@ -17,20 +17,14 @@ from iolab.process import run
 __all__ = ["make_cgroup", "mount_point", "values_of"]
 
 _SYSTEMD = Path("/run/systemd/system")
-# What makes systemd enable a controller of which no file is set: the kernel's default
+# Makes systemd enable a controller without setting any of its files: the kernel's default
 # (Documentation/admin-guide/cgroup-v2.rst).
 _DEFAULTS = {"cpu": "CPUWeight=100", "io": "IOWeight=100"}
 _V1_SHARES = "cpu.shares"
 
 
 def mount_point() -> Path | None:
-    """Return where cgroup v2 is mounted.
-
-    Returns
-    -------
-    Path or None
-        None if it is not mounted.
-    """
+    """Return where cgroup v2 is mounted, or None."""
     return next((where for where, _ in mounts("cgroup2")), None)
 
 
@@ -54,31 +48,12 @@ def _why_unavailable(controller: str, root: Path | None) -> str:
 
 
 def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
-    """Make a cgroup below the root, with its controllers and settings.
+    """Make a cgroup below the root, with its controllers and settings; return its folder.
 
-    Where systemd runs, systemd makes it: a transient scope in its root slice. Where cgroup v1 has
-    the cpu controller, a cgroup with no more than a cpu.weight is one of v1 with the same weight.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes the cgroup.
-    name : str
-        The cgroup's name.
-    group : Group
-        Controllers and settings.
-
-    Returns
-    -------
-    Path
-        The cgroup's folder.
-
-    Raises
-    ------
-    CannotRunError
-        If a controller, or a file of one, is unavailable.
-    SettingError
-        If the kernel does not keep a setting.
+    Where systemd runs, it makes the cgroup: a transient scope in its root slice. Where cgroup v1
+    has the cpu controller, a group with only a cpu.weight is made in v1 with the same weight.
+    Raises CannotRunError if a controller or its file is unavailable, SettingError if the kernel
+    does not keep a setting.
     """
     root = mount_point()
     available = [] if root is None else (root / "cgroup.controllers").read_text().split()
@@ -87,7 +62,7 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
         folder_v1 = make_v1_cgroup(journal, name, group)
         if folder_v1 is not None:
             return folder_v1
-        # v1 may have cpu: what it lacks is the other one.
+        # v1 may have cpu: the missing one is the other.
         raise CannotRunError(_why_unavailable(lacking[-1], root))
     if _SYSTEMD.is_dir():
         folder = _make_scope(journal, root / f"{name}.scope", group)
@@ -97,13 +72,13 @@ def make_cgroup(journal: Journal, name: str, group: Group) -> Path:
         if not (folder / file).exists():
             controller = file.partition(".")[0]
             raise CannotRunError(f"the {controller} controller has no {file} here")
-        # What systemd has set already is only read back.
+        # Settings that systemd has made are only read back.
         change(journal, folder / file, kernel_text(file, value))
     return folder
 
 
 def _make_folder(journal: Journal, folder: Path, group: Group) -> Path:
-    """Make the cgroup where nobody else owns the cgroup tree."""
+    """Make the cgroup on a machine where nobody else owns the cgroup tree."""
     control = folder.parent / "cgroup.subtree_control"
     for controller in group.enabled:
         if controller not in control.read_text().split():
@@ -134,17 +109,6 @@ def _make_scope(journal: Journal, folder: Path, group: Group) -> Path:
 
 
 def values_of(folder: Path) -> dict[str, str]:
-    """Read the settings of a cgroup.
-
-    Parameters
-    ----------
-    folder : Path
-        The cgroup's folder.
-
-    Returns
-    -------
-    dict of str to str
-        Value by path of each file that exists, of those that a plan may set.
-    """
+    """Read the settings of a cgroup: the value of each file that a plan may set, by its path."""
     files = (folder / name for name in (*FILES, _V1_SHARES))
     return {str(path): read(path) for path in files if path.exists()}

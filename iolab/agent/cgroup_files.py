@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The files of cgroup v2 that a plan may write: their values, and systemd's names of them."""
+"""Files of cgroup v2 that a plan may write: their values, and systemd's names for them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,7 @@ _PERIOD_US = 100_000
 
 
 def cores_of(text: str) -> list[int] | None:
-    """Return the numbers in a list such as ``0-2,5``.
-
-    Parameters
-    ----------
-    text : str
-        The list, as the kernel has it (cpuset(7), List format).
-
-    Returns
-    -------
-    list of int or None
-        The numbers in order; None if the text is no such list.
-    """
+    """Return the numbers in a list such as ``0-2,5`` (cpuset(7)), or None if it is malformed."""
     if not _LIST.fullmatch(text):
         return None
     cores: set[int] = set()
@@ -85,20 +74,7 @@ FILES: dict[str, tuple[str, Callable[[Any], str | None]]] = {
 
 
 def fault_of(name: Any, value: Any) -> str | None:
-    """Return why a plan cannot ask for a value of a cgroup's file, or None.
-
-    Parameters
-    ----------
-    name : Any
-        The file, such as ``cpu.weight``.
-    value : Any
-        The value.
-
-    Returns
-    -------
-    str or None
-        The reason.
-    """
+    """Return why a plan cannot ask for a value of a cgroup's file, or None."""
     if not isinstance(name, str) or name not in FILES:
         return f"{str(name)[:40]!r} is no file of a cgroup that can be set: {', '.join(FILES)}"
     valid, text_of = FILES[name]
@@ -106,20 +82,7 @@ def fault_of(name: Any, value: Any) -> str | None:
 
 
 def kernel_text(name: str, value: Any) -> str:
-    """Return a value as the kernel reads it back.
-
-    Parameters
-    ----------
-    name : str
-        The file.
-    value : int or str
-        The value, without fault.
-
-    Returns
-    -------
-    str
-        The text of the file.
-    """
+    """Return a valid value as the kernel reads it back."""
     text = FILES[name][1](value)
     if text is None:
         raise ValueError(f"{name} cannot be {value!r}")
@@ -127,20 +90,10 @@ def kernel_text(name: str, value: Any) -> str:
 
 
 def properties_of(name: str, text: str) -> list[str]:
-    """Return the properties by which systemd sets a file of a cgroup.
+    """Return the properties by which systemd sets a cgroup's file to `kernel_text`'s text.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    text : str
-        Its value as `kernel_text` returns it.
-
-    Returns
-    -------
-    list of str
-        As systemd.resource-control(5) has them; empty if systemd does not know the file, or would
-        leave it as it is.
+    Empty if systemd does not know the file, or would leave it as it is
+    (systemd.resource-control(5)).
     """
     plain = {"cpu.weight": "CPUWeight", "io.weight": "IOWeight"}
     lists = {"cpuset.cpus": "AllowedCPUs", "cpuset.mems": "AllowedMemoryNodes"}

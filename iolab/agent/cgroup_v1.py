@@ -22,76 +22,30 @@ __all__ = ["has_controller", "make_v1_cgroup", "root_of", "shares_of"]
 
 
 def has_controller(controller: str) -> bool:
-    """Return whether a hierarchy of cgroup v1 with a controller is mounted.
-
-    Parameters
-    ----------
-    controller : str
-        The controller's name in v1.
-
-    Returns
-    -------
-    bool
-        True also inside a container that sees only a part of the hierarchy.
-    """
+    """Return whether a v1 hierarchy with a controller is mounted, even one seen only in part."""
     return any(controller in options for _, options in mounts("cgroup"))
 
 
 def root_of(controller: str) -> Path | None:
-    """Return the root of the cgroup v1 hierarchy that has a controller.
+    """Return the root of the cgroup v1 hierarchy that has a controller, or None.
 
-    Parameters
-    ----------
-    controller : str
-        The controller's name in v1.
-
-    Returns
-    -------
-    Path or None
-        None if there is none. The root that a container sees does not count: it lacks the files
-        that only the kernel's own root has, such as release_agent.
+    A container's root does not count: it lacks the files of the kernel's own, such as
+    release_agent.
     """
     roots = (where for where, options in mounts("cgroup") if controller in options)
     return next((root for root in roots if (root / "release_agent").exists()), None)
 
 
 def shares_of(weight: int) -> int:
-    """Return the ``cpu.shares`` that is the same weight as a ``cpu.weight``.
-
-    Parameters
-    ----------
-    weight : int
-        ``cpu.weight`` of cgroup v2, 1 to 10000.
-
-    Returns
-    -------
-    int
-        ``cpu.shares`` of cgroup v1.
-    """
+    """Return v1's ``cpu.shares`` for a ``cpu.weight`` of v2 (1 to 10000)."""
     return (weight * 1024 + 50) // 100
 
 
 def make_v1_cgroup(journal: Journal, name: str, group: Group) -> Path | None:
-    """Make a cgroup below the root of v1's cpu hierarchy.
+    """Make a cgroup below the root of v1's cpu hierarchy; `group` names v2's files.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes the cgroup.
-    name : str
-        The cgroup's name.
-    group : Group
-        Controllers and settings, as v2 has them.
-
-    Returns
-    -------
-    Path or None
-        The cgroup's folder; None if v1 lacks the cpu controller, or others are asked for.
-
-    Raises
-    ------
-    CannotRunError
-        If another setting of the cpu controller than its weight is asked for.
+    None if v1 lacks the cpu controller, or the group needs others. Raises CannotRunError if it sets
+    more of the cpu controller than its weight.
     """
     root = root_of("cpu") if group.enabled == ["cpu"] else None
     if root is None:

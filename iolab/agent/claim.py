@@ -31,12 +31,12 @@ _BLKFLSBUF = 0x1261
 
 
 class _Disk:
-    """A disk that may be overwritten, held open as long as the claim lasts.
+    """A disk that may be overwritten, kept open as long as the claim lasts.
 
-    Two descriptors. The plain one keeps the kernel from giving the disk's number to another disk.
-    The exclusive one keeps others from mounting or claiming the disk; it is open between cells, and
-    during a cell that uses the device itself. It would refuse our own mkfs and mount, too: `lend`
-    closes it for them, and they open the disk exclusively themselves.
+    It has two descriptors. The plain one keeps the kernel from giving the disk's number to another
+    disk. The exclusive one keeps others from mounting or claiming the disk; it is open between
+    cells, and during a cell that uses the device itself. It would block our own mkfs and mount,
+    too: `lend` closes it for them, and they open the disk exclusively themselves.
     """
 
     def __init__(self, node: Path, serial: str | None) -> None:
@@ -49,13 +49,7 @@ class _Disk:
         return os.fstat(self._plain).st_rdev, number_of(self.node), identity_of(self.node)
 
     def take(self) -> None:
-        """Check that the disk is still the same and unused, and drop its page cache.
-
-        Raises
-        ------
-        DeviceInUseError
-            If the disk is gone, replaced or in use.
-        """
+        """Drop the disk's page cache; DeviceInUseError if the disk is in use, gone or replaced."""
         try:
             identity = self._read_identity()
         except (IolabError, OSError) as error:
@@ -89,23 +83,9 @@ class _Disk:
 class Claim:
     """The disks and folders that the cells of a block may write.
 
-    Parameters
-    ----------
-    plan : Plan
-        The block's plan. All its disks and folders are checked, and the disks are opened.
-
-    Attributes
-    ----------
-    plan : Plan
-        The plan with canonical paths. A link is followed once, here: where it leads later does not
-        matter.
-
-    Raises
-    ------
-    DeviceInUseError
-        If a disk must not be overwritten.
-    UserError
-        If another user could redirect a path.
+    Construction checks them all and opens the disks. ``plan`` is the plan with canonical paths:
+    links are followed only here, so later changes to them do not matter. Raises DeviceInUseError if
+    a disk must not be overwritten, UserError if another user could redirect a path.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -144,30 +124,14 @@ class Claim:
         return str(node)
 
     def note_wipes(self, journal: Journal) -> None:
-        """Note in a journal to wipe what the cells write to the disks.
-
-        Parameters
-        ----------
-        journal : Journal
-            The block's journal; it must not be restored before `close`.
-        """
+        """Note in the block's journal to wipe the disks; it must not be restored before `close`."""
         for disk in self._disks.values():
             journal.note("wipe", str(disk.node), identity_of(disk.node))
 
     def take(self, cell: Cell) -> None:
         """Check the disks and folders of a cell again, before anything is written to them.
 
-        Parameters
-        ----------
-        cell : Cell
-            A cell of ``plan``.
-
-        Raises
-        ------
-        DeviceInUseError
-            If a disk or folder is in use or not the one that was checked first.
-        UserError
-            As `Claim`.
+        Raises DeviceInUseError if one is in use or was replaced.
         """
         for path in {device.path for device in cell.devices if device.path}:
             if path in self._disks:
@@ -178,13 +142,7 @@ class Claim:
                 raise DeviceInUseError(f"{path} is not the folder that was checked before")
 
     def lend(self, cell: Cell) -> None:
-        """Let a file system be made and mounted on the disks of a cell.
-
-        Parameters
-        ----------
-        cell : Cell
-            A cell of ``plan``; the next `take` claims its disks again.
-        """
+        """Let mkfs and mount open the disks of a cell; the next `take` claims them again."""
         for device in cell.devices:
             if device.path in self._disks:
                 self._disks[device.path].lend()
@@ -201,23 +159,7 @@ def _inode(folder: Path) -> tuple[int, int]:
 
 @contextmanager
 def claimed(plan: Plan) -> Iterator[Claim]:
-    """Hold the claim on a plan's disks and folders for the duration of a ``with`` block.
-
-    Parameters
-    ----------
-    plan : Plan
-        The block's plan.
-
-    Yields
-    ------
-    Claim
-        The claim, with the plan's canonical paths.
-
-    Raises
-    ------
-    DeviceInUseError, UserError
-        As `Claim`.
-    """
+    """Keep the claim on a plan's disks and folders for the duration of a ``with`` block."""
     claim = Claim(plan)
     try:
         yield claim
@@ -226,13 +168,7 @@ def claimed(plan: Plan) -> Iterator[Claim]:
 
 
 def restore_earlier() -> None:
-    """Restore what an earlier run left changed.
-
-    Raises
-    ------
-    IolabError
-        If a change cannot be undone.
-    """
+    """Restore what an earlier run left changed; IolabError if a change cannot be undone."""
     failures = restore_all()
     if failures:
         raise IolabError("an earlier run cannot be undone: " + "; ".join(failures))
@@ -241,19 +177,7 @@ def restore_earlier() -> None:
 def check_places(plan: Plan) -> None:
     """Check whether a block could claim its plan's disks and folders; restore an earlier run.
 
-    Nothing is checked while a run is at work: it may be this very block, and is then followed.
-
-    Parameters
-    ----------
-    plan : Plan
-        The block's plan.
-
-    Raises
-    ------
-    DeviceInUseError, UserError
-        As `Claim`.
-    IolabError
-        As `restore_earlier`.
+    Does nothing while a run is at work: it may be this very block, which is then followed.
     """
     with suppress(BusyError), machine_lock():
         restore_earlier()

@@ -26,42 +26,16 @@ _COPIED = re.compile(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s,", re.MULTILINE)
 
 
 class CopyError(IolabError):
-    """dd failed, did not end, or did not make the writes that were asked for."""
+    """dd failed, did not end, or did not make the requested writes."""
 
 
 def copy_files(copies: Copies, folder: Path) -> list[Path]:
-    """Return the files that the processes will make.
-
-    Parameters
-    ----------
-    copies : Copies
-        The cell's work.
-    folder : Path
-        The folder of the files.
-
-    Returns
-    -------
-    list of Path
-        One file for each process.
-    """
+    """Return the files that the processes will make, one each."""
     return [folder / f"iolab.{number}" for number in range(copies.processes)]
 
 
 def dd_argv(copies: Copies, path: Path) -> list[str]:
-    """Return the command line of one process.
-
-    Parameters
-    ----------
-    copies : Copies
-        The cell's work.
-    path : Path
-        The file or device that the process writes.
-
-    Returns
-    -------
-    list of str
-        dd with its arguments.
-    """
+    """Return the command line of the process that writes `path`, a file or device."""
     argv = ["dd", "if=/dev/zero", f"of={path}", f"bs={copies.block_size}", f"count={copies.writes}"]
     # Nothing to truncate: the files are new.
     argv.append("conv=notrunc")
@@ -69,25 +43,7 @@ def dd_argv(copies: Copies, path: Path) -> list[str]:
 
 
 def parse_output(text: str, copies: Copies) -> float:
-    """Return the time that dd reports for its writes.
-
-    Parameters
-    ----------
-    text : str
-        dd's standard error, in the C locale.
-    copies : Copies
-        The cell's work.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    CopyError
-        If dd does not report exactly the writes that were asked for.
-    """
+    """Return the seconds that dd reports (C locale); CopyError unless it made all its writes."""
     records, copied = _RECORDS.search(text), _COPIED.search(text)
     wanted = (copies.writes, copies.writes * copies.block_size)
     if records and copied and (int(records[1]), int(copied[1])) == wanted:
@@ -98,30 +54,11 @@ def parse_output(text: str, copies: Copies) -> float:
 def run_copies(
     copies: Copies, files: Sequence[Path], *, cpu: int, group: Path | None
 ) -> list[dict[str, Any]]:
-    """Run a dd process for each file, one after another.
+    """Run a dd process for each file, one after another, each in the cgroup from its start.
 
-    Parameters
-    ----------
-    copies : Copies
-        The cell's work.
-    files : sequence of Path
-        What the processes write, one each.
-    cpu : int
-        The core they run on.
-    group : Path or None
-        Folder of the cgroup that each process joins before its first instruction.
-
-    Returns
-    -------
-    list of dict
-        For each process ``began_ns`` and ``ended_ns`` (CLOCK_MONOTONIC, around the whole process),
-        ``writes``, ``bytes``, ``seconds`` (dd's own time for its writes), ``ran_ns`` (CPU time) and
-        its context switches.
-
-    Raises
-    ------
-    CopyError
-        If a process fails or does not end.
+    Each result has ``began_ns`` and ``ended_ns`` (CLOCK_MONOTONIC, around the whole process),
+    ``writes``, ``bytes``, ``seconds`` (dd's own time for its writes), ``ran_ns`` (CPU time) and
+    context switches. Raises CopyError if a process fails or does not end.
     """
     environment = {**os.environ, "LC_ALL": "C"}
     with pinned_to([cpu]):
@@ -132,19 +69,9 @@ def run_copies(
 
 
 def copies_gates(copies: Copies, *, completed: int) -> list[str]:
-    """Return why copies are not a valid measurement.
+    """Return why copies are not a valid measurement; empty if they are.
 
-    Parameters
-    ----------
-    copies : Copies
-        The cell's work.
-    completed : int
-        Number of I/Os that the device completed meanwhile. Each synchronous write is at least one.
-
-    Returns
-    -------
-    list of str
-        Reasons; empty if the measurement is valid.
+    `completed` is the device's I/O count: each synchronous write takes at least one.
     """
     wanted = copies.writes * copies.processes
     if copies.dsync and completed < wanted:

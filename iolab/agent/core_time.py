@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Read how long tasks ran on a core.
 
-/proc/schedstat has it where the kernel was built with CONFIG_SCHEDSTATS. Otherwise the cpuacct
+/proc/schedstat shows it if the kernel was built with CONFIG_SCHEDSTATS. Otherwise the cpuacct
 controller of cgroup v1 sums the same times that /proc/PID/schedstat shows for each task
-(cpuacct_charge() of kernel/sched/cpuacct.c). /proc/stat is no substitute: it counts in steps of
-10 ms; a kernel with CONFIG_TICK_CPU_ACCOUNTING charges a whole tick to the task that the tick
+(cpuacct_charge() of kernel/sched/cpuacct.c). /proc/stat is no substitute: it counts in steps of 10
+ms; a kernel with CONFIG_TICK_CPU_ACCOUNTING charges a whole tick to the task that the tick
 interrupts; and a core in an interrupt is not idle there.
 """
 
@@ -23,13 +23,7 @@ _LACKS = "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS) and no cpuacct 
 
 
 def core_time_file() -> Path | None:
-    """Return the file that shows how long tasks ran on each core.
-
-    Returns
-    -------
-    Path or None
-        None if this kernel has neither /proc/schedstat nor a cpuacct controller.
-    """
+    """Return the file that shows how long tasks ran on each core; None if this kernel has none."""
     if _SCHEDSTAT.exists():
         return _SCHEDSTAT
     root = root_of("cpuacct")
@@ -37,24 +31,11 @@ def core_time_file() -> Path | None:
 
 
 def core_running(cpu: int) -> dict[str, Any]:
-    """Return how long tasks ran on a core since boot.
+    """Return how long tasks ran on a core since boot; CannotRunError if there is no such core.
 
-    Parameters
-    ----------
-    cpu : int
-        The core.
-
-    Returns
-    -------
-    dict
-        ``running_ns``; from /proc/schedstat also ``waiting_ns`` (time on the run queue) and
-        ``switched_in`` (number of times), from another file its path (``from``). If no file has
-        it, only ``lacks``: why.
-
-    Raises
-    ------
-    CannotRunError
-        If there is no such core.
+    ``running_ns``, from /proc/schedstat with ``waiting_ns`` (time on the run queue) and
+    ``switched_in`` (a count), otherwise with the file's path (``from``). Only ``lacks``, the
+    reason, if no file has it.
     """
     path = core_time_file()
     if path is None:

@@ -27,12 +27,9 @@ class Cost:
     def spent(self) -> dict[str, int]:
         """Return the CPU time between the first and the last sample.
 
-        Returns
-        -------
-        dict
-            ``cpu_ns`` of ``window_ns``, from the end of the first sample to the start of the last;
-            ``with_looks_cpu_ns`` of ``with_looks_ns`` includes both samples. Commands that the
-            agent started (the job, trace-cmd) are not included.
+        ``cpu_ns`` of ``window_ns`` is from the end of the first sample to the start of the last;
+        ``with_looks_cpu_ns`` of ``with_looks_ns`` includes both. Commands that the agent started
+        (the job, trace-cmd) do not count.
         """
         (began, first_end, began_cpu, first_cpu), *_, (last, ended, last_cpu, ended_cpu) = (
             self._samples

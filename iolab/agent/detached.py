@@ -23,7 +23,7 @@ from iolab.errors import IolabError
 
 __all__ = ["begin", "state_of"]
 
-# As a shell reports a command that SIGTERM ended.
+# The exit code that a shell reports after SIGTERM.
 _TERMINATED = 128 + signal.SIGTERM
 _ASKED_TO_END: dict[str, object] = {
     "exit": _TERMINATED,
@@ -32,17 +32,9 @@ _ASKED_TO_END: dict[str, object] = {
 
 
 def state_of(folder: Path) -> str:
-    """Return the state of a run.
+    """Return a run's state: "alive", "ended" (see ``agent.json``), or "gone".
 
-    Parameters
-    ----------
-    folder : Path
-        The run's folder.
-
-    Returns
-    -------
-    str
-        "alive", "ended" (``agent.json`` has the exit code), or "gone": killed or never begun.
+    A run that was killed or never begun is gone.
     """
     try:
         handle = os.open(folder / "alive", os.O_RDONLY)
@@ -58,19 +50,9 @@ def state_of(folder: Path) -> str:
 
 
 def begin(folder: Path) -> None:
-    """Start the run of a folder in a session of its own, and return once it is alive.
+    """Start the run of a folder in its own session, and return once it is alive.
 
-    A run that is already alive continues.
-
-    Parameters
-    ----------
-    folder : Path
-        The run's folder, with ``plan.json``.
-
-    Raises
-    ------
-    IolabError
-        If the run does not start.
+    A run that is already alive continues. Raises IolabError if the run does not start.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -92,14 +74,14 @@ def _live(folder: Path, writer: int) -> None:
     """Run as the detached process; never returns."""
     try:
         alive = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
-        # To no program that it runs is a bare name a file of the root folder.
+        # Keeps bare file names, in any program that it runs, out of the root folder.
         os.chdir(folder)
         null = os.open(os.devnull, os.O_RDONLY)
         console = os.open(folder / "console.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for number, handle in enumerate((null, console, console)):
             os.dup2(handle, number)
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The ending of a run before this one.
+        # Left by an earlier run.
         (folder / "agent.json").unlink(missing_ok=True)
     except BlockingIOError:
         # The run is already alive.
@@ -115,7 +97,7 @@ def _live(folder: Path, writer: int) -> None:
     def terminate(number: int, frame: FrameType | None) -> None:
         # A second SIGTERM must not interrupt the restoring that the first one started.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        # A caller that comes while it restores does not follow it.
+        # Written first, so that a caller does not follow it while it restores.
         _write_ending(folder, _ASKED_TO_END)
         sys.exit(_TERMINATED)
 

@@ -25,20 +25,7 @@ _SYS_BLOCK = Path("/sys/block")
 
 
 def load_null_blk(journal: Journal) -> None:
-    """Load null_blk without devices, and mount configfs, where its devices are made.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unmounts configfs and unloads null_blk.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel has no null_blk.
-    CommandError
-        If modprobe or mount fails.
-    """
+    """Load null_blk without devices, and mount configfs, where its devices are made."""
     load_module(journal, "null_blk", "nr_devices=0")
     if not _CONFIGFS.is_mount():
         mount_kernels(journal, "configfs", _CONFIGFS)
@@ -77,7 +64,7 @@ def _null_blk(journal: Journal, device: Device) -> Path:
 
 
 def _scsi_debug(journal: Journal, device: Device) -> Path:
-    # The driver of SCSI disks: without udev, nothing loads it.
+    # The driver of SCSI disks: nothing loads it without udev.
     load_module(journal, "sd_mod")
     before = {p.name for p in _SYS_BLOCK.glob("sd*")}
     parameters = [f"dev_size_mb={device.size_mib}", f"ndelay={device.completion_ns}"]
@@ -123,7 +110,7 @@ def _direct_loop(journal: Journal, device: Device) -> Path:
         node = _attach(journal, backing, direct=True)
     except CannotRunError as error:
         raise CannotRunError(f"{refused}: {error}") from error
-    # It may have no error: __loop_update_dio() of drivers/block/loop.c silently falls back to
+    # No error is no proof: __loop_update_dio() of drivers/block/loop.c silently falls back to
     # buffered I/O.
     if (_SYS_BLOCK / node.name / "loop/dio").read_text().strip() != "1":
         raise CannotRunError(refused)
@@ -169,24 +156,10 @@ _MAKERS = {
 
 
 def make_device(journal: Journal, device: Device) -> Path:
-    """Make a block device, or find an existing one, without an I/O scheduler (see `schedule`).
+    """Make a block device, or find an existing one, and return its node.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes a device that was made.
-    device : Device
-        The device of a cell.
-
-    Returns
-    -------
-    Path
-        The device's node.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel cannot make the device, or it is too small.
+    It has no I/O scheduler until `schedule`. Raises CannotRunError if this kernel cannot make it,
+    or it is too small.
     """
     node = _MAKERS[device.kind](journal, device)
     disk = _SYS_BLOCK / disk_of(node).name
@@ -199,24 +172,7 @@ def make_device(journal: Journal, device: Device) -> Path:
 
 
 def schedule(journal: Journal, device: Device, node: Path) -> None:
-    """Set a device's I/O scheduler and the scheduler's tunables.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the settings.
-    device : Device
-        The device of a cell.
-    node : Path
-        The device's node.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel lacks the scheduler or the tunable.
-    SettingError
-        If the kernel refuses a value.
-    """
+    """Set a device's I/O scheduler and its tunables; CannotRunError if the kernel lacks one."""
     disk = _SYS_BLOCK / disk_of(node).name
     queue = disk / "queue"
     if not (queue / "scheduler").exists():

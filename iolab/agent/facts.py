@@ -24,7 +24,7 @@ _MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd")
 # Exists where zram is loaded or built in.
 _ZRAM = Path("/sys/class/zram-control")
 _NT_GNU_BUILD_ID = 3
-# EEVDF's tunable since Linux commit e4ec3318a17f, and CFS's, which commit 8a99b6833c88 moved from
+# EEVDF's tunable since Linux commit e4ec3318a17f; CFS's, which commit 8a99b6833c88 moved from
 # sysctl to debugfs.
 _EEVDF = Path("/sys/kernel/debug/sched/base_slice_ns")
 _CFS = (
@@ -34,18 +34,7 @@ _CFS = (
 
 
 def build_id(notes: bytes) -> str | None:
-    """Return the GNU build id in ELF notes.
-
-    Parameters
-    ----------
-    notes : bytes
-        ELF notes, such as the content of /sys/kernel/notes.
-
-    Returns
-    -------
-    str or None
-        The build id in hex, or None if there is none.
-    """
+    """Return the GNU build id (hex) in ELF notes such as /sys/kernel/notes, or None."""
     offset = 0
     while offset + 12 <= len(notes):
         name_size, size, kind = struct.unpack_from("<III", notes, offset)
@@ -58,26 +47,14 @@ def build_id(notes: bytes) -> str | None:
 
 
 def scheduler_of() -> str | None:
-    """Return the kernel's scheduler, by the tunables that the kernel shows.
-
-    Returns
-    -------
-    str or None
-        "EEVDF" or "CFS"; None if the kernel shows no tunable.
-    """
+    """Return "EEVDF" or "CFS", judging by the kernel's tunables; None if it shows none."""
     if _EEVDF.exists():
         return "EEVDF"
     return "CFS" if any(p.exists() for p in _CFS) else None
 
 
 def high_resolution_timers() -> bool | None:
-    """Return whether the kernel runs timers at high resolution.
-
-    Returns
-    -------
-    bool or None
-        None if /proc/timer_list does not show it.
-    """
+    """Return whether timers run at high resolution; None if /proc/timer_list does not show it."""
     for line in (text_of(Path("/proc/timer_list")) or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == ".hres_active":
@@ -128,13 +105,10 @@ def _why_unmeasurable() -> str:
 def survey() -> dict[str, Any]:
     """Describe a real machine before a sweep is planned for it.
 
-    Returns
-    -------
-    dict
-        ``kernel_release``, ``kernel_version``, ``cpu_model``, ``cpus``, ``fio_version``,
-        ``high_resolution_timers`` and ``machine`` (a digest of its machine-id): what a result
-        depends on, the same from run to run. ``uid`` of the agent; ``kinds`` of devices that the
-        machine can make; ``lacks``: why nothing can be measured on it, or "".
+    The kernel, the processor, fio, ``high_resolution_timers`` and ``machine`` (a digest of the
+    machine-id) are what a result depends on, the same from run to run. ``uid`` is the agent's;
+    ``kinds`` lists the devices that the machine can make; ``lacks`` is why it can measure nothing,
+    or "".
     """
     system = os.uname()
     machine_id = text_of(Path("/etc/machine-id"))
@@ -154,7 +128,7 @@ def survey() -> dict[str, Any]:
 
 
 def _digest(machine_id: str) -> str:
-    # machine-id(5): not to be shown to others as it is.
+    # machine-id(5) must not be exposed as it is.
     return hashlib.sha256(f"iolab {machine_id}".encode()).hexdigest()[:16]
 
 
@@ -175,19 +149,9 @@ def _tunables() -> dict[str, str]:
 def collect() -> dict[str, Any]:
     """Return the facts of a block's machine: kernel, scheduler and tunables, processor, tools.
 
-    It is looked at once: a virtual machine does so before it is kept as a snapshot.
-
-    Returns
-    -------
-    dict
-        ``core_time`` is the file that shows how long tasks ran on each core; None where the kernel
-        has none, and then nothing shows how idle a core was. ``settings`` are those that a plan may
-        change, with their values. A value is None where the kernel does not show it.
-
-    Raises
-    ------
-    CannotRunError
-        If fio is missing or does not run.
+    Cached: a virtual machine collects them before its snapshot. A value is None where the kernel
+    does not show it; if ``core_time`` is None, nothing shows how idle a core was. Raises
+    CannotRunError if fio is missing or does not run.
     """
     return dict(_facts())
 

@@ -35,22 +35,7 @@ def _page_cache_kept(node: Path) -> Iterator[None]:
 
 
 def mount_kernels(journal: Journal, kind: str, folder: Path) -> None:
-    """Mount a file system of the kernel's own; restoring unmounts this mount, not another's.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unmounts the file system.
-    kind : str
-        Kind of file system, such as "tracefs".
-    folder : Path
-        Where it is usually mounted.
-
-    Raises
-    ------
-    CommandError
-        If mount fails.
-    """
+    """Mount a file system of the kernel's own; restoring unmounts this mount, not another's."""
     journal.note("umount", str(folder), MOUNTED_BY_US)
     run(["mount", "-t", kind, MOUNTED_BY_US, folder], timeout_s=30)
 
@@ -58,22 +43,9 @@ def mount_kernels(journal: Journal, kind: str, folder: Path) -> None:
 def make_folder(parent: Path) -> Path:
     """Make a folder for one cell's files; restoring removes it, even after a reboot.
 
-    Parameters
-    ----------
-    parent : Path
-        A trusted folder (see `iolab.agent.trusted`): nobody else can replace what is made in it.
-
-    Returns
-    -------
-    Path
-        The new folder.
-
-    Raises
-    ------
-    OSError
-        If `parent` may not be written.
+    `parent` must be trusted (see `iolab.agent.trusted`): nobody else can replace its contents.
     """
-    # A random name: restoring removes the folder of this name, whoever made it.
+    # A random name: restoring removes the folder of this name, even one that another program made.
     folder = parent / f"iolab-{os.urandom(8).hex()}"
     files_journal = Journal(FILES)
     try:
@@ -97,37 +69,19 @@ def make_filesystem(
     stored: bool = True,
     empty: bool = False,
 ) -> None:
-    """Make a file system and mount it.
+    """Make a file system and mount it at `folder`; `nodes` are by the plan's device names.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unmounts the file system.
-    filesystem : FileSystem
-        Kind and devices.
-    nodes : mapping of str to Path
-        Node of each device, by its name in the plan.
-    folder : Path
-        Mount point; made if missing.
-    stored : bool, optional
-        Whether the device stores what is written to it. If not, ext4's metadata live in the
-        device's page cache from mkfs to umount, and there must be memory for them.
-    empty : bool, optional
-        Whether the device reads as zeros and has the shape of a file: a fresh XFS is then a copy.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel lacks the file system, or mkfs is missing.
-    CommandError
-        If mkfs or mount fails.
+    If the device does not store what is written (`stored`), ext4's metadata live in its page cache
+    from mkfs to umount, which must fit in memory. If it reads as zeros and has the shape of a file
+    (`empty`), a fresh XFS is copied to it. Raises CannotRunError if the kernel lacks the file
+    system, or mkfs is missing.
     """
     kind = filesystem.kind
     if shutil.which(f"mkfs.{kind}") is None:
         raise CannotRunError(f"the measured machine has no mkfs.{kind}")
     if kind not in _FILE_SYSTEMS.read_text().split():
         load_module(journal, kind)
-    # Once mounted, the file system holds the device open.
+    # Once mounted, the file system keeps the device open.
     with _page_cache_kept(nodes[filesystem.device]):
         _make(journal, filesystem, nodes, folder, stored=stored, empty=empty)
 

@@ -42,20 +42,9 @@ class FioError(IolabError):
 
 
 def job_files(job: FioJob, folder: Path) -> list[Path]:
-    """Return the files of a job.
+    """Return the files of a job, one for each process.
 
-    Parameters
-    ----------
-    job : Job or OpenJob
-        The job.
-    folder : Path
-        The folder of the files.
-
-    Returns
-    -------
-    list of Path
-        One file for each of the job's processes; of an open job "iolab.SECTION.PROCESS", or the
-        one that all share.
+    Those of an open job are named "iolab.SECTION.PROCESS", unless all processes share one.
     """
     if isinstance(job, OpenJob) and not job.shared_file:
         return [
@@ -67,41 +56,17 @@ def job_files(job: FioJob, folder: Path) -> list[Path]:
 
 
 def unexpected_files(job: FioJob, folder: Path) -> list[str]:
-    """Return the files in a folder that are not the job's: its I/O may have gone there.
-
-    Parameters
-    ----------
-    job : Job or OpenJob
-        The job.
-    folder : Path
-        The folder of its files.
-
-    Returns
-    -------
-    list of str
-        Sorted names.
-    """
+    """Return, sorted, the files in a folder that are not the job's: its I/O may have gone there."""
     known = {p.name for p in job_files(job, folder)}
     # mke2fs makes lost+found in every file system.
     return sorted({p.name for p in folder.iterdir()} - known - {"lost+found"})
 
 
 def lay_out(job: FioJob, folder: Path) -> None:
-    """Make the job's files, as its ``layout`` asks.
+    """Make the job's files: "written" writes zeros, "unwritten" allocates, "growing" makes none.
 
-    Parameters
-    ----------
-    job : Job or OpenJob
-        The job. "written" writes zeros, "unwritten" only allocates, "growing" makes no file.
-    folder : Path
-        The folder of the files.
-
-    Raises
-    ------
-    CannotRunError
-        If the job's offsets are so large that fio would fill the disk.
-    OSError
-        If the device is too small.
+    Raises CannotRunError if fio would fill the disk to reach the job's offsets, OSError if the
+    device is too small.
     """
     _check_room(job, folder)
     if job.layout == "growing":
@@ -129,7 +94,7 @@ def _check_room(job: FioJob, folder: Path) -> None:
         return
     size = job.size_mib << 20
     ends = [end for section in job.sections for end in ends_of(section.options, size)]
-    # What fio adds; of the files themselves the file system says whether it has room.
+    # Only what fio adds: the file system checks that the files themselves fit.
     more = max(ends) - size if job.shared_file else sum(ends) - size * job.files
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
@@ -143,30 +108,10 @@ def _check_room(job: FioJob, folder: Path) -> None:
 def start_fio(
     journal: Journal, job: FioJob, place: Workplace, *, name: str
 ) -> tuple[subprocess.Popen[bytes], Path, Path]:
-    """Start a job in a new, empty folder: a bare name names none of this machine's files there.
+    """Start a job in a new, empty folder, where a bare name matches no file of this machine.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes the folder and both files.
-    job : Job or OpenJob
-        The job.
-    place : Workplace
-        Where it works.
-    name : str
-        Tells it from others that run at the same time.
-
-    Returns
-    -------
-    process, report, said : subprocess.Popen, Path, Path
-        fio, the file for its report, and the file for its other output.
-
-    Raises
-    ------
-    CannotRunError
-        If this machine has too little memory for the job.
-    CommandError
-        If fio cannot be started.
+    Return fio, the file for its report, and the file for its other output. `name` distinguishes
+    jobs that run at the same time. Raises CannotRunError if there is too little memory for the job.
     """
     _check_memory(job)
     report, said, folder = (RUN / f"fio-{name}{end}" for end in (".json", ".err", ".cwd"))
@@ -198,7 +143,7 @@ def _check_memory(job: FioJob) -> None:
         options = [{"norandommap": "", **{name: str(value) for name, value in numbers.items()}}]
     needed = sum(memory_of(each, job.size_mib << 20) for each in options)
     free = available_memory()
-    # The rest is for the files' pages and for everybody else.
+    # Leave the rest to the files' pages and to other programs.
     if free and needed > free * 3 // 4:
         raise CannotRunError(
             f"the fio job needs {needed >> 20} MiB of memory, and {free >> 20} MiB are available: "
@@ -207,23 +152,9 @@ def _check_memory(job: FioJob) -> None:
 
 
 def fio_argv(job: FioJob, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:
-    """Return the command line of a job.
+    """Return the command line of a job on `files`, one for each process, with a json+ report.
 
-    Parameters
-    ----------
-    job : Job or OpenJob
-        The job.
-    files : sequence of Path
-        What its processes read or write, one each.
-    report : Path
-        The file for fio's report (json+).
-    cpu : int
-        The core it is pinned to, unless the job names its own cores.
-
-    Returns
-    -------
-    list of str
-        fio with its arguments.
+    The job is pinned to `cpu` unless it names its own cores.
     """
     own = _open_argv(job, files) if isinstance(job, OpenJob) else _argv(job, files)
     return [
@@ -289,20 +220,7 @@ def _open_argv(job: OpenJob, files: Sequence[Path]) -> list[str]:
 def parse_report(text: str) -> dict[str, Any]:
     """Extract fio's JSON report from its output, which may begin with other text.
 
-    Parameters
-    ----------
-    text : str
-        Content of fio's output file.
-
-    Returns
-    -------
-    dict
-        The report.
-
-    Raises
-    ------
-    FioError
-        If there is no JSON object, or it is truncated or not a report of fio.
+    Raises FioError if it is missing, truncated or not a report of fio.
     """
     start = text.find("{")
     if start < 0:
@@ -324,42 +242,20 @@ def parse_report(text: str) -> dict[str, Any]:
 
 
 def active_sides(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the directions in which one of a report's jobs did I/O.
+    """Return the directions (read, write, trim) in which one of a report's jobs did I/O.
 
-    Parameters
-    ----------
-    result : mapping
-        An entry of the report's ``jobs``.
-
-    Returns
-    -------
-    list of mapping
-        Those of its ``read``, ``write`` and ``trim`` that have I/Os and time: fio counts I/Os of
-        cpuio, which does none, and no time.
+    Those with both I/Os and time: fio counts I/Os but no time for cpuio, which does no I/O.
     """
     sides = (result[name] for name in _SIDES if name in result)
     return [side for side in sides if side["total_ios"] and side["runtime"]]
 
 
 def report_gates(report: dict[str, Any], job: FioJob) -> list[str]:
-    """Return why a report is not a valid measurement of a job.
-
-    Parameters
-    ----------
-    report : dict
-        As `parse_report`.
-    job : Job or OpenJob
-        The job that was asked for.
-
-    Returns
-    -------
-    list of str
-        Reasons; empty if the measurement is valid.
-    """
+    """Return why a report is not a valid measurement of a job; empty if it is."""
     gates = []
     idle = set()
     if isinstance(job, OpenJob):
-        # It uses a core, no file: fio counts neither its time nor real I/O.
+        # cpuio uses a core, not a file: fio counts neither its time nor real I/O.
         idle = {s.name for s in job.sections if s.options.get("ioengine") == "cpuio"}
     for result in report["jobs"]:
         name = f"fio's {result['jobname']}" if isinstance(job, OpenJob) else "fio"

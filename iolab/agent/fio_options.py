@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Check the options of a fio job: what may be passed to fio on somebody's machine, and why not.
+"""Check the options of a fio job: which ones are passed to fio on a real machine, and why not.
 
-An option is passed on only if it has a grammar here (those of fio 3.33), and a value only if the
-grammar takes it. A new one of a later fio is added here after a look at what it touches.
+An option is passed on only if it has a grammar here (as of fio 3.33), and a value only if the
+grammar accepts it. Before adding a later fio's option, check what it touches.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ GRAMMARS: dict[str, Grammar] = {
     )
     for name in names.split()
 }
-# Options that set the same, of which fio takes the later one. A plan has no order of options.
+# Options that set the same: fio uses the later one, but a plan has no order of options.
 _SAME = {
     "readwrite": "rw",
     "blocksize": "bs",
@@ -197,7 +197,7 @@ _SAME = {
 _ONE_FILE = "each process has one file, or all share one (shared_file)"
 _TOGETHER = "all sections run for the same time"
 _USE = "it is set by iolab: use {}".format
-# What iolab sets itself, and what to use instead.
+# Options that iolab sets itself, and what to use instead.
 _SET = {
     **dict.fromkeys(("runtime", "timeout"), _USE("runtime_ms")),
     **dict.fromkeys(("time_based", "loops", "number_ios"), _USE("runtime_ms")),
@@ -223,7 +223,7 @@ _SET = {
 _ELSEWHERE = "it would read or write outside of the measured device"
 _RUNS = "it would run a program"
 _OF_REPORT = "iolab reads fio's report in one form"
-# What no job may do on somebody's machine.
+# Options that no job may use on somebody's machine.
 _UNSAFE = {
     **dict.fromkeys(("filename", "directory", "filename_format", "opendir"), _ELSEWHERE),
     **dict.fromkeys(("unique_filename", "lockfile", "include", "output"), _ELSEWHERE),
@@ -236,7 +236,7 @@ _UNSAFE = {
     "lockmem": "it would take the machine's memory",
     "gtod_cpu": "it would keep another core busy",
 }
-# What would only disturb the measurement.
+# Options that would only disturb the measurement.
 _USELESS = {
     **dict.fromkeys(
         ("client", "server", "remote-config"), "iolab brings fio to the machine itself"
@@ -305,31 +305,15 @@ def _fault_of_value(name: str, value: str) -> str | None:
 def sets_same(one: str, other: str) -> bool:
     """Return whether two options set the same, such as bs and blocksize, or direct and buffered.
 
-    Parameters
-    ----------
-    one, other : str
-        Names of options of fio.
-
-    Returns
-    -------
-    bool
-        True also of an option and itself.
+    True also for an option and itself.
     """
     return _SAME.get(one, one) == _SAME.get(other, other)
 
 
 def faults_of(options: Mapping[str, str]) -> list[str]:
-    """Return why options of a fio job are not passed on.
+    """Return a sentence for each option, or pair of options, that is refused.
 
-    Parameters
-    ----------
-    options : mapping of str to str
-        Value by option; "" for an option that stands alone, such as ``norandommap``.
-
-    Returns
-    -------
-    list of str
-        A sentence for each option, or pair of options, that is refused.
+    An option that stands alone, such as ``norandommap``, has the value "".
     """
     faults = [_fault_of_name(name) or _fault_of_value(name, options[name]) for name in options]
     faults += [
@@ -341,35 +325,14 @@ def faults_of(options: Mapping[str, str]) -> list[str]:
 
 
 def processes_of(options: Mapping[str, str]) -> int:
-    """Return how many processes a section of a fio job has.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        Value by option, without faults.
-
-    Returns
-    -------
-    int
-        Its numjobs.
-    """
+    """Return how many processes a section of a fio job has (numjobs), from valid options."""
     return int(options.get("numjobs", "1"))
 
 
 def ends_of(options: Mapping[str, str], file_bytes: int) -> list[int]:
-    """Return up to where the processes of a section of a fio job read or write their files.
+    """Return where each process of a section stops reading or writing its file, in bytes.
 
-    fio fills a file that ends before: with data, before it begins.
-
-    Parameters
-    ----------
-    options, file_bytes : mapping of str to str, int
-        As for `memory_of`.
-
-    Returns
-    -------
-    list of int
-        In bytes, for each process.
+    fio fills a shorter file with data before it begins.
     """
     known = {_SAME.get(name, name): value for name, value in options.items()}
 
@@ -383,25 +346,15 @@ def ends_of(options: Mapping[str, str], file_bytes: int) -> list[int]:
 
 
 def memory_of(options: Mapping[str, str], file_bytes: int) -> int:
-    """Return how much memory the processes of a section of a fio job take, beside fio itself.
+    """Return the bytes of memory that a section's processes take, beside fio itself.
 
-    Parameters
-    ----------
-    options : mapping of str to str
-        Value by option, without faults.
-    file_bytes : int
-        Size of each file in bytes.
-
-    Returns
-    -------
-    int
-        Bytes of their I/O buffers, and of their maps of what was done or is repeated.
+    They are I/O buffers, and maps of the blocks that are done or repeated.
     """
     known = {_SAME.get(name, name): value for name, value in options.items()}
     blocks = ",".join(known.get(name, "") for name in ("bs", "bsrange", "bssplit"))
     sizes = [bytes_of(text) for text in re.findall(r"(?:^|[,:-])([0-9]+[a-zA-Z]*)", blocks)]
     count = file_bytes // max(1, min(sizes, default=_DEFAULT_BLOCK))
-    # One block more: pre_read has a buffer of its own.
+    # One more block: pre_read has its own buffer.
     depth = bytes_of(known.get("iodepth", "1")) + 1
     each = depth * (max(sizes, default=_DEFAULT_BLOCK) + _IO_UNIT)
     each += bytes_of(known.get("iomem_align", "0"))

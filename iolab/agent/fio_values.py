@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Grammars of fio's values: what an option takes, in words and as a test.
 
-No grammar admits the name of a file, a program or a host, or what fio or a shell interprets:
-variables, arithmetic, quotes, blanks. Every number has bounds.
+No grammar admits the name of a file, a program or a host, nor anything that fio or a shell
+interprets: variables, arithmetic, quotes, blanks. Every number has bounds.
 """
 
 from __future__ import annotations
@@ -52,16 +52,9 @@ _DECIMAL = r"[0-9]{1,3}(\.[0-9]{1,9})?"
 
 @dataclass(frozen=True)
 class Grammar:
-    """What an option of fio takes.
+    """What an option of fio takes: in words that follow "must be", and as a test.
 
-    Parameters
-    ----------
-    takes : str
-        In words that follow "must be".
-    accepts : callable
-        Returns whether a value is one.
-    alone : bool, optional
-        Whether the option may stand without a value.
+    ``alone``: the option may stand without a value.
     """
 
     takes: str
@@ -84,7 +77,7 @@ def _between(least: int, most: int, units: Mapping[str, int]) -> Callable[[str],
 
 
 def bytes_of(text: str) -> int:
-    """Return a size such as ``4k`` in bytes; 0 if it is none."""
+    """Return a size such as ``4k`` in bytes; 0 if it is not a size."""
     return _amount(text, _BYTES) or 0
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Make a fresh XFS on a new disk: run mkfs.xfs once, and write its pages to each disk.
 
-mkfs.xfs writes zeros to the whole log and to much else. A new disk reads as zeros, so some dozens
-of pages are all that a fresh file system needs. mkfs.xfs makes them on a file in memory of the
-disk's size; every disk of that size then gets the same file system, UUID and times included.
+mkfs.xfs writes zeros to the whole log and much else. A new disk reads as zeros, so a few dozen
+pages make a fresh file system. mkfs.xfs makes them in a memory file of the disk's size; every disk
+of that size then gets the same file system, including UUID and times.
 """
 
 from __future__ import annotations
@@ -29,19 +29,7 @@ _BLKPBSZGET = 0x127B
 def write_fresh_xfs(node: Path, realtime: Path | None) -> None:
     """Write a fresh XFS to a disk that reads as zeros.
 
-    Parameters
-    ----------
-    node : Path
-        The disk.
-    realtime : Path or None
-        Disk of its realtime section, which gets the data of its files.
-
-    Raises
-    ------
-    CommandError
-        If mkfs.xfs fails.
-    OSError
-        If a disk cannot be opened or written.
+    `realtime` is the disk of its realtime section, which gets the data of its files.
     """
     size, sector = _shape(node)
     realtime_size = 0 if realtime is None else _shape(realtime)[0]
@@ -56,7 +44,7 @@ def write_fresh_xfs(node: Path, realtime: Path | None) -> None:
 
 
 def _shape(node: Path) -> tuple[int, int]:
-    """Return the bytes of a disk and those of a physical sector, which mkfs.xfs takes for its."""
+    """Return the bytes of a disk and of its physical sector, which mkfs.xfs uses as its own."""
     handle = os.open(node, os.O_RDONLY)
     try:
         (size,) = struct.unpack("Q", fcntl.ioctl(handle, _BLKGETSIZE64, bytes(8)))
@@ -68,28 +56,10 @@ def _shape(node: Path) -> tuple[int, int]:
 
 @cache
 def fresh_pages(size: int, sector: int, realtime_size: int) -> tuple[tuple[int, bytes], ...]:
-    """Return the pages of a fresh file system that are not zeros; mkfs.xfs runs at the first call.
+    """Return offset and content of each page of a fresh file system that is not all zeros.
 
-    A virtual machine calls it before it is kept as a snapshot.
-
-    Parameters
-    ----------
-    size : int
-        Bytes of the disk.
-    sector : int
-        Bytes of its physical sector.
-    realtime_size : int
-        Bytes of the disk of its realtime section; 0 without one.
-
-    Returns
-    -------
-    tuple of (int, bytes)
-        Offset and content of each page.
-
-    Raises
-    ------
-    CommandError
-        If mkfs.xfs fails.
+    Sizes are in bytes; `realtime_size` is 0 without a realtime section. mkfs.xfs runs at the first
+    call: a virtual machine makes it before its snapshot.
     """
     data = _empty_file(size)
     realtime = _empty_file(realtime_size)
@@ -113,7 +83,7 @@ def _empty_file(size: int) -> int:
 
 
 def _path(handle: int) -> str:
-    # In the words of another process.
+    # The path as another process sees it.
     return f"/proc/{os.getpid()}/fd/{handle}"
 
 

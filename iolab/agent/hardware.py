@@ -21,7 +21,7 @@ __all__ = ["Hardware"]
 def _disks(devices: Iterable[Device]) -> set[Path]:
     """Return the sysfs folders of the disks that devices are, or have their files on.
 
-    Devices in memory have no disk. A disk that is missing is reported by the cells that use it.
+    Devices in memory have no disk. The cells that use a missing disk report it.
     """
     disks: set[Path] = set()
     for kind, path in {(device.kind, device.path) for device in devices if device.path}:
@@ -32,15 +32,7 @@ def _disks(devices: Iterable[Device]) -> set[Path]:
 
 
 class Hardware:
-    """The real machine of a block, as a part of the block's facts.
-
-    Parameters
-    ----------
-    journal : Journal
-        The block's journal; restoring it restores the pinned settings.
-    plan : Plan
-        The block's plan, with canonical paths.
-    """
+    """The real machine of a block, as part of the block's facts; `plan` has canonical paths."""
 
     def __init__(self, journal: Journal, plan: Plan) -> None:
         devices = [device for cell in plan.cells for device in cell.devices]
@@ -55,21 +47,9 @@ class Hardware:
         self._preflight = Preflight(cpu=plan.cpu, disks=disks, needed_mib=needed_mib)
 
     def before(self) -> dict[str, Any]:
-        """Return the machine's state before the block.
-
-        Returns
-        -------
-        dict
-            ``steady``: as `pin_governor_and_irqs`; ``preflight``: the findings of `Preflight`.
-        """
+        """Return the state before the block: ``steady`` (pinned settings) and ``preflight``."""
         return {"steady": self._pinned, "preflight": self._preflight.findings}
 
     def after(self) -> dict[str, Any]:
-        """Return the same with the findings that are known only after the block.
-
-        Returns
-        -------
-        dict
-            As `before`.
-        """
+        """Return the same with the findings that are known only after the block."""
         return {"steady": self._pinned, "preflight": self._preflight.finish()}

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Journal every change of the measured machine before it is made, and restore the machine.
 
-Each line of the journal is one undo. It is flushed to the disk before its change is made, so that
-the journal alone restores a run that was killed at any moment. Restoring goes backwards; an undo
-of a change that was never made is harmless (`iolab.agent.undo`).
+Each line of the journal is one undo. It is flushed to the disk before its change is made, so the
+journal alone restores a run that was killed at any moment. Restoring goes backwards; undoing a
+change that was never made is harmless (`iolab.agent.undo`).
 
-A setting, a mount, a module or a cgroup is gone after a reboot, and writing its old value into
-another boot would be a new change. A journal therefore begins with the id of its boot; of another
-boot's journal only lasting changes are undone. Lasting changes belong in a journal on a disk, the
-others in one in memory, where fsync costs nothing and disturbs no measured disk.
+A reboot clears settings, mounts, modules and cgroups, and writing an old value into another boot
+would be a new change. So a journal begins with the id of its boot; from another boot's journal,
+only lasting changes are undone. Lasting changes belong in a journal on a disk, the others in one in
+memory, where fsync costs nothing and disturbs no measured disk.
 
-The first line also has the mark that everything inherits that this run starts. What is left of it
-ends before anything else is undone.
+The first line also has the run's mark, which every process that it starts inherits. Restoring first
+ends those that still run.
 """
 
 from __future__ import annotations
@@ -38,19 +38,9 @@ def _boot() -> str:
 
 
 class Journal:
-    """An append-only file of undos, all of one boot.
+    """An append-only file of undos, all of one boot, in a private folder.
 
-    Parameters
-    ----------
-    path : Path
-        The file, in a private folder; both are made if missing.
-
-    Raises
-    ------
-    IolabError
-        If the file cannot be opened.
-    UserError
-        If another user can write the file or its folder.
+    Raises IolabError if it cannot be opened, UserError if another user can write it or its folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,19 +53,8 @@ class Journal:
     def note(self, undo: str, path: str, value: str = "") -> None:
         """Write down how to undo the next change, and flush it to the disk.
 
-        Parameters
-        ----------
-        undo : str
-            Kind of undo, a key of `iolab.agent.undo.UNDO`.
-        path : str
-            File or folder that the change is about.
-        value : str, optional
-            What the undo needs, such as the old value of a setting.
-
-        Raises
-        ------
-        IolabError
-            If the line cannot be written; then the change must not be made.
+        `undo` is a key of `iolab.agent.undo.UNDO`, `value` what it needs, such as a setting's old
+        value. Raises IolabError if the line cannot be written: the change must then not be made.
         """
         if not os.fstat(self._handle).st_size:
             self._append({"boot": _boot(), "mark": os.environ.get(MARK, "")})
@@ -84,15 +63,7 @@ class Journal:
     def note_new(self, undo: str, path: Path, value: str = "") -> None:
         """Write down how to undo what is about to be made under a name.
 
-        Parameters
-        ----------
-        undo, path, value
-            As `note` has them.
-
-        Raises
-        ------
-        IolabError
-            As `note`, or if the name is taken: undoing would remove what is not ours.
+        Raises IolabError if the name is taken: undoing would remove what is not ours.
         """
         if path.exists():
             raise IolabError(f"{path} is there already, and iolab has not made it")
@@ -101,7 +72,7 @@ class Journal:
     def _append(self, entry: dict[str, str]) -> None:
         line = (json.dumps(entry) + "\n").encode()
         try:
-            # A disk that is nearly full takes part of the line without an error.
+            # A nearly full disk takes part of the line without an error.
             while line:
                 line = line[os.write(self._handle, line) :]
             os.fsync(self._handle)
@@ -145,23 +116,7 @@ def _entries(path: Path) -> list[tuple[str, Path, str]] | None:
 
 
 def pending(path: Path) -> list[str]:
-    """List what `restore` would undo.
-
-    Parameters
-    ----------
-    path : Path
-        The journal.
-
-    Returns
-    -------
-    list of str
-        Kind, path and value of each undo, in the order in which they would be done.
-
-    Raises
-    ------
-    IolabError, UserError
-        As `restore`.
-    """
+    """List what `restore` would undo, in that order: kind, path and value of each undo."""
     return [
         " ".join(word for word in (undo, str(where), repr(value) if value else "") if word)
         for undo, where, value in reversed(_entries(path) or [])
@@ -169,40 +124,15 @@ def pending(path: Path) -> list[str]:
 
 
 def restore_all() -> list[str]:
-    """Undo the changes in all of this machine's journals.
-
-    Returns
-    -------
-    list of str
-        As `restore`.
-
-    Raises
-    ------
-    IolabError, UserError
-        As `restore`.
-    """
+    """Undo the changes in all of this machine's journals; return the failures as `restore` does."""
     return [failure for path in JOURNALS for failure in restore(path)]
 
 
 def restore(path: Path) -> list[str]:
-    """Undo the changes in a journal, the last one first, then remove the journal.
+    """Undo the changes in a journal, if there is one, the last first, then remove the journal.
 
-    Parameters
-    ----------
-    path : Path
-        The journal; it may be missing.
-
-    Returns
-    -------
-    list of str
-        A sentence for each undo that failed. The journal then remains.
-
-    Raises
-    ------
-    IolabError
-        If a line before the last is damaged.
-    UserError
-        If another user may have written the journal.
+    Return a sentence for each undo that failed; the journal then remains. Raises IolabError if a
+    line before the last is damaged, UserError if another user may have written the journal.
     """
     entries = _entries(path)
     if entries is None:
