@@ -2,7 +2,7 @@
 """Keep the text of /proc/kallsyms, which trace-cmd reads twice for each recording.
 
 The kernel prints that file anew each time: 4 MB, 0.2 s of a core on counted instructions. In a
-virtual machine a copy in memory lies over it, and is made again when the modules are others.
+virtual machine a copy in memory is mounted over it, and made again when other modules are loaded.
 """
 
 from __future__ import annotations
@@ -26,26 +26,14 @@ def _modules() -> str:
 
 
 def keep_kallsyms() -> None:
-    """Put a copy over /proc/kallsyms. Nothing takes it away: the machine is thrown away.
-
-    Raises
-    ------
-    CommandError
-        If it cannot be mounted.
-    """
+    """Mount a copy over /proc/kallsyms, for good: the machine is thrown away."""
     _COPY.write_bytes(_KALLSYMS.read_bytes())
     _COPY_MODULES.write_text(_modules())
     run(["mount", "-o", "bind", _COPY, _KALLSYMS], timeout_s=60)
 
 
 def refresh_kallsyms() -> None:
-    """Make the copy again if other modules are loaded by now; without a copy do nothing.
-
-    Raises
-    ------
-    CommandError
-        If it cannot be mounted.
-    """
+    """Make the copy again if other modules are loaded by now; without a copy do nothing."""
     if _COPY_MODULES.exists() and _COPY_MODULES.read_text() != _modules():
         run(["umount", _KALLSYMS], timeout_s=60)
         keep_kallsyms()

@@ -17,25 +17,16 @@ from iolab.errors import BusyError, IolabError
 __all__ = ["machine_lock"]
 
 _LOCK = Path("/run/iolab/journal.lock")
-# Longer command lines are cut.
+# Longer command lines are truncated.
 _COMMAND_CHARACTERS = 200
 
 
 @contextmanager
 def machine_lock() -> Iterator[None]:
-    """Hold the machine's lock for the duration of a ``with`` block.
+    """Hold the machine's lock, as every run and restore must, for the duration of a ``with`` block.
 
-    Whoever changes the machine, or restores it, holds the lock. The lock file holds the process id
-    of its holder.
-
-    Raises
-    ------
-    BusyError
-        If another process holds the lock; the message names it, since when, and its command.
-    IolabError
-        If the lock file cannot be opened.
-    UserError
-        As `open_private`.
+    The lock file contains the holder's process id. Raises BusyError if another process holds the
+    lock; the message names it, since when, and its command.
     """
     try:
         handle = open_private(_LOCK, os.O_RDWR | os.O_CREAT)

@@ -41,24 +41,9 @@ def _node(name: str) -> Path:
 
 
 def make_zram(journal: Journal, size_mib: int) -> Path:
-    """Make a zram device.
+    """Make a zram device and return its node.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes the device.
-    size_mib : int
-        Size in MiB.
-
-    Returns
-    -------
-    Path
-        The device's node.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel has no zram, or there is not enough memory.
+    Raises CannotRunError if the kernel has no zram, or there is too little memory.
     """
     # A built-in zram may have no folder in /sys/module.
     if not _CONTROL.is_dir():
@@ -80,25 +65,10 @@ def make_zram(journal: Journal, size_mib: int) -> Path:
 
 
 def make_brd(journal: Journal, size_mib: int) -> Path:
-    """Load brd with one disk.
+    """Load brd with one disk and return the disk's node.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unloads brd.
-    size_mib : int
-        Size in MiB.
-
-    Returns
-    -------
-    Path
-        The disk's node.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel has no brd, brd is loaded already (another program may use its disks), there
-        is not enough memory, or the kernel does not count the disk's I/Os.
+    Raises CannotRunError if the kernel has no brd or does not count the disk's I/Os, brd is loaded
+    already (another program may use its disks), or there is too little memory.
     """
     if _BRD.is_dir():
         raise CannotRunError("brd is loaded or built in already, so another program may use it")

@@ -24,23 +24,10 @@ def _loaded(name: str) -> bool:
 
 
 def load_module(journal: Journal, name: str, *parameters: str) -> None:
-    """Load a kernel module unless it is loaded or built in.
+    """Load a kernel module unless it is loaded or built in; restoring unloads it.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unloads the module, and those of its dependencies that were loaded with it.
-    name : str
-        The module.
-    *parameters : str
-        Module parameters, such as "nr_devices=0".
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel has no such module, or the machine has no modprobe.
-    CommandError
-        If modprobe fails.
+    Restoring also unloads the dependencies that were loaded with it. Raises CannotRunError if this
+    kernel has no such module, or the machine has no modprobe.
     """
     if _loaded(name):
         return
@@ -59,6 +46,6 @@ def load_module(journal: Journal, name: str, *parameters: str) -> None:
     folder = _MODULES / name.replace("-", "_")
     journal.note("module", str(folder), name)
     run(["modprobe", name, *parameters], timeout_s=120)
-    # Each module that is loaded has an inode of its own there; an alias has none.
+    # Each loaded module has an inode of its own there; an alias has none.
     if folder.is_dir():
         journal.note("module", str(folder), f"{name} {folder.stat().st_ino}")

@@ -76,23 +76,7 @@ def _whole(folder: Path) -> Path:
 
 
 def number_of(node: Path) -> int:
-    """Return the device number (st_rdev) of a block device.
-
-    Parameters
-    ----------
-    node : Path
-        The device's node, or a link to it.
-
-    Returns
-    -------
-    int
-        Major and minor number; see `os.major` and `os.minor`.
-
-    Raises
-    ------
-    DeviceInUseError
-        If `node` is missing or not a block device.
-    """
+    """Return the device number (st_rdev) of a block device, given its node or a link to it."""
     try:
         status = node.stat()
     except OSError as error:
@@ -103,22 +87,9 @@ def number_of(node: Path) -> int:
 
 
 def node_of(path: Path) -> Path:
-    """Return the kernel's own node of a block device.
+    """Return the kernel's own node of a block device, from any path such as /dev/disk/by-id/ID.
 
-    Parameters
-    ----------
-    path : Path
-        Any path to the device, such as a link in /dev/disk/by-id.
-
-    Returns
-    -------
-    Path
-        ``/dev/`` and the DEVNAME in the device's uevent.
-
-    Raises
-    ------
-    DeviceInUseError
-        If `path` is not a block device, or the node belongs to another device.
+    Raises DeviceInUseError if it is not a block device, or the node belongs to another one.
     """
     number = number_of(path)
     lines = (_sysfs(number) / "uevent").read_text().splitlines()
@@ -130,43 +101,14 @@ def node_of(path: Path) -> Path:
 
 
 def disk_of(node: Path) -> Path:
-    """Return the node of a block device's whole disk.
-
-    Parameters
-    ----------
-    node : Path
-        A partition's node, or a disk's.
-
-    Returns
-    -------
-    Path
-        The disk's node.
-
-    Raises
-    ------
-    DeviceInUseError
-        If `node` is not a block device.
-    """
+    """Return the node of the whole disk of a partition, or of a disk itself."""
     return Path("/dev") / _whole(_sysfs(number_of(node))).name
 
 
 def beneath(folder: Path) -> Path:
-    """Return the node of the disk beneath a folder.
+    """Return the node of the whole disk beneath a folder.
 
-    Parameters
-    ----------
-    folder : Path
-        A folder on a mounted file system.
-
-    Returns
-    -------
-    Path
-        Node of the whole disk.
-
-    Raises
-    ------
-    CannotRunError
-        If the file system has no block device of its own.
+    Raises CannotRunError if the folder's file system has no block device of its own.
     """
     number = folder.stat().st_dev
     # Major number 0: a file system in memory, on the network, over another, or on several disks.
@@ -183,23 +125,7 @@ def _and_below(folder: Path) -> Iterator[Path]:
 
 
 def disks_beneath(node: Path) -> set[Path]:
-    """Return the disks that a block device is stacked on.
-
-    Parameters
-    ----------
-    node : Path
-        Node of a disk, a partition, or a device-mapper or md device.
-
-    Returns
-    -------
-    set of Path
-        Folders of the disks in sysfs; a device that is stacked on nothing is its own disk.
-
-    Raises
-    ------
-    DeviceInUseError
-        If `node` is not a block device.
-    """
+    """Return the sysfs folders of the disks that a block device is stacked on, or its own."""
     parts = _and_below(_sysfs(number_of(node)))
     return {_whole(part) for part in parts if not any((part / "slaves").glob("*"))}
 
@@ -212,18 +138,7 @@ def _disks_of_root() -> set[Path]:
 
 
 def serials(node: Path) -> set[str]:
-    """Return the serial number and the WWID of a device's disk, as far as sysfs has them.
-
-    Parameters
-    ----------
-    node : Path
-        Node of a disk or of a partition.
-
-    Returns
-    -------
-    set of str
-        Empty for a disk without a serial number.
-    """
+    """Return the serial number and the WWID of a device's disk, as far as sysfs has them."""
     return _serials(_whole(_sysfs(number_of(node))))
 
 
@@ -240,34 +155,15 @@ def _serials(disk: Path) -> set[str]:
 
 
 def identity_of(node: Path) -> str:
-    """Return a text that differs for another disk that gets the same node before the next reboot.
-
-    Parameters
-    ----------
-    node : Path
-        Node of a disk or of a partition.
-
-    Returns
-    -------
-    str
-        As `identity_at`.
-    """
+    """Return a text that changes if another disk gets the same node before the next reboot."""
     return identity_at(_sysfs(number_of(node)))
 
 
 def identity_at(folder: Path) -> str:
     """Return what `identity_of` returns, for a device's folder in sysfs.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder in sysfs, or a link to it.
-
-    Returns
-    -------
-    str
-        Disk sequence number ("-" if the kernel has none), inode of the disk in sysfs, size in
-        sectors, of a loop device the backing file's device and inode, and serial numbers.
+    Disk sequence number ("-" if the kernel has none), inode of the disk in sysfs, size in sectors,
+    a loop device's backing file (device and inode), and serial numbers.
     """
     disk = _whole(folder)
     # Linux commit cf179948554a ("block: add disk sequence number") counts the disks of a boot, and
@@ -281,16 +177,10 @@ def identity_at(folder: Path) -> str:
 
 
 class Loop(NamedTuple):
-    """A loop device that has a backing file.
+    """A loop device with a backing file.
 
-    Parameters
-    ----------
-    name : str
-        Its name in /sys/block.
-    device, inode : int
-        Of the backing file, as stat(2) has them.
-    number : int
-        Device number of the backing file if that is a device itself, else 0.
+    ``device`` and ``inode`` are the file's (stat(2)); ``number`` is its device number if it is
+    itself a device, else 0.
     """
 
     name: str
@@ -300,15 +190,7 @@ class Loop(NamedTuple):
 
 
 def loops() -> Iterator[tuple[int, Loop]]:
-    """Yield each loop device that has a backing file.
-
-    Yields
-    ------
-    handle : int
-        A descriptor of the device, until the next one.
-    loop : Loop
-        The device.
-    """
+    """Yield a descriptor, open until the next one, and the data of each loop device with a file."""
     for path in sorted(Path("/sys/block").glob("loop*/loop")):
         name, state = path.parent.name, bytearray(_LOOP_INFO64.size)
         try:
@@ -317,7 +199,7 @@ def loops() -> Iterator[tuple[int, Loop]]:
             # Gone, or without a node here.
             continue
         try:
-            # It has no file: ENXIO.
+            # ENXIO: it has no file.
             with suppress(OSError):
                 fcntl.ioctl(handle, _LOOP_GET_STATUS64, state)
                 yield handle, Loop(name, *_LOOP_INFO64.unpack(state))
@@ -326,24 +208,9 @@ def loops() -> Iterator[tuple[int, Loop]]:
 
 
 def attach_loop(backing: Path, *, direct: bool = False) -> Path:
-    """Make a loop device of a file, as losetup does, which not every guest has.
+    """Make a loop device of a file and return its node; not every guest has losetup.
 
-    Parameters
-    ----------
-    backing : Path
-        The file.
-    direct : bool, optional
-        Whether to ask for direct I/O; the kernel may still do buffered I/O.
-
-    Returns
-    -------
-    Path
-        The device's node.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel gives no device, or takes no direct I/O to the file.
+    With `direct` the kernel may still do buffered I/O. Raises CannotRunError if it refuses.
     """
     try:
         return _attach_loop(backing, direct=direct)
@@ -383,23 +250,8 @@ def open_unused(node: Path) -> int:
     """Open an unused device exclusively (O_EXCL), for reading.
 
     While the descriptor is open, the kernel lets nobody mount the device or open it exclusively,
-    including mkfs and mount of this process.
-
-    Parameters
-    ----------
-    node : Path
-        The device's node.
-
-    Returns
-    -------
-    int
-        The open file descriptor.
-
-    Raises
-    ------
-    DeviceInUseError
-        If the device is mounted, swap space, part of another device, read-only, or open
-        exclusively.
+    including mkfs and mount of this process. Raises DeviceInUseError if the device is in use in any
+    way, or read-only.
     """
     number = number_of(node)
     folder = _sysfs(number)
@@ -425,9 +277,9 @@ def open_unused(node: Path) -> int:
 
 
 def _shared(folder: Path) -> str:
-    """Return how another device has the contents of a device, or "".
+    """Return how another device shares a device's contents, or "".
 
-    The kernel does not count a loop device among the holders of what it is on.
+    The kernel does not count a loop device among the holders of the device beneath it.
     """
     disk, found = _whole(folder), [loop for _, loop in loops()]
     own = next((loop for loop in found if loop.name == disk.name), None)
@@ -445,45 +297,16 @@ def _shared(folder: Path) -> str:
 
 
 def check_size(node: Path, size_mib: int) -> None:
-    """Check that a device is large enough.
-
-    Parameters
-    ----------
-    node : Path
-        The device's node.
-    size_mib : int
-        Least size, in MiB.
-
-    Raises
-    ------
-    CannotRunError
-        If the device is smaller.
-    """
+    """Check that a device has at least `size_mib` MiB, else raise CannotRunError."""
     if int((_sysfs(number_of(node)) / "size").read_text()) * 512 < size_mib << 20:
         raise CannotRunError(f"{node} is smaller than the {size_mib} MiB that a cell needs")
 
 
 def open_free(node: Path, serial: str | None) -> int:
-    """Open a device that may be overwritten, exclusively: it is unused and holds no data.
+    """Open exclusively a device that may be overwritten: it is unused and contains no data.
 
-    Parameters
-    ----------
-    node : Path
-        The device's node.
-    serial : str, optional
-        The disk's serial number, typed by the user: whatever the device holds may be lost, and it
-        may be an unused partition of the disk that the system runs from. A device in use is
-        refused in any case.
-
-    Returns
-    -------
-    int
-        The open file descriptor, as `open_unused`.
-
-    Raises
-    ------
-    DeviceInUseError
-        If the device is in use, holds data, or has another serial number.
+    If the user typed its `serial`, its data may be lost, and it may be an unused partition of the
+    system's disk. A device in use raises DeviceInUseError in any case.
     """
     handle = open_unused(node)
     try:
@@ -510,7 +333,7 @@ def _check_free(node: Path, handle: int, serial: str | None) -> None:
 
 
 def _content(node: Path, handle: int) -> str:
-    """Describe what an open device holds, partitions included, or return ""."""
+    """Describe what an open device contains, partitions included, or return ""."""
     parts = sorted(p.parent.name for p in _sysfs(number_of(node)).glob("*/partition"))
     if parts:
         return f"partitions ({', '.join(parts)})"
@@ -536,7 +359,7 @@ def _content(node: Path, handle: int) -> str:
 
 
 def _copies(size: int) -> Iterator[tuple[int, str, dict[int, bytes]]]:
-    """Yield where file systems keep copies of what is at a device's begin, with parts of them."""
+    """Yield where file systems keep copies of a device's beginning, with parts of them."""
     # Groups of 8 * block blocks; those of a power of 3, 5 or 7 have a copy (ext4's sparse_super).
     for exponent in range(7):
         block = 1024 << exponent
@@ -561,20 +384,7 @@ def _remains(handle: int, size: int) -> Iterator[tuple[int, str]]:
 
 
 def wipe(node: Path) -> None:
-    """Remove all data from an unused device that `open_free` would refuse it for.
-
-    Parameters
-    ----------
-    node : Path
-        The device's node.
-
-    Raises
-    ------
-    DeviceInUseError
-        As `open_unused`.
-    CommandError
-        If wipefs fails.
-    """
+    """Remove all data for which `open_free` would refuse an unused device."""
     os.close(open_unused(node))
     run(["wipefs", "-q", "-a", node], timeout_s=60)
     handle = os.open(node, os.O_RDWR | os.O_EXCL)

@@ -28,12 +28,8 @@ _PROC = Path("/proc")
 def realtime_priority() -> Iterator[None]:
     """Run the calling thread as a real-time task for the duration of a ``with`` block.
 
-    The commands that it starts are not real-time tasks (SCHED_RESET_ON_FORK, sched(7)).
-
-    Raises
-    ------
-    CannotRunError
-        If the thread may not have real-time priority.
+    The commands that it starts are not real-time tasks (SCHED_RESET_ON_FORK, sched(7)). Raises
+    CannotRunError if it may not have this priority.
     """
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
@@ -68,7 +64,7 @@ def _migrations(path: Path) -> int:
 
 
 def _counters(folder: Path) -> dict[str, Any]:
-    """Return what the kernel counts of a task that is not the kernel's own."""
+    """Return the kernel's counters of a task that is not the kernel's own."""
     counters: dict[str, Any] = {}
     with suppress(FileNotFoundError):
         counters["migrations"] = _migrations(folder / "sched")
@@ -95,7 +91,7 @@ def _tasks(pid: int, *, job: int | None, antagonist: int | None, threads: bool) 
     # A program that has ended keeps its counters until its parent asks for them; an antagonist
     # that has ended is none.
     is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
-    # Anybody may call a process so.
+    # Any process may have this name.
     is_worker = comm.startswith("kworker/") and is_kernel_thread(fields)
     if not (is_job or is_antagonist or is_worker):
         return {}
@@ -124,36 +120,12 @@ def sample(
     threads: bool = False,
     calls: Callable[[], dict[str, int]] = dict,
 ) -> dict[str, Any]:
-    """Read the counters of a core, a disk, the kworkers and a job.
+    """Read the counters of a core, a disk, the kworkers and a job, as `iolab.results.Sample`.
 
-    Parameters
-    ----------
-    cpu : int
-        The core.
-    device : str, optional
-        The disk's name in /sys/block; None counts no I/O.
-    job : int, optional
-        Process id of the job; its children and its session are sampled with it. None if no process
-        of the job lives from one sample to the next.
-    antagonist : int, optional
-        Process id of the antagonist, likewise.
-    threads : bool, optional
-        Whether the threads of these processes are sampled one by one, not their first ones alone.
-    calls : callable, optional
-        Returns the number of calls so far by kernel function.
-
-    Returns
-    -------
-    dict
-        ``at_ns`` (CLOCK_MONOTONIC, read first), ``context_switches`` of all cores, ``cpu`` as
-        `core_running`, ``ios`` and ``written_bytes`` of the disk, ``calls``, and ``tasks`` by
-        process id (or thread id). Each task has an ``at_ns`` of its own: on a busy machine a sample
-        takes long.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel does not count what is needed.
+    `job` and `antagonist` are process ids, sampled with their children and sessions; `job` is None
+    if no process lives from one sample to the next. Without a `device` no I/O counts. Each task has
+    an ``at_ns`` of its own: on a busy machine a sample takes long. Raises CannotRunError if this
+    kernel lacks a counter.
     """
     counters = {
         "at_ns": time.monotonic_ns(),

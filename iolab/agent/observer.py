@@ -17,23 +17,7 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Samples the kernel's counters while a cell runs; holds what runs beside its work.
-
-    Parameters
-    ----------
-    cpu : int
-        The measured core.
-    device : str, optional
-        The measured disk's name in /sys/block.
-    probes : Probes, optional
-        Counted functions.
-    recorder : Recorder, optional
-        The recording of a recorded cell.
-    antagonist : RunningAntagonist, optional
-        What runs beside the work.
-    threads : bool
-        Whether the threads of the work are sampled, as those of a program.
-    """
+    """Samples the kernel's counters while a cell runs, and carries what runs beside its work."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Data types of a plan: what the agent is asked to do in one block.
+"""Data types of a plan: what the agent does in one block.
 
 A plan names devices, file systems and jobs that the agent knows. A program may be named for a
-virtual machine only (`iolab.agent.plan_program`).
-`iolab.agent.plan_reader` reads a plan and checks every value.
+virtual machine only (`iolab.agent.plan_program`). `iolab.agent.plan_reader` reads a plan and checks
+every value.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Device:
     scheduler : str, optional
         I/O scheduler during the measurement.
     rotational : bool, optional
-        What the kernel is told about the device.
+        Whether the kernel treats the device as a rotating disk.
     integrity : bool, optional
         Whether scsi_debug has T10 protection information of type 1.
     tunables : dict of str to int, optional
@@ -167,7 +167,7 @@ class Antagonist:
 
 @dataclass(frozen=True)
 class Watch:
-    """An inotify watch that is held while the job runs.
+    """An inotify watch that lasts while the job runs.
 
     Parameters
     ----------

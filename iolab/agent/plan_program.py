@@ -15,8 +15,8 @@ PROGRAMS = "/iolab/programs"
 class Program:
     """A program that runs to its end, or for a fixed time. No shell reads its arguments.
 
-    It runs in the cell's file system, otherwise in an empty folder. A virtual machine only runs
-    it: what a program does to a machine cannot be journalled (`iolab.agent.program`).
+    It runs in the cell's file system, otherwise in an empty folder. Only a virtual machine runs it:
+    what a program does to a machine cannot be journalled (`iolab.agent.program`).
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "
 
 _BOOT_OPTION = re.compile(r"nohz=(?:on|off)")
 
-# Fields by which a job with one set of options is told from one with sections.
+# Fields that distinguish a job with one set of options from one with sections.
 _OF_JOB = {f.name for f in fields(Job)} - {f.name for f in fields(OpenJob)}
 
 _PARTS: dict[str, Any] = {
@@ -95,7 +95,7 @@ def _check_work(cell: Cell, where: str) -> None:
 
 
 def _parse_job(raw: Any, where: str) -> FioJob:
-    """Build and check a fio run; one of any options has sections."""
+    """Build and check a fio run; an open job is the one with sections."""
     if not isinstance(raw, dict) or ("sections" not in raw and _OF_JOB & set(raw)):
         job = build(Job, raw, where)
         check_job(job, where)
@@ -140,22 +140,9 @@ def _parse_cell(raw: Any, where: str) -> Cell:
 
 
 def parse_plan(raw: Any) -> Plan:
-    """Parse and check a plan.
+    """Parse a decoded JSON document and check the type and range of every value.
 
-    Parameters
-    ----------
-    raw : JSON value
-        The decoded JSON document.
-
-    Returns
-    -------
-    Plan
-        The plan; every value has its declared type and range.
-
-    Raises
-    ------
-    UserError
-        If a field is unknown, missing or out of range; the message names the first one.
+    Raises UserError if a field is unknown, missing or out of range; it names the first one.
     """
     check(isinstance(raw, dict), "not an object")
     version = raw.get("format")
@@ -179,23 +166,7 @@ def parse_plan(raw: Any) -> Plan:
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan from a file.
-
-    Parameters
-    ----------
-    path : Path
-        The file, in JSON.
-
-    Returns
-    -------
-    Plan
-        As `parse_plan`.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, is not JSON or is not a valid plan.
-    """
+    """Read a plan from a JSON file; UserError if it cannot be read or is not a valid plan."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -84,8 +84,8 @@ class Section:
     name : str
         The section's name.
     options : dict of str to str
-        Value by option of fio; "" for an option that stands alone. `iolab.agent.fio_options` says
-        which options are passed on.
+        Value by option of fio; "" for an option that stands alone. `iolab.agent.fio_options` lists
+        the options that are passed on.
     """
 
     name: str

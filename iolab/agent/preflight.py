@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Check a real machine before and after a block for what makes its results less reliable.
 
-A finding says ``what`` was checked, what was ``found``, whether that is ``good``, and whether it is
+A finding has ``what`` was checked, what was ``found``, whether that is ``good``, and whether it is
 ``needed``: if a needed finding is not good, the block's cells are not valid.
 """
 
@@ -127,24 +127,11 @@ def _free_space(needed_mib: Mapping[Path, int]) -> list[dict[str, Any]]:
 
 
 class Preflight:
-    """The findings of one block.
+    """The findings of one block, about the measured core and disks.
 
-    The load is measured for a second while nothing else is measured. A busy machine has half a
-    minute to become quiet.
-
-    Parameters
-    ----------
-    cpu : int
-        The core that is measured.
-    disks : iterable of str
-        The disks that are measured, by their names in /sys/block.
-    needed_mib : mapping of Path to int
-        Space that a cell needs, by folder, in MiB.
-
-    Attributes
-    ----------
-    findings : list of dict
-        The findings before the block.
+    `disks` are names in /sys/block; `needed_mib` is the space that a cell needs, by folder. The
+    load is measured for a second while nothing else is measured. A busy machine has half a minute
+    to become quiet.
     """
 
     def __init__(self, *, cpu: int, disks: Iterable[str], needed_mib: Mapping[Path, int]) -> None:
@@ -181,13 +168,7 @@ class Preflight:
         return findings
 
     def finish(self) -> list[dict[str, Any]]:
-        """Return the findings after the block.
-
-        Returns
-        -------
-        list of dict
-            ``findings``, and whether the core was throttled for heat since they were made.
-        """
+        """Return the findings, and whether the core was throttled for heat since they were made."""
         before, after = self._throttled, _throttled(self._cpu)
         if before is None or after is None:
             return [*self.findings, _finding("slowed down for heat", _UNKNOWN, good=False)]

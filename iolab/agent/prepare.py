@@ -16,23 +16,12 @@ from iolab.agent.workplace import ANTAGONIST_FOLDER, RUN, Workplace
 __all__ = ["antagonist_place", "has_files", "work_place"]
 
 _MOUNT = RUN / "mnt"
-# Made for each cell, in memory, and without a geometry that mkfs.xfs would look at.
+# Made for each cell, in memory, and without a geometry that mkfs.xfs would use.
 _NEW = ("null_blk", "scsi_debug")
 
 
 def has_files(cell: Cell) -> bool:
-    """Return whether a cell's work is on files, not on the device itself.
-
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-
-    Returns
-    -------
-    bool
-        False, too, if it has no device.
-    """
+    """Return whether a cell's work is on files; False on the device itself, or without one."""
     directory = bool(cell.devices) and cell.devices[-1].kind == "directory"
     return cell.filesystem is not None or directory
 
@@ -47,24 +36,7 @@ def _laid_out(cell: Cell, job: FioJob, folder: Path, device: Path) -> list[Path]
 
 
 def work_place(journal: Journal, cell: Cell, nodes: Mapping[str, Path], *, cpu: int) -> Workplace:
-    """Make the file system and the files of a cell's work.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes them.
-    cell : Cell
-        The cell.
-    nodes : mapping of str to Path
-        Node of each device, by its name in the plan.
-    cpu : int
-        The plan's core.
-
-    Returns
-    -------
-    Workplace
-        Without a cgroup.
-    """
+    """Make the file system and files of a cell's work, without a cgroup; restoring removes them."""
     folder = RUN / "program"
     if not nodes:
         return Workplace([], folder, None, cpu, None)
@@ -96,24 +68,7 @@ def work_place(journal: Journal, cell: Cell, nodes: Mapping[str, Path], *, cpu: 
 def antagonist_place(
     cell: Cell, beside: Workplace, nodes: Mapping[str, Path], *, group: Path | None
 ) -> Workplace:
-    """Make the files of a cell's antagonist.
-
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-    beside : Workplace
-        Where the measured work is done. What removes its files removes those of the antagonist.
-    nodes : mapping of str to Path
-        Node of each device, by its name in the plan.
-    group : Path or None
-        Folder of the antagonist's cgroup.
-
-    Returns
-    -------
-    Workplace
-        Where the antagonist works.
-    """
+    """Make the files of a cell's antagonist; they are removed with those of the measured work."""
     antagonist = cell.antagonist
     device = beside.device
     folder = RUN / ANTAGONIST_FOLDER

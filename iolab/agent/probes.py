@@ -22,21 +22,10 @@ _GROUP = "iolab_count"
 
 
 class Probes:
-    """Kprobes that count the calls of kernel functions from now on.
+    """Kprobes that count the calls of kernel functions from now on; restoring removes them.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes the probes.
-    functions : sequence of str
-        Names of kernel functions.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel lacks a function or cannot probe it; the message names it.
-    IolabError
-        If there are such probes already.
+    Raises CannotRunError, naming the function, if this kernel lacks it or cannot probe it;
+    IolabError if there are such probes already.
     """
 
     def __init__(self, journal: Journal, functions: Sequence[str]) -> None:
@@ -66,13 +55,7 @@ class Probes:
         enable.write_text("1")
 
     def hits(self) -> dict[str, int]:
-        """Return the number of calls so far.
-
-        Returns
-        -------
-        dict of str to int
-            Calls by function, including those that the kernel reports as missed.
-        """
+        """Return the number of calls so far by function, including those that the kernel missed."""
         calls = {}
         for line in self._profile.read_text().splitlines():
             probe, *numbers = line.split()

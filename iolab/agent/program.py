@@ -2,12 +2,12 @@
 """Run a program as a cell's work, in a virtual machine.
 
 On a real machine (local, ssh) no program is run. Every change that the agent makes there is
-journalled first and undone; what an unknown program changes as root cannot be, and a cell that
-leaves a trace on someone's machine is worth less than no cell. The guest is thrown away after its
-block, so nothing that a program does there lasts.
+journalled first and undone; changes that an unknown program makes as root cannot be, and a cell
+that leaves a trace on someone's machine is worth less than no cell. The guest is thrown away after
+its block, so nothing that a program does there lasts.
 
-Whatever it starts can be found again, also by another agent after a kill: all of it inherits the
-run's mark (`iolab.agent.undo.MARK`).
+Everything that it starts inherits the run's mark (`iolab.agent.undo.MARK`), so another agent can
+find it after a kill.
 """
 
 from __future__ import annotations
@@ -45,25 +45,19 @@ __all__ = [
 NEEDS_GUEST = (
     "a program runs in the virtual machine only: what it changes on a real machine cannot be undone"
 )
-# The end of the output that is kept.
+# How much of the output's end is kept.
 _KEPT = 1 << 16
 # As large as any user's pipe may be (fs.pipe-max-size).
 _PIPE = 1 << 20
 # Not in Python 3.9's fcntl (include/uapi/linux/fcntl.h).
 _F_SETPIPE_SZ = 1031
-# A program that never stops printing wakes the agent this often.
+# How often a program that never stops printing wakes the agent.
 _REST_S = 0.02
 _END_S = 5.0
 
 
 def refuse_outside_a_guest() -> None:
-    """Refuse to run a program on a machine that is not iolab's virtual one.
-
-    Raises
-    ------
-    CannotRunError
-        If the first process is not the guest's init.
-    """
+    """Raise CannotRunError on a machine that is not iolab's virtual one."""
     if not in_guest():
         raise CannotRunError(NEEDS_GUEST)
 
@@ -71,12 +65,8 @@ def refuse_outside_a_guest() -> None:
 class Output:
     """The end of what a program prints, read from a pipe without waiting.
 
-    Attributes
-    ----------
-    writer : int
-        The descriptor that the program writes to; `started` closes it here.
-    full : bool
-        Whether the pipe was once full, so that the program may have waited for the agent.
+    The program writes to ``writer``. If the pipe was once ``full``, it may have waited for the
+    agent.
     """
 
     def __init__(self) -> None:
@@ -98,9 +88,9 @@ class Output:
         os.close(self.writer)
 
     def drain(self) -> None:
-        """Read what is there."""
+        """Read what is available."""
         read = 0
-        # At most a pipe full: a program that goes on printing does not hold the agent here.
+        # At most a pipe full: a program that goes on printing must not keep the agent here.
         while not self.ended and read < self._size:
             try:
                 chunk = os.read(self._reader, _KEPT)
@@ -120,21 +110,9 @@ class Output:
 
 
 def pause(until: float, outputs: Sequence[Output] = (), end: int | None = None) -> bool:
-    """Sleep until a moment or a process's end, and read outputs meanwhile.
+    """Sleep until a moment (time.monotonic()) or a process's end, and read outputs meanwhile.
 
-    Parameters
-    ----------
-    until : float
-        The moment, by time.monotonic().
-    outputs : sequence of Output, optional
-        What is read.
-    end : int, optional
-        Descriptor of a process (pidfd) whose end ends the sleep.
-
-    Returns
-    -------
-    bool
-        Whether the process has ended.
+    `end` is a pidfd. Return whether the process has ended.
     """
     ends: list[Any] = [] if end is None else [end]
     while True:
@@ -159,32 +137,11 @@ def pause(until: float, outputs: Sequence[Output] = (), end: int | None = None) 
 
 
 class RunningProgram:
-    """A program that was started, in a session of its own.
+    """A program that was started in its own session; restoring kills everything that it started.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it kills everything that the program started, and removes its folder.
-    program : Program
-        What to run.
-    place : Workplace
-        Where it runs, on which core, and the node that stands for ``{device}`` in its arguments.
-
-    Attributes
-    ----------
-    pid : int
-        Its process id, which is its session's, too.
-    end : int
-        A descriptor that becomes readable when its first process ends (pidfd).
-    output : Output
-        Its standard output and error.
-
-    Raises
-    ------
-    CannotRunError
-        If an argument names the device and the cell has none, or the cores or pidfd are missing.
-    CommandError
-        If it cannot be started.
+    ``end`` is its first process's pidfd, which becomes readable at its end. ``{device}`` in an
+    argument stands for the place's node. Raises CannotRunError if the cell has no such device, or
+    the cores or pidfd are missing; CommandError if the program cannot be started.
     """
 
     def __init__(self, journal: Journal, program: Program, *, place: Workplace) -> None:
@@ -229,13 +186,7 @@ class RunningProgram:
         pause(time.monotonic() + _END_S, [self.output], self.end)
 
     def result(self) -> dict[str, Any]:
-        """Wait for its end, and return what the kernel counted and what it printed.
-
-        Returns
-        -------
-        dict
-            As `iolab.results.ProgramResult`.
-        """
+        """Wait for its end, and return an `iolab.results.ProgramResult`."""
         ended_ns = time.monotonic_ns()
         with suppress(ProcessLookupError, PermissionError):
             # Still alive only after SIGTERM was ignored; its children in any case.
@@ -271,20 +222,7 @@ class RunningProgram:
 
 
 def printed_value(pattern: str, text: str) -> float | None:
-    """Return the number in the last match of a pattern with one group, or None.
-
-    Parameters
-    ----------
-    pattern : str
-        A regular expression with one group.
-    text : str
-        A program's output.
-
-    Returns
-    -------
-    float or None
-        None if nothing matches, or the group is not a finite number.
-    """
+    """Return the number in the last match of a pattern with one group; None if it is not finite."""
     matches = [match[1] for match in re.finditer(pattern, text, re.MULTILINE)]
     try:
         value = float(matches[-1])
@@ -296,23 +234,9 @@ def printed_value(pattern: str, text: str) -> float | None:
 def program_gates(
     result: Mapping[str, Any], program: Program, *, early: bool, stopped: bool
 ) -> list[str]:
-    """Return why a program's run is not a valid measurement.
+    """Return why a program's run is not a valid measurement; empty if it is.
 
-    Parameters
-    ----------
-    result : dict
-        As `RunningProgram.result`.
-    program : Program
-        What was asked for.
-    early : bool
-        Whether it ended by itself before it was to be stopped.
-    stopped : bool
-        Whether it was stopped: then its exit code does not matter.
-
-    Returns
-    -------
-    list of str
-        Reasons; empty if the measurement is valid.
+    `early`: it ended before it was to be stopped. `stopped`: its exit code does not matter.
     """
     gates = []
     last = (result["output"].strip().splitlines() or ["no output"])[-1][-200:]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Record a cell's steady part with trace-cmd, in a trace instance of its own.
 
-Enabling tracepoints costs time, so the recording is prepared before the job starts, with tracing
-off until its window opens. The buffer is large: trace-cmd reads it only when it is half full, so
-that trace-cmd does not run during a short window.
+Enabling tracepoints costs time, so the recording is prepared before the job starts, and tracing
+stays off until its window opens. trace-cmd reads the buffer only when it is half full, so a large
+buffer keeps trace-cmd from running during a short window.
 """
 
 from __future__ import annotations
@@ -37,23 +37,7 @@ _LOSSES = ("overrun", "commit overrun", "dropped events")
 
 
 def tracefs(journal: Journal) -> Path:
-    """Return where tracefs is mounted; mount it if it is not.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it unmounts what was mounted.
-
-    Returns
-    -------
-    Path
-        The mount point.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel has no tracefs.
-    """
+    """Return where tracefs is mounted, mounting it if needed; CannotRunError without tracefs."""
     if mounted := mounts("tracefs"):
         return mounted[0][0]
     folder = Path("/sys/kernel/tracing")
@@ -64,7 +48,7 @@ def tracefs(journal: Journal) -> Path:
 
 
 def _mount_debugfs(journal: Journal) -> None:
-    """Mount debugfs unless it is mounted: trace-cmd does, at a moment that nobody knows."""
+    """Mount debugfs unless it is mounted: otherwise trace-cmd does, at an unknown moment."""
     folder = Path("/sys/kernel/debug")
     if folder.is_dir() and not mounts("debugfs"):
         mount_kernels(journal, "debugfs", folder)
@@ -73,7 +57,7 @@ def _mount_debugfs(journal: Journal) -> None:
 
 
 def _available_events(root: Path, spec: Recording) -> list[str]:
-    """Return the events to record: the required ones, and those of the others that exist."""
+    """Return the events to record: the required ones, and the others that exist."""
 
     def exists(event: str) -> bool:
         return (root / "events" / event.replace(":", "/")).is_dir()
@@ -85,33 +69,12 @@ def _available_events(root: Path, spec: Recording) -> list[str]:
 
 
 class Recorder:
-    """One recording: prepared, opened and closed around a window, then written as a trace.dat.
+    """One recording: prepared, opened and closed around a window, then written to `into`.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it removes the trace instance.
-    spec : Recording
-        Events, window and buffer size.
-    into : Path
-        The trace file that `finish` writes.
-    disks : sequence of Path, optional
-        Nodes of disks: the block layer's requests to others are not recorded. Empty records all.
-    compressed : bool, optional
-        Whether the trace file is compressed, if this trace-cmd can. A virtual machine leaves that
-        to its host, where it costs no counted instructions.
-
-    Attributes
-    ----------
-    events : list of str
-        The recorded events (``system:event``).
-
-    Raises
-    ------
-    CannotRunError
-        If tracefs or a required tracepoint is missing.
-    IolabError
-        If trace-cmd does not start, or its buffer is smaller than asked for.
+    If `disks` are given, the block layer's requests to other disks are not recorded. A virtual
+    machine leaves compressing to its host, where it costs no counted instructions. Raises
+    CannotRunError if tracefs or a required tracepoint is missing, IolabError if trace-cmd does not
+    start, or its buffer is too small.
     """
 
     def __init__(
@@ -204,14 +167,10 @@ class Recorder:
         (self._instance / "tracing_on").write_text("0")
 
     def finish(self) -> tuple[dict[str, Any], list[str]]:
-        """Write the trace file. Call it after the job's end: writing takes the machine's time.
+        """Write the trace file, after the job's end: writing takes the machine's time.
 
-        Returns
-        -------
-        recording : dict
-            ``events`` that were recorded; ``lost``: what the buffers lost.
-        gates : list of str
-            Why the recording is not valid; empty if it is.
+        Return the recorded ``events`` with what the buffers ``lost``, and why the recording is
+        invalid.
         """
         lost = self._lost()
         refresh_kallsyms()

@@ -28,43 +28,19 @@ def features_file() -> Path | None:
 def preemption_models(text: str) -> tuple[str, list[str]]:
     """Return the preemption model in use, and all that a kernel can change to.
 
-    Parameters
-    ----------
-    text : str
-        What debugfs's ``sched/preempt`` shows, such as ``none voluntary (full)``; "" where there is
-        no such file. ``sched_dynamic_show()`` of kernel/sched/debug.c puts the one in use in
-        brackets.
-
-    Returns
-    -------
-    (str, list of str)
-        Such as ``("full", ["none", "voluntary", "full"])``; ``("", [])`` where the model is fixed.
+    `text` is debugfs's ``sched/preempt``, such as ``none voluntary (full)``, where
+    sched_dynamic_show() of kernel/sched/debug.c puts the one in use in brackets; "" (a fixed model)
+    gives ``("", [])``.
     """
     chosen = re.search(r"\((\w+)\)", text)
     return (chosen[1] if chosen else "", re.findall(r"\w+", text))
 
 
 def change_features(journal: Journal, features: Mapping[str, bool]) -> dict[str, str]:
-    """Switch features of the scheduler on or off.
+    """Switch features of the scheduler (kernel/sched/features.h) on or off.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the features.
-    features : mapping of str to bool
-        Whether each feature is on, by its name in the kernel (kernel/sched/features.h).
-
-    Returns
-    -------
-    dict of str to str
-        The changed file by the feature's name.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel lacks a feature, or does not let its features change.
-    SettingError
-        If the kernel does not keep the change.
+    Return the changed file by the feature's name. Raises CannotRunError if this kernel lacks a
+    feature or cannot change it.
     """
     used: dict[str, str] = {}
     for name, on in features.items():
@@ -85,26 +61,10 @@ def change_features(journal: Journal, features: Mapping[str, bool]) -> dict[str,
 
 
 def change_preemption(journal: Journal, model: str) -> dict[str, str]:
-    """Change the kernel's preemption model.
+    """Change the kernel's preemption model: "none", "voluntary", "full" or "lazy".
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the model.
-    model : str
-        "none", "voluntary", "full" or "lazy", as far as the kernel has it.
-
-    Returns
-    -------
-    dict of str to str
-        The changed file, by ``"preempt"``.
-
-    Raises
-    ------
-    CannotRunError
-        If the model is fixed, or this kernel lacks it.
-    SettingError
-        If the kernel does not keep the change.
+    Return the changed file, by ``"preempt"``. Raises CannotRunError if the model is fixed or
+    missing.
     """
     present, known = preemption_models(text_of(_PREEMPTION) or "")
     if not known:

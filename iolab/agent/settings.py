@@ -18,23 +18,7 @@ class SettingError(IolabError):
 
 
 def read(path: Path) -> str:
-    """Return a setting's value.
-
-    Parameters
-    ----------
-    path : Path
-        The setting's file.
-
-    Returns
-    -------
-    str
-        The file's text, stripped; of a choice such as ``a [b] c`` only ``b``.
-
-    Raises
-    ------
-    SettingError
-        If the file cannot be read.
-    """
+    """Return a setting's text, stripped; of a choice such as ``a [b] c`` only ``b``."""
     try:
         text = path.read_text().strip()
     except OSError as error:
@@ -51,27 +35,11 @@ def change(
     undone_by: Path | None = None,
     disk: Path | None = None,
 ) -> None:
-    """Change a setting unless it has the value already.
+    """Change a setting unless it has the value already; SettingError if the kernel refuses it.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the old value.
-    path : Path
-        The setting's file.
-    value : str
-        The new value.
-    undone_by : Path, optional
-        Another setting that the kernel changes together with this one: its old value is written to
-        restore both.
-    disk : Path, optional
-        The disk whose setting it is, as its folder in sysfs: the old value is written back to this
-        disk only, not to another one that has got its name.
-
-    Raises
-    ------
-    SettingError
-        If the file is missing, or the kernel refuses the value or does not keep it.
+    The kernel changes `undone_by` together with this setting: restoring writes its old value to
+    undo both. `disk` (a folder in sysfs) restores the value on this disk only, not on another one
+    that later gets its name.
     """
     if read(path) == value:
         return

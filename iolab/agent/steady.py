@@ -18,18 +18,9 @@ _IRQS = Path("/proc/irq")
 
 
 def irqs_of(disk: Path) -> list[int]:
-    """Return the interrupt numbers of a disk or of its controller.
+    """Return, sorted, the interrupts of a disk or its controller, which may serve other disks.
 
-    Parameters
-    ----------
-    disk : Path
-        The disk's folder in sysfs.
-
-    Returns
-    -------
-    list of int
-        Sorted; empty for a device without interrupts, such as null_blk. The controller may serve
-        other disks, too.
+    `disk` is a folder in sysfs. A device such as null_blk has no interrupts.
     """
     device = (disk / "device").resolve()
     for folder in (device, *device.parents):
@@ -46,7 +37,7 @@ def _try_change(journal: Journal, path: Path, value: str) -> dict[str, str]:
     """Change a setting if the kernel allows it; return its old and new value, or why not."""
     try:
         was = read(path)
-        # The old value first: a setting that cannot be written must not be in the journal,
+        # Write the old value first: a setting that cannot be written must not be in the journal,
         # because it could not be restored either.
         path.write_text(was)
         change(journal, path, value)
@@ -70,21 +61,9 @@ def _pin_governor(journal: Journal, cpu: int) -> dict[str, str]:
 def pin_governor_and_irqs(journal: Journal, *, cpu: int, disks: Iterable[Path]) -> dict[str, Any]:
     """Set a core's governor to "performance" and send the interrupts of disks to that core.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the settings.
-    cpu : int
-        The core.
-    disks : iterable of Path
-        The disks' folders in sysfs.
-
-    Returns
-    -------
-    dict
-        ``governor``, and ``interrupts`` by number: each with the values that it ``was`` and is
-        ``now``, or the reason why it was ``left``. The kernel refuses to move a managed
-        interrupt (write_irq_affinity() of kernel/irq/proc.c).
+    Return ``governor``, and ``interrupts`` by number: each with the values that it ``was`` and is
+    ``now``, or why it was ``left``. The kernel refuses to move a managed interrupt
+    (write_irq_affinity() of kernel/irq/proc.c). `disks` are folders in sysfs.
     """
     numbers = sorted({number for disk in disks for number in irqs_of(disk)})
     paths = {number: _IRQS / str(number) / "smp_affinity_list" for number in numbers}

@@ -22,31 +22,16 @@ __all__ = [
 ]
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# As the kernel (MAXSYMLINKS of include/linux/namei.h).
+# The kernel's limit (MAXSYMLINKS of include/linux/namei.h).
 _MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def trusted_folder(path: Path) -> Path:
-    """Return the canonical path of a folder that no other user can redirect.
+    """Return the canonical path of a folder that no other user can redirect, else UserError.
 
-    In a folder with the sticky bit, such as /tmp, others cannot rename root's files.
-
-    Parameters
-    ----------
-    path : Path
-        The folder, or a link to it; absolute.
-
-    Returns
-    -------
-    Path
-        The folder's path without links.
-
-    Raises
-    ------
-    UserError
-        If the folder is missing, or another user owns or can write a part of its path, which may
-        be a link.
+    In a folder with the sticky bit, such as /tmp, others cannot rename root's files. `path` is
+    absolute, and may be a link.
     """
     folder = resolved(path)
     if not folder.is_dir():
@@ -56,22 +41,9 @@ def trusted_folder(path: Path) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """Return the canonical path of what no other user can exchange for something else.
+    """Return an absolute path without links, if no other user can redirect them, else UserError.
 
-    Parameters
-    ----------
-    path : Path
-        An absolute path. Its links are followed; what it leads to may be anybody's.
-
-    Returns
-    -------
-    Path
-        The path without links.
-
-    Raises
-    ------
-    UserError
-        If it leads nowhere, or another user owns a link on the way, or can write a folder there.
+    The file or device at its end may belong to anybody.
     """
     at, ahead, links = Path("/"), list(reversed(path.parts[1:])), 0
     try:
@@ -136,26 +108,9 @@ def _make(path: Path, mode: int) -> None:
 def private_folder(path: Path, *, make: bool = False) -> Iterator[int]:
     """Open a folder that only this user can enter, for the duration of a ``with`` block.
 
-    Its mode becomes 0700, whatever the umask.
-
-    Parameters
-    ----------
-    path : Path
-        The folder.
-    make : bool, optional
-        Whether to make it, with the folders above it, if it is missing.
-
-    Yields
-    ------
-    int
-        The folder's file descriptor.
-
-    Raises
-    ------
-    UserError
-        If it is a link, belongs to another user, or can be written by others.
-    OSError
-        If it is missing or cannot be opened.
+    Its mode becomes 0700, whatever the umask. `make` also makes the folders above it. Raises
+    UserError if it is a link, belongs to another user, or can be written by others; OSError if it
+    is missing.
     """
     if make:
         _make(path, 0o700)
@@ -173,43 +128,15 @@ def private_folder(path: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def check_private(path: Path) -> None:
-    """Check that a folder, if it exists, is private.
-
-    Parameters
-    ----------
-    path : Path
-        The folder.
-
-    Raises
-    ------
-    UserError, OSError
-        As `private_folder`.
-    """
+    """Check that a folder, if it exists, is private; errors as `private_folder`."""
     with suppress(FileNotFoundError), private_folder(path):
         pass
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file in a private folder.
+    """Open a file in a private folder; O_CREAT in `flags` makes both if missing.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    flags : int
-        Flags of open(2); with O_CREAT the folder and the file are made if missing.
-
-    Returns
-    -------
-    int
-        The open file descriptor.
-
-    Raises
-    ------
-    UserError
-        If the file or its folder is a link, belongs to another user, or can be written by others.
-    OSError
-        If the file cannot be opened.
+    Raises UserError if either is a link, belongs to another user, or can be written by others.
     """
     with private_folder(path.parent, make=bool(flags & os.O_CREAT)) as folder:
         with suppress(FileNotFoundError):
@@ -226,21 +153,5 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def new_file(path: Path) -> int:
-    """Make a file with mode 0600 and open it for writing.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it must not exist.
-
-    Returns
-    -------
-    int
-        The open file descriptor.
-
-    Raises
-    ------
-    OSError
-        If a file or a link of this name exists.
-    """
+    """Make a file with mode 0600 and open it for writing; OSError if the name is taken."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -51,8 +51,8 @@ _RATIOS = {
     "dirty_background_bytes": _PROC / "vm/dirty_background_ratio",
     "dirty_bytes": _PROC / "vm/dirty_ratio",
 }
-# What the kernel scales with the number of its CPUs (update_sysctl() of kernel/sched/fair.c); each
-# kernel has some of them.
+# Tunables that the kernel scales with the number of its CPUs (update_sysctl() of
+# kernel/sched/fair.c); each kernel has some of them.
 _SCALED = (
     _DEBUG / "latency_ns",
     _DEBUG / "min_granularity_ns",
@@ -72,13 +72,7 @@ _OPTIONAL = {"autogroup": 0}
 
 
 def current_settings() -> dict[str, int]:
-    """Return the settings that this kernel has, with their values.
-
-    Returns
-    -------
-    dict of str to int
-        Values by name. A file that has two names stands under the first of them.
-    """
+    """Return the settings that this kernel has; a file with two names is under the first."""
     values: dict[str, int] = {}
     seen = set()
     for name, places in _PLACES.items():
@@ -91,27 +85,10 @@ def current_settings() -> dict[str, int]:
 
 
 def change_settings(journal: Journal, settings: Mapping[str, int]) -> dict[str, str]:
-    """Change kernel settings.
+    """Change kernel settings; return the changed files (separated by spaces) by name.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the settings.
-    settings : mapping of str to int
-        Values by name. ``scheduler_cpus`` sets the scheduler's scaled tunables to the values that
-        they have on a machine with that many CPUs.
-
-    Returns
-    -------
-    dict of str to str
-        Path of the changed file by name; the paths, separated by spaces, for ``scheduler_cpus``.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel lacks a setting.
-    SettingError
-        If the kernel refuses a value or does not keep it.
+    ``scheduler_cpus`` sets the scheduler's scaled tunables to their values on a machine with that
+    many CPUs. Raises CannotRunError if this kernel lacks a setting.
     """
     used = {}
     for name, value in settings.items():

@@ -4,11 +4,11 @@
 Undoing a change that was never made, or was undone before, is harmless. A change may have been
 announced but not made: the journal is written first.
 
-What has taken a name or a number of ours by now is not touched. A process is ours if it has
+Anything that has since taken one of our names or numbers is left alone. A process is ours if it has
 inherited the run's mark and runs as the agent's user: the mark is random, and it is in files and
 environments that nobody else reads. A loop device is ours by its backing file, a disk by its
 identity (`iolab.agent.named.identity_at`), a module by its inode in sysfs. Names in configfs,
-cgroups and tracefs are noted only if nothing has them (`Journal.note_new`).
+cgroups and tracefs are noted only if they are free (`Journal.note_new`).
 
 A program that is not ours is not ended, even if it uses what must be removed. The undo waits for it
 a while, then fails and names it; the next restore tries again. Only the virtual machine, which
@@ -37,7 +37,7 @@ from iolab.process import run
 
 __all__ = ["BELOW_A_MOUNT", "IDENTIFIED", "LASTING", "MARK", "MOUNTED_BY_US", "UNDO"]
 
-# The environment variable that everything inherits that a run starts.
+# The environment variable that everything that a run starts inherits.
 MARK = "IOLAB_RUN"
 # The source of a mount that has no device.
 MOUNTED_BY_US = "iolab"
@@ -45,7 +45,7 @@ MOUNTED_BY_US = "iolab"
 _SYS_BLOCK = Path("/sys/block")
 _TRIES = 100
 _TRY_AGAIN_S = 0.05
-# Several grace periods, on a core that is idle.
+# Several grace periods on an idle core.
 _RCU_S = 0.2
 # include/linux/fs.h
 _UMOUNT_NOFOLLOW = 8
@@ -108,7 +108,7 @@ def _kill_until_none(find: Callable[[], Collection[int]]) -> None:
         for pid in find():
             with suppress(ProcessLookupError):
                 handles[pid] = _pidfd(pid)
-        # A number may have become another's since: its descriptor has not.
+        # The number may have become another process's since, but not its descriptor.
         pids = find() if handles else ()
         for pid, handle in handles.items():
             with suppress(ProcessLookupError):
@@ -204,7 +204,7 @@ def _null_blk(path: Path, value: str) -> None:
 
 
 def _loading() -> set[int]:
-    """Return root's processes that load or unload a module, which the kernel starts, too."""
+    """Return root's processes that load or unload a module, including those the kernel starts."""
     found = set()
     for pid in processes():
         with suppress(OSError):
@@ -214,7 +214,7 @@ def _loading() -> set[int]:
 
 
 def _loaded(path: Path) -> bool:
-    """Return whether a module is loaded, once each modprobe has ended that runs now."""
+    """Return whether a module is loaded, after every modprobe that runs now has ended."""
     running = _loading()
     for _ in range(_TRIES if running else 0):
         # A killed modprobe returns from init_module() before it dies.
@@ -343,7 +343,7 @@ UNDO: dict[str, Callable[[Path, str], None]] = {
 # Not undone while a file system is still mounted: the kernel reports I/O errors without end when
 # the disk below a mounted file system disappears.
 BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink", "wipe", "zram"}
-# Of these the last line about a path decides: it tells what was made from what another made there.
+# The last line about a path decides: it distinguishes what we made from what another made there.
 IDENTIFIED = {"module", "zram"}
 # Changes that survive a reboot.
 LASTING = {"tree", "unlink"}

@@ -21,19 +21,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def watching(watch: Watch | None, node: Path | None) -> Iterator[None]:
-    """Hold a watch for the duration of a ``with`` block.
+    """Hold a watch, if there is one, for the duration of a ``with`` block; a watch needs a `node`.
 
-    Parameters
-    ----------
-    watch : Watch or None
-        What to watch; None holds no watch.
-    node : Path or None
-        Node of the device that the cell measures; a watch needs one.
-
-    Raises
-    ------
-    CannotRunError
-        If this kernel has no inotify or refuses the watch.
+    Raises CannotRunError if this kernel has no inotify or refuses the watch.
     """
     if watch is None or node is None:
         yield

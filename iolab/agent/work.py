@@ -167,27 +167,9 @@ def measure(
 ) -> dict[str, Any]:
     """Run a cell's work, with its antagonist beside it, and measure it.
 
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it kills what is left of both.
-    cell : Cell
-        The cell.
-    place : Workplace
-        Where the work is done.
-    observer : Observer
-        Takes the samples.
-
-    Returns
-    -------
-    dict
-        A part of the cell's result (`iolab.results.CellResult`): the report or output of the work,
-        the samples, the gates, and ``antagonist``.
-
-    Raises
-    ------
-    IolabError
-        If the work or its antagonist cannot be run.
+    Return a part of the cell's result (`iolab.results.CellResult`): the work's report or output,
+    the samples, the gates, and ``antagonist``. Raises IolabError if either cannot be run; restoring
+    kills what is left.
     """
     antagonist = observer.antagonist
     try:

@@ -18,36 +18,17 @@ _BOUND = re.compile(r"kworker/(\d+):\d+(?![\dH])")
 
 
 def renice_workers(journal: Journal, *, cpu: int, nice: int) -> int:
-    """Set the nice value of a core's kernel workers.
+    """Set the nice value of a core's kernel workers; return how many were changed.
 
-    A worker that the kernel makes later has its pool's nice value, 0 (create_worker() of
-    kernel/workqueue.c): call this again.
-
-    Parameters
-    ----------
-    journal : Journal
-        Restoring it restores the nice values.
-    cpu : int
-        The core.
-    nice : int
-        Nice value, -20 to 19.
-
-    Returns
-    -------
-    int
-        Number of workers whose nice value was changed.
-
-    Raises
-    ------
-    PermissionError
-        If the agent may not set this nice value.
+    The kernel gives a worker that it makes later its pool's nice value, 0 (create_worker() of
+    kernel/workqueue.c): call this again. Raises PermissionError if the agent may not set it.
     """
     changed = 0
     for pid in processes():
         with suppress(FileNotFoundError, ProcessLookupError):
             comm, fields = stat_of(pid)
             match = _BOUND.match(comm)
-            # Anybody may call a process so.
+            # Any process may have this name.
             if match is None or int(match.group(1)) != cpu or not is_kernel_thread(fields):
                 continue
             old, start_time = int(fields[16]), fields[19]

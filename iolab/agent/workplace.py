@@ -18,18 +18,9 @@ ANTAGONIST_FOLDER = "antagonist"
 class Workplace:
     """Files, device, core and cgroup of the work.
 
-    Parameters
-    ----------
-    files : list of Path
-        What the processes of a job or the copies read or write, one each.
-    folder : Path
-        Where a program runs; made if missing.
-    device : Path or None
-        Node of the device beneath.
-    cpu : int
-        The core that the work is pinned to, unless it names its own.
-    group : Path or None
-        Folder of its cgroup; None leaves it in the agent's own.
+    ``files``: one for each process of a job or the copies. ``folder``: where a program runs; made
+    if missing. ``cpu``: the core, unless the work names its own. Without a ``group`` the work stays
+    in the agent's own cgroup.
     """
 
     files: list[Path]
