@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """A laboratory for Linux I/O that is slow because of the scheduler.
 
-The names below are loaded when they are first used, so that ``import iolab`` costs nothing.
+The names below are loaded when they are first used, so ``import iolab`` costs nothing.
 
 =================================  ================================================================
 `compare`                          measure conditions beside their control, or take them from the
                                    store
 `question`, `antagonist`           a fio job or a program of your own, treated and untreated
-`why`                              find the switch of a kernel that is the cause
+`why`                              find the kernel switch that is the cause
 `judge`                            one question about a kernel: good, bad or untestable
 `decide`                           every primary claim, from the fewest boots
 `sweep`                            measure a profile of one or several pathologies, with pages
@@ -26,7 +26,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Where each public name is; a module that is imported here would make `iolab --help` slow.
+# Where each public name is; importing a module here would make `iolab --help` slow.
 _PUBLIC = {
     "Comparison": "iolab.experiment",
     "antagonist": "iolab.experiment",

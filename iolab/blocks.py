@@ -47,7 +47,7 @@ _CELL: Final[_Kinds] = {
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """What a cell of a block stands for.
+    """What a cell of a block measures.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ class PlannedCell:
     pair : int
         The pair it belongs to: two cells measured one after the other.
     role : {"control", "treatment"}
-        Its part in the pair. Of an A/A pair both cells are controls in their condition.
+        Its part in the pair. Both cells of an A/A pair are controls in their condition.
     aa : bool
         Whether the pair compares the control with itself.
     recorded : bool
         Whether it is traced.
     twin : str or None
-        Of a recorded cell, the untraced cell with the same job and seeds.
+        The untraced cell with the same job and seeds as a recorded one.
     condition : mapping of str to level
         Levels of all factors; the treatment is None in a control.
     """
@@ -125,13 +125,7 @@ class Block:
 
     @classmethod
     def parse(cls, document: object) -> Block:
-        """Return the block in a decoded JSON document.
-
-        Raises
-        ------
-        UserError
-            If it is no block, one of another format, or damaged; it names the first wrong field.
-        """
+        """Parse a decoded JSON document; UserError names the first wrong field."""
         found = document.get("format") if isinstance(document, dict) else None
         if not isinstance(document, dict) or found != BLOCK_FORMAT:
             raise UserError(f"its format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}")
@@ -151,13 +145,7 @@ class Block:
 
 
 def _check(raw: object, kinds: _Kinds, where: str) -> None:
-    """Check that a decoded object has these fields and no others.
-
-    Raises
-    ------
-    UserError
-        If a field is missing or unknown.
-    """
+    """Check that a decoded object has these fields and no others, else raise UserError."""
     if not isinstance(raw, dict):
         raise UserError(f"{where} is {raw!r:.80}, not an object")
     if unknown := sorted(set(raw) - set(kinds)):
@@ -165,7 +153,7 @@ def _check(raw: object, kinds: _Kinds, where: str) -> None:
     for name, kind in kinds.items():
         if name not in raw:
             raise UserError(f"{where} lacks {name}")
-        # Of exactly this type: JSON's true is no integer.
+        # Exactly this type: JSON's true is not an integer.
         if type(raw[name]) not in kind:
             raise UserError(f"{where}: {name} cannot be {raw[name]!r:.80}")
 
@@ -173,14 +161,14 @@ def _check(raw: object, kinds: _Kinds, where: str) -> None:
 def encode_plan(plan: Plan) -> dict[str, Any]:
     """Return a plan as the JSON values that `iolab.agent.plan_reader.parse_plan` reads.
 
-    Fields at their default are left out, so that a plan says only what is asked for.
+    Fields at their default are left out.
     """
     return {"format": FORMAT, **_encode(plan)}
 
 
 def _encode(value: Any) -> Any:
     kind = type(value)
-    # Most values, and cheap to tell: a large sweep has millions of them.
+    # Most values, and cheap to recognise: a large sweep has millions of them.
     if kind in _PLAIN:
         return value
     if is_dataclass(kind):
@@ -197,7 +185,7 @@ def _encode(value: Any) -> Any:
 def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
     """Return the names of a dataclass's fields with their defaults."""
     return tuple(
-        # A cell says that it has no file system: null, the device itself.
+        # A cell always states its file system; null is the device itself.
         (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
         for f in fields(kind)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From factors to blocks: which cells are measured, in which order, beside which control."""
+"""From factors to blocks: which cells are measured, in which order, next to which control."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Pair:
     condition: Condition
     aa: bool = False
     twin: int | None = None
-    # Else it is a treated cell alone.
+    # Otherwise it is a treated cell alone.
     controlled: bool = True
 
 
@@ -75,7 +75,7 @@ def _pairs(
         for number, p in enumerate(treated)
         if profile.records(p.condition, boot)
     ]
-    # What is changed for a cell needs no A/A pair where the block has one without it.
+    # A changed cell needs no A/A pair if the block has one without the change.
     plain = [c for c in controls.values() if c[INTERVENTION] == NO_INTERVENTION]
     repeated = (plain or controls.values()) if controlled and profile.repeats_control else ()
     again = [_Pair(c, aa=True) for c in repeated]
@@ -89,7 +89,7 @@ def _cells(
     rng: random.Random,
     control_first: Callable[[_Pair], bool],
 ) -> tuple[list[PlannedCell], list[Cell]]:
-    """Return what each cell of a block stands for and what the agent does for it, in order."""
+    """Return, in order, the planned cells of a block and the cells that the agent runs."""
     order = list(enumerate(pairs))
     rng.shuffle(order)
     cells: list[PlannedCell] = []
@@ -148,7 +148,7 @@ def _block(
     run = "-".join(filter(None, words))
     name = f"{run}-boot{boot}"
     drawn = _number(name)
-    # Reproducible on purpose: this is no secret, it is the design.
+    # Reproducible on purpose: this is the design, not a secret.
     rng = random.Random(drawn)  # noqa: S311
     pairs = _pairs(pathology, profile, conditions, boot)
     cells, work = _cells(pathology, profile, pairs, rng, partial(_control_first, run, boot))
@@ -177,13 +177,7 @@ def _block(
 
 
 def _check_plan(block: Block) -> None:
-    """Check a plan as the agent does when it starts: a wrong cell is better refused before a boot.
-
-    Raises
-    ------
-    UserError
-        If the agent would refuse it.
-    """
+    """Check a plan as the agent does, so that a wrong cell raises UserError before a boot."""
     try:
         parse_plan(encode_plan(block.plan))
     except UserError as error:
@@ -213,33 +207,13 @@ def _sides(pair: _Pair, treatment: str, control_first: bool) -> list[tuple[_Role
 def blocks_of(
     pathology: Pathology, profile: Profile, *, kernel: str, clock: str, seed: int = 0
 ) -> list[Block]:
-    """Return the blocks of a pathology on one kernel, boot by boot.
+    """Return the blocks of a pathology on one kernel: one per boot and level of boot factors.
 
     Every treated cell has its own control right before or after it, and each control condition has
-    one A/A pair unless the profile asks for none. Pairs are in random order. Which cell of a pair
-    comes first is drawn for one boot and reversed in the next. A recorded pair has the jobs, seeds
-    and order of its twin.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology.
-    profile : Profile
-        Which conditions, and how many boots.
-    kernel, clock : str
-        What the blocks are for; they change no order and no seed.
-    seed : int, optional
-        Another number draws other orders and other seeds for the jobs.
-
-    Returns
-    -------
-    list of Block
-        A block for each boot and each level of the boot factors.
-
-    Raises
-    ------
-    UserError
-        If the pathology's functions fail, or the agent would refuse a cell of the first boot.
+    one A/A pair unless the profile asks for none. Pairs are in random order. The order within a
+    pair is drawn for one boot and reversed in the next. A recorded pair has the jobs, seeds and
+    order of its twin. `kernel` and `clock` change no order and no seed. Raises UserError if the
+    pathology's functions fail, or the agent would refuse a cell of the first boot.
     """
     blocks = [
         _block(

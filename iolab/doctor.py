@@ -35,7 +35,7 @@ Log = Callable[[str], None]
 class Finding:
     """One check: what was examined, what was found, and what fixes it.
 
-    ``needed`` says whether the default sweep, in virtual time, wants it.
+    ``needed``: the default sweep, in virtual time, needs it.
     """
 
     what: str
@@ -137,13 +137,7 @@ def _kernel_builds() -> Finding:
 
 
 def examine(log: Log) -> Iterator[Finding]:
-    """Yield findings one by one; what is not in the cache yet is fetched, as a sweep would.
-
-    Parameters
-    ----------
-    log : callable
-        Called with a line before each slow step.
-    """
+    """Yield findings one by one, fetching what the cache lacks; `log` precedes each slow step."""
     yield _processor()
     yield _mirror()
     yield _memory()

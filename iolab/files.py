@@ -34,39 +34,26 @@ __all__ = [
     "write_output",
 ]
 
-# What begins so is locked by the process that works with it, or was left by one that was killed.
+# A name that begins so is locked by the process that uses it, or was left by a killed one.
 _SCRATCH = ".work."
 _SHORT = ".iolab."
-# A folder's lock is a file beside it: NFS does not tell other machines of a folder's own.
+# A folder's lock is a file beside it: NFS does not show other machines a folder's own lock.
 _LOCK = ".lock"
-# Errors of a name that no file can have; the others are of the machine.
+# Errors that mean an impossible name; all others are the machine's.
 _OF_A_NAME: Final = (
     *(errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     *(errno.ENOTDIR, errno.ENXIO),
 )
-# As the kernel's MAXSYMLINKS.
+# The kernel's MAXSYMLINKS.
 _MOST_LINKS: Final = 40
-# How the files of results end, with which no output does.
+# Suffixes of the files of results, which no output has.
 _RESULTS: Final = (".parquet", ".json", ".json.gz", ".dat")
 
 
 def cache_dir(*below: str) -> Path:
-    """Return iolab's cache folder, or a folder in it.
+    """Return ``$XDG_CACHE_HOME/iolab`` or ``~/.cache/iolab``, or a folder in it; it may not exist.
 
-    Parameters
-    ----------
-    *below : str
-        The parts of the folder's path in the cache.
-
-    Returns
-    -------
-    Path
-        The folder below ``$XDG_CACHE_HOME/iolab`` or ``~/.cache/iolab``; it may not exist.
-
-    Raises
-    ------
-    UserError
-        If another user could change what is in it: programs are run from there.
+    Raises UserError if another user could change its contents: programs are run from there.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base, "iolab", *below)
@@ -77,24 +64,9 @@ def cache_dir(*below: str) -> Path:
 def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file under a temporary name, flush it to the disk, then rename it into place.
 
-    What has the name before is replaced, be it a link or a device. `write_output` is for names that
-    the user chose.
-
-    Parameters
-    ----------
-    path : Path
-        The file; folders above it are created.
-    data : bytes or str
-        The whole content; text is encoded as UTF-8.
-    mode : int, optional
-        Permission bits of the file.
-
-    Raises
-    ------
-    UserError
-        If no file can have this name.
-    IolabError
-        If the file cannot be written. An old file at `path` is then unchanged.
+    Folders above it are created. It replaces anything of that name, even a link or a device: use
+    `write_output` for names that the user chose. Raises UserError for an impossible name,
+    IolabError if it cannot be written; an old file is then unchanged.
     """
     payload = data.encode() if isinstance(data, str) else data
     temporary = None
@@ -126,24 +98,10 @@ def _not_written(path: Path, error: OSError | ValueError) -> IolabError:
 def write_output(path: Path, data: bytes | str) -> None:
     """Write an output whose name the user chose.
 
-    A file is written as `atomic_write` does, with the permissions that this user gave it. A link
+    A file is written as by `atomic_write`, with the permissions that this user gave it. A link
     stays: the file behind it is written. A device, a pipe or a descriptor of this process, such as
-    ``/dev/stdout``, is written into.
-
-    Parameters
-    ----------
-    path : Path
-        The output; folders above it are created.
-    data : bytes or str
-        The whole content; text is encoded as UTF-8.
-
-    Raises
-    ------
-    UserError
-        If it is a folder or a disk, no file can have this name, or it leads through what another
-        user has put into a folder such as ``/tmp``.
-    IolabError
-        If it cannot be written. An old file is then unchanged.
+    ``/dev/stdout``, is written into. Raises UserError if it is a folder or a disk, no file can have
+    this name, or another user could redirect it; IolabError if it cannot be written.
     """
     check_outputs([path])
     payload = data.encode() if isinstance(data, str) else data
@@ -164,19 +122,10 @@ def write_output(path: Path, data: bytes | str) -> None:
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
-    """Check that outputs can be written without the loss of an input or of each other.
+    """Check that outputs can be written without loss of an input or of each other.
 
-    Parameters
-    ----------
-    outputs : iterable of Path
-        Files that are written; they need not exist.
-    inputs : iterable of Path
-        Files that are read, and folders of results: their tables, documents and traces.
-
-    Raises
-    ------
-    UserError
-        If an output is a folder, a disk, an input under whatever name, or named twice.
+    Inputs may be folders of results: their tables, documents and traces count. Raises UserError if
+    an output is a folder, a disk, an input under any name, or named twice.
     """
     inputs, places = list(inputs), set[str]()
     for path in outputs:
@@ -201,7 +150,7 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
 
 
 def _is_of(status: os.stat_result, place: Path) -> bool:
-    """Tell whether a file is an input, or one of the results in a folder."""
+    """Return whether a file is an input, or one of the results in a folder."""
     if not place.is_dir():
         return place.exists() and os.path.samestat(place.stat(), status)
     for folder, _, names in os.walk(place):
@@ -214,7 +163,7 @@ def _is_of(status: os.stat_result, place: Path) -> bool:
 
 
 def _behind_links(path: Path) -> Path:
-    """Return the path of what a path leads to, without links."""
+    """Return a path with all its links followed."""
     place = Path.cwd() / path
     for _ in range(_MOST_LINKS):
         parts = (*reversed(place.parents), place)
@@ -227,12 +176,12 @@ def _behind_links(path: Path) -> Path:
 
 
 def _descriptors() -> Path:
-    """Return the folder of this process's descriptors: its links are no paths."""
+    """Return the folder of this process's descriptors, whose links are not paths."""
     return Path(f"/proc/{os.getpid()}/fd")
 
 
 def _refuse_planted(place: Path) -> None:
-    """Refuse what another user has put where everybody may, as sysctl fs.protected_* do."""
+    """Refuse another user's file in a shared folder, as sysctl fs.protected_* do."""
     folder, owner = place.parent.stat(), place.lstat().st_uid
     shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
     if shared and owner not in (os.geteuid(), folder.st_uid):
@@ -251,11 +200,11 @@ def _mode(place: Path) -> int:
 
 
 def _owned(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
-    """Make a temporary file or folder, and lock it: what nobody has locked is removed by others."""
+    """Make a temporary file or folder, and lock it: other processes remove unlocked ones."""
     while True:
         handle, name = make()
         try:
-            # A file system without locks has none that others could take.
+            # On a file system without locks, nobody else can take one.
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
             if os.path.lexists(name):
@@ -269,27 +218,11 @@ def _owned(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
 
 @contextmanager
 def scratch_dir(parent: Path, prefix: str = _SCRATCH) -> Iterator[Path]:
-    """Make a folder for the duration of a ``with`` block.
+    """Make an empty folder for the duration of a ``with`` block.
 
-    The folder is removed at the end unless it was renamed. Scratch folders and temporary files that
-    killed processes left in `parent` are removed, too.
-
-    Parameters
-    ----------
-    parent : Path
-        Where the folder is made; created if missing.
-    prefix : str, optional
-        How its name begins; whatever else of this user begins so may be removed.
-
-    Yields
-    ------
-    Path
-        The empty folder.
-
-    Raises
-    ------
-    IolabError
-        If the folder cannot be made.
+    It is removed at the end unless it was renamed, and so are scratch folders and temporary files
+    that killed processes left in `parent`: anything of this user that begins with `prefix` may go.
+    Raises IolabError if it cannot be made.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -309,7 +242,7 @@ def scratch_dir(parent: Path, prefix: str = _SCRATCH) -> Iterator[Path]:
 
 @contextmanager
 def _made_folder(folder: Path) -> Iterator[None]:
-    """Make a folder, and lock it as well: an older iolab knows its neighbours' by that."""
+    """Make a folder, and lock it as well: an older iolab recognises folders in use by that."""
     try:
         folder.mkdir(0o700)
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -324,7 +257,7 @@ def _made_folder(folder: Path) -> Iterator[None]:
 
 
 def short_dir() -> AbstractContextManager[Path]:
-    """Make a folder as `scratch_dir` does, with a path that is short enough for a socket's."""
+    """Make a folder as `scratch_dir` does, with a path that is short enough for a socket."""
     return scratch_dir(Path(tempfile.gettempdir()), _SHORT)
 
 
@@ -334,15 +267,7 @@ def remove_short_dirs() -> None:
 
 
 def remove_abandoned(parent: Path, prefix: str = _SCRATCH) -> None:
-    """Remove the scratch folders and temporary files that killed processes of this user left.
-
-    Parameters
-    ----------
-    parent : Path
-        The folder they are in.
-    prefix : str, optional
-        How their names begin.
-    """
+    """Remove the scratch folders and temporary files that killed processes of this user left."""
     for left in parent.glob(f"{prefix}*"):
         with suppress(OSError), ExitStack() as stack:
             if left.is_symlink() or left.stat().st_uid != os.geteuid():
@@ -366,7 +291,7 @@ def _folder_of(lock: Path) -> Path:
 
 
 def _seize(path: Path, mode: int, stack: ExitStack) -> None:
-    """Lock what nobody has locked, until the stack is closed; raise OSError otherwise."""
+    """Lock an unlocked file or folder until the stack is closed, else raise OSError."""
     handle = os.open(path, mode | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     stack.callback(os.close, handle)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -374,19 +299,10 @@ def _seize(path: Path, mode: int, stack: ExitStack) -> None:
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock for the duration of a ``with`` block.
+    """Hold an exclusive lock on a file, created if missing, for the duration of a ``with`` block.
 
-    Parameters
-    ----------
-    path : Path
-        The lock file; created if missing. Its holder may remove it.
-    on_wait : callable, optional
-        Called once if another process holds the lock.
-
-    Raises
-    ------
-    IolabError
-        If the lock file cannot be opened, or its file system has no locks.
+    The holder may remove the file. `on_wait` is called once if another process has the lock. Raises
+    IolabError if the file cannot be opened, or its file system has no locks.
     """
     while True:
         try:
@@ -427,56 +343,18 @@ def _take(handle: int, path: Path, on_wait: Callable[[], None]) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """Encode a value as JSON such that equal values have equal texts.
-
-    Parameters
-    ----------
-    value : JSON value
-        Anything that `json.dumps` takes, without NaN and infinity.
-
-    Returns
-    -------
-    str
-        JSON with sorted keys and without spaces.
-
-    Raises
-    ------
-    ValueError
-        If the value holds NaN or infinity.
-    """
+    """Encode a value as JSON such that equal values have equal texts; ValueError for NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
 
 
 def digest_of(value: Any) -> str:
-    """Return the digest of a value.
-
-    Parameters
-    ----------
-    value : JSON value
-        As for `canonical_json`.
-
-    Returns
-    -------
-    str
-        SHA-256 of its `canonical_json`, in hex.
-    """
+    """Return the SHA-256 (hex) of a value's `canonical_json`."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def digest_file(path: Path) -> str:
-    """Return the digest of a file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    str
-        SHA-256 of its bytes, in hex.
-    """
+    """Return the SHA-256 (hex) of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

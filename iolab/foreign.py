@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Text that a measured machine or somebody's file says, as it enters: by type, alphabet and length.
+"""Sanitise untrusted text from a measured machine or a file: type, characters, length.
 
-A machine that is measured may lie. Nothing that it says is obeyed: what is kept of it has no
-character that a terminal or the order of writing obeys (C0, C1, bidirectional marks, lone
-surrogates), and no more characters than a reader wants. How it is shown is `iolab.shown`'s part.
+A measured machine may lie. Nothing that it sends is obeyed: text from it keeps no character that a
+terminal or the order of writing obeys (C0, C1, bidirectional marks, lone surrogates), and is
+limited in length. `iolab.shown` decides how it is displayed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "text",
 ]
 
-# The most characters of a name (the kernel's own limit), of a scheduler's, which figures have
+# The most characters of a name (the kernel's own limit), of a scheduler's name, which figures show
 # beside an axis, of a sentence, and of anything else.
 NAME: Final = 64
 SCHEDULER: Final = 20
@@ -41,7 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 
 
 def printable(said: str, keep: str = "") -> str:
-    """Return a text with "?" for each character that cannot be printed and is not in `keep`."""
+    """Return a text with "?" for each character that is neither printable nor in `keep`."""
     if said.isprintable():
         return said
     return "".join(c if c.isprintable() or c in keep else "?" for c in said)
@@ -62,13 +62,7 @@ def _cut(said: str, most: int) -> str:
 
 
 def name(said: Any, what: str, most: int = NAME) -> str:
-    """Return a name of at most `most` letters, digits and ``._+~-``.
-
-    Raises
-    ------
-    IolabError
-        If it is anything else; the message names `what`.
-    """
+    """Return a name of at most `most` letters, digits and ``._+~-``, else raise IolabError."""
     if not isinstance(said, str):
         raise IolabError(f"the measured machine has a {what} that is no name")
     if len(said) > most or not _NAME.fullmatch(said):
@@ -77,13 +71,9 @@ def name(said: Any, what: str, most: int = NAME) -> str:
 
 
 def document(said: bytes | str) -> Any:
-    """Return a JSON document, every string of it as `text`, keys too.
+    """Return a JSON document with all strings and keys cleaned by `text`.
 
-    Raises
-    ------
-    ValueError
-        If it is no JSON, is nested too deeply, or holds a number that JSON lacks (NaN,
-        infinity).
+    Raises ValueError if it is not JSON, is nested too deeply, or contains NaN or infinity.
     """
     try:
         return _cleaned(json.loads(said))
@@ -92,19 +82,10 @@ def document(said: bytes | str) -> Any:
 
 
 def read_document(path: Path, *, below: Path | None = None) -> Any:
-    """Read a file as `document` reads its content.
+    """Read a file as `document` reads its content; see `iolab.reading.open_regular` for `below`.
 
-    Parameters
-    ----------
-    path, below : Path
-        As for `iolab.reading.open_regular`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    UserError
-        If it cannot be read, is larger than any document, or is not a whole JSON file.
+    Raises FileNotFoundError if it is missing, UserError if it cannot be read, is larger than any
+    document, or is not a whole JSON file.
     """
     try:
         return document(read_regular(path, below=below))
@@ -117,13 +98,7 @@ def read_document(path: Path, *, below: Path | None = None) -> Any:
 
 
 def facts(said: bytes) -> dict[str, Any]:
-    """Check ``facts.json``, what a machine reported of itself in a block, and return it.
-
-    Raises
-    ------
-    IolabError
-        If they are malformed, or the kernel's or scheduler's name is no plain name.
-    """
+    """Check ``facts.json``, a machine's report about itself; IolabError if it is malformed."""
     try:
         found = dict(document(said))
         release, scheduler = found["kernel_release"], found["scheduler"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Forget an interrupt that was caught, where Python itself would remember it."""
+"""Forget an interrupt that was caught but that Python itself would remember."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ __all__ = ["forget_interrupt"]
 
 
 def forget_interrupt() -> None:
-    """Let Python exit with the code that it is given, though an interrupt was caught.
+    """Let Python exit with the given code, although an interrupt was caught.
 
-    One that is raised while a string is executed, as in the making of a dataclass, is remembered:
-    ``python -m`` then kills itself with SIGINT at its end (`Py_RunMain` in Modules/main.c of 3.11).
-    The next string that is executed makes it forget.
+    Python remembers an interrupt that is raised while a string is executed, as in the making of a
+    dataclass: ``python -m`` then kills itself with SIGINT at its end (`Py_RunMain` in
+    Modules/main.c of 3.11). Executing another string clears it.
     """
     exec("pass")  # noqa: S102 - see above

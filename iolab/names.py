@@ -18,13 +18,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def one_of(what: str, name: str, known: Iterable[str]) -> str:
-    """Return `name` if it is known.
-
-    Raises
-    ------
-    UserError
-        If it is not; the message lists the known names and suggests the nearest.
-    """
+    """Return a known name; UserError lists the known ones and suggests the nearest."""
     names = sorted(known)
     if name in names:
         return name

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Read Parquet files that anybody may have written, bounded before memory is allocated.
 
-A few bytes of Parquet can stand for any number of rows, and its footer need not say what its pages
-hold. So the header of each page is read first: what iolab writes is flat, and has only encodings
-whose size the headers tell.
+A few bytes of Parquet can stand for any number of rows, and its footer may differ from its pages.
+So the header of each page is read first: iolab writes flat tables, only with encodings whose size
+the headers show.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from iolab.reading import RefusedFileError, fits_memory, read_regular
 
 __all__ = ["FILE_BYTES", "as_frame", "plain_texts", "read_metadata", "read_table"]
 
-# Of a file; the tables of 100,000 cells have a tenth.
+# Of a file; the tables of 100,000 cells take a tenth of it.
 FILE_BYTES: Final = 128 << 20
 # Of a table in memory; 100,000 cells with 60 latencies each take 260 MiB.
 _MOST_BYTES: Final = 320 << 20
@@ -42,7 +42,7 @@ _UNREADABLE: Final = (
 # Physical types with what a value takes in memory. A text takes the index of its dictionary.
 _TEXT: Final = "BYTE_ARRAY"
 _WIDTHS: Final = {"BOOLEAN": 8, "INT32": 8, "INT64": 8, "FLOAT": 8, "DOUBLE": 8, _TEXT: 4}
-# Of a text that is in no dictionary yet: pyarrow makes one.
+# Of a text that is not in a dictionary yet: pyarrow makes one.
 _UNIQUE_WIDTH: Final = 48
 
 # parquet.thrift of the format: PageType, Encoding, and the fields of PageHeader.
@@ -55,7 +55,7 @@ _ENCODINGS: Final = {_PLAIN, 2, 3, 8}
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Say in a sentence that a file is not what iolab writes."""
+    """Report in a sentence that a file is not one that iolab writes."""
     try:
         yield
     except FileNotFoundError as error:
@@ -69,26 +69,14 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_table(path: Path, *, below: Path | None = None) -> pa.Table:
-    """Return the table in a Parquet file that iolab wrote, or anybody.
+    """Return the table in a Parquet file that iolab, or anybody, wrote.
 
-    Parameters
-    ----------
-    path, below : Path
-        As for `iolab.reading.open_regular`.
-
-    Returns
-    -------
-    Table
-        Columns of booleans, numbers and texts; texts as dictionaries (see `plain_texts`). Without
-        metadata: they may lie.
-
-    Raises
-    ------
-    UserError
-        If the file is missing or no regular file, no table of iolab's, or larger than any of them.
+    Columns are booleans, numbers and texts (as dictionaries, see `plain_texts`), without metadata,
+    which may lie. `below` is as for `iolab.reading.open_regular`. Raises UserError if the file is
+    missing, not regular, not a table of iolab's, or larger than any of them.
     """
     with _reading(path):
-        # By its bytes: pyarrow takes no name that is not UTF-8.
+        # By its bytes: pyarrow rejects names that are not UTF-8.
         data = read_regular(path, FILE_BYTES, below=below)
         footer = _footer(data)
         _check_pages(data, footer)
@@ -101,18 +89,15 @@ def read_table(path: Path, *, below: Path | None = None) -> pa.Table:
 
 
 def read_metadata(path: Path, *, below: Path | None = None) -> dict[bytes, bytes]:
-    """Return what a Parquet file says of itself; the arguments and errors are `read_table`'s."""
+    """Return a Parquet file's metadata; arguments and errors are those of `read_table`."""
     with _reading(path):
         return dict(_footer(read_regular(path, FILE_BYTES, below=below)).metadata or {})
 
 
 def plain_texts(table: pa.Table, path: Path) -> pa.Table:
-    """Return a table of `read_table` with its texts written out; `path` is where it is from.
+    """Return a table of `read_table`, from `path`, with its texts written out.
 
-    Raises
-    ------
-    UserError
-        If that is more than any table of iolab's has.
+    Raises UserError if they are larger than any table of iolab's.
     """
     texts = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
     needed = table.nbytes + sum(_text_bytes(table[name]) for name in texts)
@@ -134,30 +119,18 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
 
 
 def as_frame(table: pa.Table, path: Path) -> pd.DataFrame:
-    """Return a table of `read_table` for pandas; `path` is where it is from.
-
-    Raises
-    ------
-    UserError
-        If pandas cannot take it, or it is larger than any table of iolab's.
-    """
+    """Return a table of `read_table`, from `path`, for pandas; UserError if it is too large."""
     with _reading(path):
         frame: pd.DataFrame = plain_texts(table, path).to_pandas()
         return frame
 
 
 def _footer(data: bytes) -> pq.FileMetaData:
-    """Return the metadata at the end of a file, if they are of a flat table.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    """
+    """Return the metadata at the end of a file; ValueError unless they describe a flat table."""
     if data[-4:] != _MAGIC or int.from_bytes(data[-8:-4], "little") > _MOST_FOOTER:
         raise ValueError("no footer of such a size")
     footer = pq.read_metadata(pa.BufferReader(data))
-    # Another program's pages may reach beyond what the footer says (PARQUET-816).
+    # Another program's pages may reach beyond the size in the footer (PARQUET-816).
     if not (footer.created_by or "").startswith("parquet-cpp-arrow"):
         raise ValueError("another program wrote it")
     if footer.num_columns > _MOST_COLUMNS:
@@ -182,17 +155,11 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _check_pages(data: bytes, footer: pq.FileMetaData) -> None:
-    """Check what the pages of a file take in memory.
-
-    Raises
-    ------
-    ValueError
-        If that is more than any table of iolab's has, or cannot be told.
-    """
+    """Check the size of a file's pages in memory; ValueError if it is too large or unknown."""
     needed = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        # Of no rows pyarrow reads no pages, and writes a dictionary alone.
+        # Without rows, pyarrow reads no pages, and writes only a dictionary.
         if not group.num_rows:
             continue
         for place in range(footer.num_columns):
@@ -248,11 +215,8 @@ _DEPTH: Final = 3
 def _struct(data: bytes, at: int, depth: int = _DEPTH) -> tuple[dict[int, Any], int]:
     """Return the integers and structs of a Thrift struct by their fields, and where it ends.
 
-    Raises
-    ------
-    ValueError, LookupError
-        If it is damaged, or has what the header of a page lacks; also if a field stands there
-        twice, of which another reader may take the other one.
+    Raises ValueError or LookupError if it is damaged or unlike a page header; also if a field
+    occurs twice, because another reader may use the other one.
     """
     found: dict[int, Any] = {}
     field = 0

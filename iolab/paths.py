@@ -13,7 +13,7 @@ _PACKAGE: Final = Path(__file__).resolve().parent
 
 
 def _checkout() -> Path | None:
-    """Return the clone that this package is imported from, or None for an installed one."""
+    """Return the clone that this package is imported from, or None if it is installed."""
     parent = _PACKAGE.parent
     return parent if (parent / "pyproject.toml").is_file() else None
 
@@ -30,8 +30,7 @@ RUNS_VARIABLE: Final = "IOLAB_RUNS"
 def runs_dir() -> Path:
     """Return the default folder of results.
 
-    It is ``$IOLAB_RUNS`` where that is set, else ``data/runs`` of the clone or, for an installed
-    wheel, of the current folder.
+    ``$IOLAB_RUNS`` if set, else ``data/runs`` in the clone or, for a wheel, in the current folder.
     """
     if folder := os.environ.get(RUNS_VARIABLE):
         return Path(folder)

@@ -38,14 +38,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Result:
     """The result of a command that has ended.
 
-    Parameters
-    ----------
-    returncode : int
-        Exit code, or minus the number of the signal that killed it.
-    stdout, stderr : str
-        Output; bytes that are not UTF-8 are replaced.
-    wall_s : float
-        Wall time from start to end, in seconds.
+    ``returncode`` is minus the number of the signal that killed it. In the outputs, bytes that are
+    not UTF-8 are replaced. ``wall_s`` is wall time in s.
     """
 
     def __init__(self, returncode: int, stdout: str, stderr: str, wall_s: float) -> None:
@@ -58,16 +52,8 @@ class Result:
 class CommandError(IolabError):
     """A command failed, was killed or exceeded its time limit.
 
-    Parameters
-    ----------
-    argv : sequence of str
-        The command with its arguments.
-    reason : str
-        Why it failed, such as "exit 1".
-    output : str, optional
-        Its output; the message ends with the last 15 lines.
-    returncode : int, optional
-        Its exit code, or minus the number of the signal that killed it; None if it did not end.
+    `reason` is text such as "exit 1"; the message ends with the last 15 lines of `output`.
+    `returncode` is minus the number of the signal that killed it; None if it did not end.
     """
 
     def __init__(
@@ -109,35 +95,12 @@ def start(
     cgroup: Path | None = None,
     memory_limit: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in its own process group.
+    """Start a command in its own process group; end it with `kill_group`.
 
-    The kernel kills the command (SIGKILL) when the thread that started it ends, however it ends.
-    Start a long-lived command from a thread that outlives it.
-
-    Parameters
-    ----------
-    argv : sequence of str or path
-        The command with its arguments.
-    stdin, stdout, stderr : int or file, optional
-        As for `subprocess.Popen`; /dev/null by default.
-    env : mapping of str to str, optional
-        The whole environment; by default that of this process.
-    cwd : Path, optional
-        Working directory.
-    cgroup : Path, optional
-        Folder of the cgroup that the command joins before its first instruction.
-    memory_limit : int, optional
-        Largest address space (RLIMIT_AS), in bytes.
-
-    Returns
-    -------
-    subprocess.Popen
-        The running command; end it with `kill_group`.
-
-    Raises
-    ------
-    CommandError
-        If the command does not exist, may not be executed, or cannot join its cgroup.
+    The kernel kills the command (SIGKILL) when the thread that started it ends: start a long-lived
+    command from a thread that outlives it. `env` is the whole environment; the command joins
+    `cgroup` before its first instruction; `memory_limit` (RLIMIT_AS) is in bytes. Raises
+    CommandError if it does not exist, may not be executed, or cannot join its cgroup.
     """
     command = [os.fspath(a) for a in argv]
     parent = os.getpid()
@@ -179,15 +142,7 @@ def _why_not_started(error: Exception, cwd: Path | None) -> str:
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> None:
-    """Kill the process group of a command and wait for the command's end.
-
-    Parameters
-    ----------
-    process : subprocess.Popen
-        A command started by `start`.
-    grace_s : float, optional
-        Seconds between SIGTERM and SIGKILL; 0 sends SIGKILL at once.
-    """
+    """Kill a command's process group, after SIGTERM and `grace_s` if given; wait for its end."""
     with suppress(ProcessLookupError):
         if grace_s > 0:
             os.killpg(process.pid, signal.SIGTERM)
@@ -216,7 +171,7 @@ def _communicate(
         try:
             out, err = process.communicate(timeout=_DRAIN_S)
         except subprocess.TimeoutExpired as still_open:
-            # A process that left the group holds the pipes open: take what has come so far.
+            # A process that left the group keeps the pipes open: take what has come so far.
             out, err = still_open.stdout or b"", still_open.stderr or b""
         text = (out + err).decode(errors="replace")
         raise CommandError(command, f"no end after {timeout_s:g} s", text) from error
@@ -238,32 +193,10 @@ def run(
     stdin: str = "",
     check: bool = True,
 ) -> Result:
-    """Run a command to its end.
+    """Run a command to its end, at most `timeout_s`, after which its process group is killed.
 
-    Parameters
-    ----------
-    argv : sequence of str or path
-        The command with its arguments.
-    timeout_s : float
-        Time limit in seconds; the whole process group is killed when it is exceeded.
-    env : mapping of str to str, optional
-        The whole environment; by default that of this process.
-    cwd : Path, optional
-        Working directory.
-    stdin : str, optional
-        Text for its standard input.
-    check : bool, optional
-        Whether an exit code other than 0 raises.
-
-    Returns
-    -------
-    Result
-        Exit code, output and wall time.
-
-    Raises
-    ------
-    CommandError
-        If the command cannot be started, fails or exceeds the time limit.
+    `env` is the whole environment. Raises CommandError if the command cannot be started or exceeds
+    the time limit, or, with `check`, if its exit code is not 0.
     """
     command = [os.fspath(a) for a in argv]
     began = time.monotonic()

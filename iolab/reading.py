@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Read what somebody else may have written: regular files, bounded before memory is allocated.
+"""Read files that somebody else may have written: regular ones, bounded before allocating memory.
 
-A store, a table, a trace or an archive of another user or machine may hold links, devices, fifos
-and files that unpack without bound. Everything that reads one opens it here.
+A store, a table, a trace or an archive of another user or machine may contain links, devices, fifos
+and files that unpack without bound. Every such file is opened here.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ __all__ = [
 # Of a JSON document that iolab writes: the largest, a block's plan with 500 cells, has 2 MiB.
 # Python needs up to 90 bytes for each of its characters.
 DOCUMENT_BYTES: Final = 8 << 20
-# Of what a machine says while a block is measured.
+# Of a machine's output while a block is measured.
 CONSOLE_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 20
 # What a line takes, however short.
 _LINE: Final = 1 << 10
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _NO_LIMIT: Final = 1 << 62
-# As the kernel's own (path_resolution(7)).
+# The kernel's own limit (path_resolution(7)).
 _MOST_LINKS: Final = 40
 
 
 class RefusedFileError(OSError):
-    """A file that is there and is not read: a link, no regular file, or one that is too large.
+    """A file that exists but is not read: a link, not a regular file, or too large.
 
-    It is an `OSError`, so that what reports unreadable files reports it, too.
+    It is an `OSError`, so that code that reports unreadable files reports it, too.
     """
 
 
@@ -61,32 +61,15 @@ class Readable(Protocol):
     """A source of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
+        """Return at most `size` bytes; none at the end."""
         ...
 
 
 def open_regular(path: Path, *, below: Path | None = None) -> io.BufferedReader:
-    """Open a regular file for reading, without touching anything that is none.
+    """Open a regular file for reading, without touching a device, fifo or socket.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    below : Path, optional
-        A folder above the file. Below it no part of the path may be a link. Without it the user
-        named the file, and links are followed.
-
-    Returns
-    -------
-    binary file
-        The file; it does not close `below`.
-
-    Raises
-    ------
-    RefusedFileError
-        If it is a link, a folder, a device, a fifo or a socket.
-    OSError
-        If it is missing or may not be read.
+    No part of the path beneath `below`, a folder above the file, may be a link. Without it the user
+    named the file, and links are followed. Raises RefusedFileError for anything but a regular file.
     """
     # O_PATH opens the name only: a device or a fifo notices nothing.
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC) if below is None else _beneath(path, below)
@@ -98,7 +81,7 @@ def open_regular(path: Path, *, below: Path | None = None) -> io.BufferedReader:
 
 
 def _beneath(path: Path, below: Path) -> int:
-    """Return a descriptor of a path's name, with no link between a folder and it."""
+    """Return a descriptor of a path's name, without following links beneath a folder."""
     handle = os.open(below, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in path.relative_to(below).parts:
         try:
@@ -115,22 +98,8 @@ def _beneath(path: Path, below: Path) -> int:
 def in_root(root: Path, name: PurePath) -> Path:
     """Return where a path leads to in a folder that its links take for ``/``, as in a chroot.
 
-    Parameters
-    ----------
-    root : Path
-        The folder, such as one with unpacked packages. No part of its own path is a link.
-    name : PurePath
-        A path below it; nothing has to be there.
-
-    Returns
-    -------
-    Path
-        A path below `root`, with no link in it: `open_regular` takes it with `below`.
-
-    Raises
-    ------
-    RefusedFileError
-        If a link leads to itself.
+    Nothing has to exist there. No part of `root`'s own path is a link, nor of the result: pass it
+    to `open_regular` with `below`. Raises RefusedFileError if a link leads to itself.
     """
     real, links = root, 0
     todo = list(reversed(name.parts))
@@ -159,31 +128,14 @@ def _refused(number: int, words: str, path: Path) -> RefusedFileError:
 
 
 def read_regular(path: Path, most: int = DOCUMENT_BYTES, *, below: Path | None = None) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file of at most `most` bytes; `below` as `open_regular`.
 
-    Parameters
-    ----------
-    path, below : Path
-        As for `open_regular`.
-    most : int, optional
-        The most bytes that such a file has.
-
-    Returns
-    -------
-    bytes
-        The content.
-
-    Raises
-    ------
-    RefusedFileError
-        As `open_regular`, or if it is larger than `most` or than free memory.
-    OSError
-        If it is missing or may not be read.
+    Raises RefusedFileError as `open_regular`, or if it is larger than `most` or free memory.
     """
     with _open_bounded(path, most, below) as (stream, size):
         if not fits_memory(size):
             raise _refused(errno.ENOMEM, f"has {size} bytes, more than free memory", path)
-        # It may grow while it is read; Python allocates first what it is asked for.
+        # It may grow while it is read; Python first allocates the requested size.
         return stream.read(min(most, max(size, _CHUNK)))
 
 
@@ -191,7 +143,7 @@ def read_regular(path: Path, most: int = DOCUMENT_BYTES, *, below: Path | None =
 def _open_bounded(
     path: Path, most: int, below: Path | None
 ) -> Iterator[tuple[io.BufferedReader, int]]:
-    """Open a regular file of at most so many bytes, and give its size with it."""
+    """Open a regular file of at most `most` bytes, and yield it with its size."""
     with open_regular(path, below=below) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size > most:
@@ -212,14 +164,10 @@ def digest_regular(path: Path, most: int, *, below: Path | None = None) -> str:
 
 
 def read_gzip(path: Path, most: int, *, below: Path | None = None) -> bytes:
-    """Return what is packed in a regular file, at most `most` bytes.
+    """Return the unpacked content of a regular file; both sizes are limited to `most` bytes.
 
-    Raises
-    ------
-    RefusedFileError
-        As `read_regular`; packed and unpacked it may be as large.
-    OSError, EOFError, zlib.error
-        If it is missing, may not be read, or is damaged.
+    Raises RefusedFileError as `read_regular`; OSError, EOFError or zlib.error if it is missing or
+    damaged.
     """
     with _open_bounded(path, most, below) as (stream, _), gzip.open(stream) as unpacked:
         data = unpacked.read(most + 1)
@@ -231,21 +179,9 @@ def read_gzip(path: Path, most: int, *, below: Path | None = None) -> bytes:
 def lines_of_gzip(
     path: Path, most: int, longest: int = DOCUMENT_BYTES, *, below: Path | None = None
 ) -> Iterator[bytes]:
-    """Yield the lines packed in a regular file, each with its end.
+    """Yield the lines packed in a regular file, each with its end; errors as `read_gzip`.
 
-    Parameters
-    ----------
-    path, below : Path
-        As for `open_regular`.
-    most : int
-        The most bytes of all lines; a shorter one counts as 1 KiB.
-    longest : int, optional
-        The most bytes of a line.
-
-    Raises
-    ------
-    RefusedFileError, OSError, EOFError, zlib.error
-        As `read_gzip`.
+    `most` bytes limit all lines, where a shorter one counts as 1 KiB, `longest` a single one.
     """
     with _open_bounded(path, most, below) as (stream, _), gzip.open(stream) as unpacked:
         while line := unpacked.readline(longest + 1):
@@ -256,35 +192,17 @@ def lines_of_gzip(
 
 
 def entries(folder: Path, most: int, *, below: Path) -> dict[str, os.stat_result]:
-    """Return what each name in a folder stands for.
+    """Return the status of each name in a folder, sorted by name; a link stands for itself.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    most : int
-        The most names that such a folder has.
-    below : Path
-        As for `open_regular`.
-
-    Returns
-    -------
-    dict of str to os.stat_result
-        In the order of the names; a link stands for itself.
-
-    Raises
-    ------
-    RefusedFileError
-        If it is no folder, is reached through a link, or has more names.
-    OSError
-        If it is missing or may not be read.
+    Raises RefusedFileError if it is not a folder, is reached through a link, or has more than
+    `most` names.
     """
     place = _beneath(folder, below)
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             raise _refused(errno.ENOTDIR, "is no folder", folder)
         found: dict[str, os.stat_result] = {}
-        # What O_PATH opened cannot be listed.
+        # A folder opened with O_PATH cannot be listed.
         with os.scandir(f"/proc/self/fd/{place}") as names:
             for entry in names:
                 if len(found) == most:
@@ -296,14 +214,14 @@ def entries(folder: Path, most: int, *, below: Path) -> dict[str, os.stat_result
 
 
 def fits_memory(size: int) -> bool:
-    """Return whether `size` bytes more leave this process's machine half of its free memory."""
+    """Return whether half of this machine's free memory remains after `size` more bytes."""
     return size <= _CHUNK or size <= free_bytes() // 2
 
 
 def free_bytes() -> int:
     """Return how many bytes of memory are free, for the machine and for each cgroup around us.
 
-    The page cache counts as free. A machine that does not say has room.
+    The page cache counts as free. A machine that does not show it has no limit.
     """
     free = [_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
     with suppress(OSError):
@@ -336,24 +254,12 @@ def _field(table: Path, name: str) -> int:
 
 
 def exactly(stream: Readable, size: int) -> bytes:
-    """Return the next `size` bytes of a stream.
-
-    Raises
-    ------
-    EOFError
-        If it ends before.
-    """
+    """Return the next `size` bytes of a stream; EOFError if it ends before."""
     return b"".join(part(stream, size))
 
 
 def part(stream: Readable, size: int) -> Iterator[bytes]:
-    """Yield the next `size` bytes of a stream in pieces.
-
-    Raises
-    ------
-    EOFError
-        If it ends before.
-    """
+    """Yield the next `size` bytes of a stream in pieces; EOFError if it ends before."""
     while size:
         data = stream.read(min(size, _CHUNK))
         if not data:

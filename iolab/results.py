@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What the agent leaves of a block: types of a cell's result, ``cells/ID.json``, and sizes.
+"""Results that the agent leaves of a block: types of ``cells/ID.json``, and sizes.
 
 Counters are absolute: subtract the first sample from the last. `iolab.agent.block` writes results,
-and `iolab.foreign` checks what enters from a machine that is not trusted.
+and `iolab.foreign` checks those from a machine that is not trusted.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MOST_CPUS: Final = 8192
 # less than one MiB, and the worst JSON of four takes 260 MiB and a few seconds to read.
 _CELL_BYTES: Final = 4 << 20
 _PROCESS_BYTES: Final = 32 << 10
-# Of what is said of a machine, and of the names and digests of a block's files.
+# Of a machine's facts, and of the names and digests of a block's files.
 _FACTS_BYTES: Final = 2 << 20
-# Of a recording's pages, whatever the machine says how many CPUs it has: its measures take several
-# times as much memory. Those of the built-in pathologies have 7 MB.
+# Of a recording's pages, whatever number of CPUs the machine reports: its measures take several
+# times as much memory. Those of the built-in pathologies take 7 MB.
 _MOST_PAGES: Final = 128 << 20
 # Of a trace beside its pages: /proc/kallsyms, and formats of events.
 _TRACE_HEAD: Final = 32 << 20
@@ -50,40 +50,17 @@ TaskCounter = Literal[
 
 
 class CpuSample(TypedDict):
-    """Time for which tasks ran on the measured core.
-
-    Parameters
-    ----------
-    running_ns : int
-        Sum over all tasks; missing where the kernel does not count it.
-    lacks : str
-        Why it is missing.
-    """
+    """Time for which tasks, all added up, ran on the measured core, or why it is missing."""
 
     running_ns: NotRequired[int]
     lacks: NotRequired[str]
 
 
 class TaskSample(TypedDict):
-    """A kworker or a process of the job, from its files in ``/proc``.
+    """A kworker or a process of the job or its antagonist, from its files in ``/proc``.
 
-    Parameters
-    ----------
-    comm : str
-        Name of the task.
-    job : bool
-        Whether it is the job's.
-    at_ns : int
-        CLOCK_MONOTONIC when it was read.
-    ran_ns, waited_ns : int
-        Time on a CPU and runnable, from ``schedstat``.
-    nice : int
-        Its nice value.
-    voluntary_ctxt_switches, nonvoluntary_ctxt_switches, migrations : int
-        Of the tasks of the job and its antagonist only; migrations where the kernel has ``sched``
-        files.
-    antagonist : bool
-        There, and true, if it is the antagonist's.
+    ``at_ns`` is CLOCK_MONOTONIC when it was read; ``ran_ns`` and ``waited_ns`` (runnable) are from
+    ``schedstat``. kworkers lack the last four; only kernels with ``sched`` files have migrations.
     """
 
     comm: str
@@ -99,22 +76,10 @@ class TaskSample(TypedDict):
 
 
 class Sample(TypedDict):
-    """The kernel's counters at one moment.
+    """The kernel's counters at one moment, ``at_ns`` (CLOCK_MONOTONIC).
 
-    Parameters
-    ----------
-    at_ns : int
-        CLOCK_MONOTONIC.
-    context_switches : int
-        Of the whole system, ``ctxt`` of ``/proc/stat``.
-    cpu : CpuSample
-        The measured core.
-    ios, written_bytes : int
-        Completed by the data device.
-    calls : dict of str to int
-        Calls of each counted kernel function.
-    tasks : dict of str to TaskSample
-        By process id.
+    ``context_switches`` are the whole system's, ``cpu`` is the measured core's, I/Os are those that
+    the data device completed, ``calls`` are by kernel function, ``tasks`` by process id.
     """
 
     at_ns: int
@@ -127,7 +92,7 @@ class Sample(TypedDict):
 
 
 class DdProcess(TypedDict):
-    """One dd: what it wrote, and what the kernel counted for it."""
+    """One dd: what it wrote, and the kernel's counters for it."""
 
     bytes: int
     seconds: float
@@ -138,24 +103,12 @@ class DdProcess(TypedDict):
 
 
 class ProgramResult(TypedDict):
-    """One program's run.
+    """One program's run, from its start to its end (``seconds``).
 
-    Parameters
-    ----------
-    whole : bool
-        Whether it ran to its end, not for a fixed time.
-    seconds : float
-        From its start to its end.
-    exit : int
-        Exit code, or minus the number of the signal that ended it.
-    ran_ns, voluntary_ctxt_switches, nonvoluntary_ctxt_switches : int
-        What the kernel counted for it and the children that it waited for.
-    output : str
-        The last 64 KiB of what it printed.
-    output_full : bool
-        Whether it may have waited for its output to be read.
-    value : float or None
-        The number in its output, if the plan asks for one.
+    ``whole`` runs end by themselves. ``exit`` is minus the number of the signal that ended it.
+    Counters include the children that it waited for. ``output`` is the last 64 KiB; if
+    ``output_full``, the program may have waited for it to be read. ``value`` is the number that the
+    plan extracts from it.
     """
 
     whole: bool
@@ -182,26 +135,10 @@ class AntagonistResult(TypedDict):
 
 
 class CellResult(TypedDict):
-    """The result of a cell.
+    """The result of a cell, with one of ``fio`` (its json+ report), ``copies`` and ``program``.
 
-    Parameters
-    ----------
-    id : str
-        Its name in the plan.
-    state : {"done", "cannot run here", "failed"}
-        How it ended; ``reason`` says why where it is not done, and nothing else is there.
-    first, last : Sample
-        The two ends of the steady part.
-    gates : list of str
-        Why the cell is invalid.
-    fio : mapping
-        fio's own report (json+), of a job.
-    copies : list of DdProcess
-        The dd processes, of copies.
-    program : ProgramResult
-        The program's run, of a program.
-    antagonist : AntagonistResult
-        What ran beside the work, if the plan asks for it.
+    If ``state`` is not "done", only ``id`` and ``reason`` are present. ``first`` and ``last`` are
+    the two ends of the steady part; ``gates`` are the reasons why the cell is invalid.
     """
 
     id: str
@@ -217,19 +154,7 @@ class CellResult(TypedDict):
 
 
 def growth(first: Sample, pid: str, task: TaskSample, counter: TaskCounter) -> int:
-    """Return how much a task's counter grew since the first sample.
-
-    Parameters
-    ----------
-    first : Sample
-        The first sample; a task that is not in it came later and counts from 0.
-    pid : str
-        The task's process id.
-    task : TaskSample
-        The task in the last sample.
-    counter : TaskCounter
-        The counter, in its own unit.
-    """
+    """Return how much a task's counter grew; one not in the first sample counts from 0."""
     before = first["tasks"].get(pid)
     return task.get(counter, 0) - (0 if before is None else before.get(counter, 0))
 
@@ -247,28 +172,15 @@ def _processes(job: FioJob | None) -> int:
 
 
 def pages_bytes(recording: Recording, cpus: int) -> int:
-    """Return the most bytes of a recording's pages, decompressed.
+    """Return the most bytes of a recording's pages, decompressed, on a machine with `cpus`.
 
-    Parameters
-    ----------
-    recording : Recording
-        What was asked for: trace-cmd empties a buffer that is half full, and the window is short.
-    cpus : int
-        Processors of the machine, as it says itself.
+    trace-cmd empties a buffer that is half full, and the window is short.
     """
     return min(2 * cpus * (recording.buffer_kib << 10), _MOST_PAGES)
 
 
 def result_bytes(plan: Plan, cpus: int) -> dict[str, int]:
-    """Return the most bytes of each file that may be in the agent's results folder of a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    cpus : int
-        Processors of the machine, as it says itself.
-    """
+    """Return the most bytes of each file in a plan's results folder, on a machine with `cpus`."""
     most = {"agent.json": DOCUMENT_BYTES, "console.txt": CONSOLE_BYTES}
     most |= dict.fromkeys(("facts.json", "status.json"), _FACTS_BYTES)
     for cell in plan.cells:

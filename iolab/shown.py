@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Text as it leaves: words for a terminal, a page or Markdown, whatever they are made of.
+"""Text for output: words for a terminal, a page or Markdown, whatever they contain.
 
-Two places need no escaping, since they take no text for code: figures (``text.parse_math`` is off
-in `iolab.figures.style.STYLE`), and the write-up, whose Typst reads strings from files.
+Two places need no escaping, since they do not treat text as code: figures (``text.parse_math`` is
+off in `iolab.figures.style.STYLE`), and the write-up, whose Typst reads strings from files.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ CAPTION: Final = "iolab-caption"
 SCRIPTS: Final = "iolab_script_hashes"
 # JupyterLab sets formulas in HTML, too.
 NO_MATH = "tex2jax_ignore mathjax_ignore"
-# ASCII punctuation is what Markdown escapes; of it, this is never markup inside of a line.
+# Markdown escapes ASCII punctuation; these characters are never markup inside a line.
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
-# What a formula begins with in spreadsheets.
+# Characters that begin a formula in spreadsheets.
 _FORMULA: Final = ("=", "+", "-", "@")
 # Ends of a column's name that are its unit; the longer ones come first.
 _UNITS: Final = {
@@ -68,12 +68,12 @@ _UNITS: Final = {
 _SHARE = re.compile(r"(^|_)(idle|cpu|busy|share)$")
 # Columns of the value that a table is of.
 _OF_A_VALUE = frozenset({"mean", "low", "high"})
-# From this size on, so many digits behind the point.
+# From this size on, so many decimals.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2))
 _SMALL: Final = 0.1
 _TINY: Final = 1e-4
 _COARSE: Final = 0.001
-# What stands for a table without rows.
+# Shown for a table without rows.
 _NOTHING: Final = "None."
 # Neither black nor white: a table takes the colours of its page, be it light or dark.
 _TABLE_STYLE: Final = """\
@@ -95,14 +95,14 @@ font-variant-numeric:tabular-nums}
 
 
 def terminal(words: str) -> str:
-    """Return words without any character that a terminal obeys, but new lines and tabs."""
+    """Return words without the characters that a terminal obeys, except new lines and tabs."""
     return foreign.printable(words, keep="\n\t")
 
 
 def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table for CSV whose texts and names no spreadsheet takes for formulas.
+    """Return a table for CSV in which spreadsheets take no text or name for a formula.
 
-    A text that begins as a formula does gets an apostrophe before it, unless it is a number.
+    Text that begins like a formula gets an apostrophe before it, unless it is a number.
     """
     plain = table.rename(columns=_no_formula)
     # By place: two columns may have one name.
@@ -133,7 +133,7 @@ def markdown(words: str) -> str:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Words in a notebook, shown as they are: a caption. Neither Markdown nor HTML is in them."""
+    """A caption in a notebook, of plain words: neither Markdown nor HTML."""
 
     words: str
 
@@ -149,21 +149,10 @@ class Paragraph:
 class Table:
     """A table for readers, which a notebook displays: rounded numbers, whole texts, no index.
 
-    Markup in cells and column names is shown as text. The table takes the colours of its page and
-    scrolls inside its own box.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        The table. Of its ``attrs``, ``value`` names what the columns mean, low and high hold.
-    precision : int, optional
-        Digits behind the point of every number; by default, as many as `number` gives.
-    na_rep : str, optional
-        What stands for a missing value; a dash by default.
-    control : mapping of str to str, optional
-        For a treatment's column, the name of the control, whose level is missing.
-    caption : str, optional
-        A sentence below the table.
+    Markup in cells and column names is shown as text. `precision` is the number of decimals, by
+    default as `number`; `na_rep` replaces missing values; `control` names the control for a
+    treatment's column, where its level is missing. The frame's ``attrs["value"]`` names what the
+    columns mean, low and high contain.
     """
 
     frame: pd.DataFrame
@@ -173,7 +162,7 @@ class Table:
     caption: str = ""
 
     def in_words(self) -> pd.DataFrame:
-        """Return the table with each value as the text that is shown."""
+        """Return the table with each value as the displayed text."""
         words = [self._column(place) for place in range(self.frame.shape[1])]
         shown = dict(enumerate(words))
         return type(self.frame)(shown, index=self.frame.index, dtype=object)
@@ -182,7 +171,7 @@ class Table:
         """Return the table as HTML that brings its own style and loads nothing."""
         if self.frame.empty:
             return f'<p class="{NO_MATH}">{_NOTHING}</p>'
-        # Half a second that only a page with tables needs.
+        # Takes half a second that only a page with tables needs.
         from great_tables import GT, html  # noqa: PLC0415
 
         words = self.in_words()
@@ -227,7 +216,7 @@ class Table:
         ]
 
     def _formatter(self, column: pd.Series, name: str) -> Callable[[Any], str]:
-        """Return what makes a text of each value of a column that is there."""
+        """Return a function that makes the text of each value of a column that is not missing."""
         if not _is_number(column.dtype):
             return self._mixed
         if (column.dropna() % 1 == 0).all():
@@ -241,7 +230,7 @@ class Table:
         return _coarse if column.abs().max() >= _SMALL else lambda item: number(float(item))
 
     def _mixed(self, item: Any) -> str:
-        """Return the text of a value in a column that does not only hold numbers."""
+        """Return the text of a value in a column that does not only contain numbers."""
         if str(item) in ("True", "False"):
             return "yes" if item else "no"
         if not isinstance(item, numbers.Real):
@@ -325,7 +314,7 @@ def _split_unit(name: str) -> tuple[str, str]:
 
 
 def rough_duration(seconds: float) -> str:
-    """Return a time in words that are exact enough to plan with."""
+    """Return a time in words, precise enough for planning."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

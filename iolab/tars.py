@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Read tar archives of iolab's own making from a machine that may lie.
 
-Such an archive holds plain files under short names. Its headers are read here, and not by tarfile:
-that obeys extended headers (sizes, sparse maps, names) before the caller sees a member, and what it
-refuses differs between versions of Python. POSIX.1-1988 (ustar) describes the header.
+Such an archive contains plain files under short names. Its headers are read here, not by tarfile,
+which obeys extended headers (sizes, sparse maps, names) before the caller sees a member, and whose
+refusals differ between versions of Python. POSIX.1-1988 (ustar) describes the header.
 """
 
 from __future__ import annotations
@@ -19,21 +19,15 @@ __all__ = ["BLOCK", "Header", "TarError", "header_of", "members", "tar_bytes", "
 
 BLOCK: Final = 512
 _ZEROS: Final = bytes(BLOCK)
-# Bytes of the extended headers of a whole archive, which say nothing that is needed: a tar may
-# write times with fractions into them.
+# Bytes of the extended headers of a whole archive, which contain nothing needed: tar may write
+# fractional times into them.
 _MOST_EXTENDED: Final = 1 << 20
 # Of the zeros at the end: tar fills up a record.
 _MOST_END: Final = 1 << 20
 
 
 class TarError(IolabError):
-    """An archive that holds anything but the plain files that were asked for, or is damaged.
-
-    Parameters
-    ----------
-    problem : str
-        What it holds.
-    """
+    """An archive that is damaged, or contains anything but the requested plain files."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -41,14 +35,10 @@ class TarError(IolabError):
 
 
 def members(stream: Readable) -> Iterator[tuple[str, int]]:
-    """Yield name and size in bytes of each file of a tar; read its data before the next one.
+    """Yield name and size of each file of a tar; read its data before the next one.
 
-    Folders and extended headers are skipped.
-
-    Raises
-    ------
-    TarError
-        If a member is neither file nor folder, or the archive is damaged.
+    Folders and extended headers are skipped. Raises TarError for any other member, or a damaged
+    archive.
     """
     extended = 0
     try:
@@ -72,20 +62,10 @@ def members(stream: Readable) -> Iterator[tuple[str, int]]:
 
 
 class Header(NamedTuple):
-    """What the header of a member says.
+    """The header of a member.
 
-    Parameters
-    ----------
-    name : bytes
-        The member's path.
-    kind : bytes
-        One byte: ``0`` or a zero is a plain file.
-    size : int
-        Bytes of data behind the header.
-    mode : int
-        Permission bits.
-    target : bytes
-        Where a link leads to.
+    ``kind`` is one byte, ``0`` or a zero for a plain file; ``size`` is the data's, in bytes;
+    ``mode`` are the permission bits; ``target`` is where a link leads to.
     """
 
     name: bytes
@@ -96,13 +76,7 @@ class Header(NamedTuple):
 
 
 def header_of(block: bytes) -> Header:
-    """Return what a block of `BLOCK` bytes says.
-
-    Raises
-    ------
-    TarError
-        If it is no header, or is damaged.
-    """
+    """Parse a block of `BLOCK` bytes; TarError if it is not a header, or damaged."""
     total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
     if _octal(block[148:156]) != total:
         raise TarError("is no tar, or is damaged")
@@ -128,26 +102,11 @@ def tar_bytes(most: Mapping[str, int]) -> int:
 
 
 def unpack(stream: Readable, most: Mapping[str, int], into: Path) -> None:
-    """Unpack a tar of plain files, each with a name that is known, into a folder.
+    """Unpack an uncompressed tar of plain files into a folder that contains none of them.
 
-    Modes, owners and times of the archive are ignored.
-
-    Parameters
-    ----------
-    stream : readable
-        The archive, not compressed.
-    most : mapping of str to int
-        The most bytes of each file, by the name that it may have.
-    into : Path
-        The folder; none of the files may be there.
-
-    Raises
-    ------
-    TarError
-        If a member is no plain file, is unknown or duplicated, or is larger than it may be; nothing
-        of that member is written.
-    OSError
-        If a file cannot be written.
+    `most` is the most bytes of each file, by its name. Modes, owners and times are ignored. Raises
+    TarError if a member is not a plain file, is unknown or duplicated, or is too large; nothing of
+    that member is written.
     """
     seen = set()
     for name, size in members(stream):

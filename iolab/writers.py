@@ -15,25 +15,16 @@ __all__ = ["refuse_writers"]
 
 
 def refuse_writers(folder: Path) -> None:
-    """Refuse a folder if another user owns or can write it, or a folder above it.
+    """Raise UserError if another user owns or can write a folder, or a folder above it.
 
-    What is missing is not looked at. A folder above may be one with the sticky bit, as /tmp is:
-    nobody can rename another user's files there. A user's private group is that user. In a user
-    namespace the folders above may belong to whom it does not know.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder; links in its path are followed, and must be one's own, too.
-
-    Raises
-    ------
-    UserError
-        If another user could change what is in it.
+    Missing folders are not checked. A folder above may have the sticky bit, like /tmp: nobody can
+    rename another user's files there. A user's private group counts as that user. Links are
+    followed, and must be one's own, too. In a user namespace, the folders above may belong to a
+    user that it does not know.
     """
     absolute = Path(os.path.abspath(folder))  # noqa: PTH100 - links are looked at, not followed
     for path in (absolute, absolute.resolve()):
-        # From the root on: below a folder of ours, nobody else can replace what was looked at.
+        # From the root on: below a folder of ours, nobody else can replace what was checked.
         for part in (*reversed(path.parents), path):
             try:
                 status = part.lstat()
@@ -63,7 +54,7 @@ def _fault(status: os.stat_result, *, last: bool) -> str:
 
 
 def _own_users() -> set[int]:
-    """Return root, this user and, where root works for a user of sudo, that user."""
+    """Return root, this user and, for root under sudo, the user who called it."""
     found = {0, os.geteuid()}
     sudo = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and sudo.isdecimal():
@@ -72,9 +63,9 @@ def _own_users() -> set[int]:
 
 
 def _outside_user() -> int | None:
-    """Return the number that users outside of this user namespace have in it, in a container, say.
+    """Return the id that users outside this user namespace have in it, as in a container.
 
-    The machine's root is one of them: the root folder of a container without root may be its own.
+    The machine's root is one of them: the root folder of a rootless container may be its own.
     """
     try:
         inside, outside, count = Path("/proc/self/uid_map").read_text().split()[:3]
@@ -86,7 +77,7 @@ def _outside_user() -> int | None:
 
 
 def _is_private_group(status: os.stat_result) -> bool:
-    """Tell whether the group has only the owner: root's, or one as Debian makes for each user."""
+    """Return whether the group has only the owner: root's, or one as Debian makes for each user."""
     if status.st_gid == 0:
         return True
     try:

@@ -88,8 +88,8 @@ def _tasks(pid: int, *, job: int | None, antagonist: int | None, threads: bool) 
     # fio's jobs leave its process group and session (setsid) but stay its children. What a program
     # starts stays in its session.
     family = {pid, int(fields[1]), int(fields[3])}
-    # A program that has ended keeps its counters until its parent asks for them; an antagonist
-    # that has ended is none.
+    # A program that has ended keeps its counters until its parent reads them; an antagonist that
+    # has ended does not count.
     is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
     # Any process may have this name.
     is_worker = comm.startswith("kworker/") and is_kernel_thread(fields)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the agent gets to the measured machine and its results come back."""
+"""How the agent gets to the measured machine and how its results come back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Target"]
 
 
 class Target(Protocol):
-    """A machine that runs plans; `iolab.targets.vm` and `iolab.targets.real` say how."""
+    """A machine that runs plans, implemented by `iolab.targets.vm` and `iolab.targets.real`."""
 
     @property
     def origin(self) -> str:
         """Where its kernel comes from, for people."""
 
     def identity(self) -> dict[str, Any]:
-        """Return everything of it that a result depends on."""
+        """Return everything about it that a result depends on."""
 
     def run(self, plan: Plan, into: Path, progress: Callable[[str], None] = ...) -> dict[str, Any]:
-        """Run `plan`, leave its results at `into`, and return what the machine said of itself."""
+        """Run `plan`, leave its results at `into`, and return the machine's facts."""

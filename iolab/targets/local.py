@@ -27,7 +27,7 @@ _LOOK_BYTES = 1 << 20
 
 
 class LocalTarget(RealTarget):
-    """The machine that we run on.
+    """The machine that iolab runs on.
 
     Its agent is a process of its own: killing the caller does not end a run.
     """
@@ -36,13 +36,7 @@ class LocalTarget(RealTarget):
     where = "this machine"
 
     def __init__(self) -> None:
-        """Ask this machine what it is.
-
-        Raises
-        ------
-        UserError
-            If the user is not root, or another user can write what the agent leaves.
-        """
+        """Survey this machine; UserError unless root, or if others can write the run folder."""
         if os.geteuid() != 0:
             raise UserError(
                 "--target local needs root, to change settings and make devices: run it with sudo"
@@ -52,11 +46,11 @@ class LocalTarget(RealTarget):
         self.facts = checked_survey(survey())
 
     def system_shown(self) -> str:
-        """Return what pyperf says of this machine."""
+        """Return pyperf's findings about this machine."""
         return system_shown()
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
-        """Return a run's state and more of what it said."""
+        """Return a run's state and more of its output."""
         state = state_of(Path(folder))
         try:
             with (Path(folder) / "console.txt").open("rb") as stream:
@@ -79,7 +73,7 @@ class LocalTarget(RealTarget):
         atomic_write(Path(folder) / name, data)
 
     def agent(self, folder: str, *words: str) -> str:
-        """Run the folder's agent to its end and return what it says."""
+        """Run the folder's agent to its end and return its output."""
         argv = [sys.executable, "-S", f"{folder}/agent.pyz", *words]
         try:
             return run(argv, timeout_s=_AGENT_S).stdout
@@ -88,7 +82,7 @@ class LocalTarget(RealTarget):
             raise error_of(error.returncode or 1)(said) from error
 
     def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
-        """Copy those files of a run that are there into a folder; the store checks their sizes."""
+        """Copy the files of `most` that exist into a folder; the store checks their sizes."""
         for name in sorted(most):
             source = Path(folder) / name
             if source.is_file():

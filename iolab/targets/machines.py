@@ -12,14 +12,9 @@ __all__ = ["real_target"]
 
 
 def real_target(name: str) -> RealTarget:
-    """Return the machine that is named: "local", or one behind ``ssh://user@host[:port]``.
+    """Return the machine with a name: "local", or ``ssh://user@host[:port]``.
 
-    Raises
-    ------
-    UserError
-        If the name is no target, or the user may not use it.
-    HostKeyError, LostError, CannotRunError
-        As `SshTarget`.
+    Raises UserError if the name is not a target, or the user may not use it.
     """
     if name == "local":
         return LocalTarget()

@@ -14,9 +14,9 @@ __all__ = ["MADE", "Place"]
 MADE = ("zram", "brd", "loop")
 
 _SHARED_MODULES = ("bfq", "crc32c", "ext4", "xfs")
-# What a file system keeps for itself.
+# The space that a file system keeps for itself.
 _SPARE_MIB = 64
-# A small disk is as large as fio and mkfs want at the least.
+# The least that fio and mkfs need on a small disk.
 _LEAST_MIB = 512
 
 
@@ -36,22 +36,16 @@ class Place:
 
     @property
     def label(self) -> str:
-        """Return a word that tells results of such a place from others."""
+        """Return a word that distinguishes results from such a place from others."""
         return self.make or ("directory" if self.directory else "disk" if self.disk else "")
 
     @property
     def named(self) -> bool:
-        """Whether it is, or is in, something that is there already."""
+        """Whether it is, or is in, something that exists already."""
         return bool(self.directory or self.disk)
 
     def put(self, plan: Plan) -> Plan:
-        """Return a plan whose cells do their work here.
-
-        Raises
-        ------
-        CannotRunError
-            If a cell's work cannot be done in such a place.
-        """
+        """Return a plan whose cells work here; CannotRunError if a cell's work cannot."""
         plan = replace(plan, modules=_used_modules(plan))
         if not self.label:
             return plan

@@ -27,14 +27,14 @@ from iolab.targets.shipping import agent_archive, agent_digest
 __all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "run_bytes"]
 
 RUNS = "/run/iolab/runs"
-# Of one line that a run says; an agent says a line for each cell, the kernel some more.
+# Of one line of a run's output: an agent prints a line for each cell, the kernel some more.
 _MOST_LINE = 1 << 16
 _CELL_LINE = re.compile(rb"iolab: cell ([0-9]{1,6})/")
 # A cell makes a disk, a file system and files before its job runs for as long as the plan says.
 _CELL_S = 3600.0
 _RUNTIMES = 20
 _WAIT_S = 5.0
-# What a result does not depend on.
+# Facts that no result depends on.
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
 
@@ -46,10 +46,9 @@ def run_bytes(plan: Plan, cpus: int) -> dict[str, int]:
 
 
 class RealTarget(ABC):
-    """A real machine, which is not booted for a measurement and has to be left as it was.
+    """A real machine, which is not booted for a measurement and must be left as it was.
 
-    ``where`` is how it is named in sentences, ``facts`` what its survey said (see
-    `iolab.agent.facts.survey`).
+    ``where`` names it in sentences; ``facts`` is its survey (see `iolab.agent.facts.survey`).
     """
 
     kind: str
@@ -71,12 +70,12 @@ class RealTarget(ABC):
         return f"{self.facts['kernel_release']}, as {self.where} runs it"
 
     def identity(self) -> dict[str, Any]:
-        """Return everything of this target that a result depends on."""
+        """Return everything about this target that a result depends on."""
         machine = {k: v for k, v in self.facts.items() if k not in _NO_IDENTITY}
         return {"target": self.kind, "machine": machine, "agent": agent_digest()}
 
     def lacks(self, plan: Plan) -> str:
-        """Return why a plan cannot run there, as far as the survey tells, or ""."""
+        """Return why a plan cannot run there, as far as the survey shows, or ""."""
         if lacks := str(self.facts["lacks"]):
             return lacks
         if any(programs_of(cell) for cell in plan.cells):
@@ -96,7 +95,7 @@ class RealTarget(ABC):
         return ""
 
     def system_shown(self) -> str:
-        """Return what pyperf says of the machine, or why it says nothing."""
+        """Return pyperf's findings about the machine, or why there are none."""
         return f"pyperf is not part of the agent, and nothing is installed on {self.where}"
 
     def run(
@@ -105,16 +104,11 @@ class RealTarget(ABC):
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
-        """Run `plan` detached, and leave the agent's results folder at `into`.
+        """Run `plan` detached, leave the results folder at `into`, and return the machine's facts.
 
-        A run of the same plan that is there already, begun by a caller that died, is followed; one
-        that was killed, or gave up before we looked, goes on behind the cells that it had done.
-        Returns what the machine said of itself.
-
-        Raises
-        ------
-        IolabError
-            If the run was killed, or the agent gave up; then the message is its own.
+        A run of the same plan that a dead caller began is followed; one that was killed, or gave up
+        before we looked, continues after its finished cells. Raises IolabError if the run was
+        killed, or, with the agent's message, if the agent gave up.
         """
         document = encode_plan(plan)
         name = digest_of({"plan": document, "agent": agent_digest()})[:16]
@@ -136,7 +130,7 @@ class RealTarget(ABC):
             try:
                 self._check_ending(work)
             except IolabError:
-                # The next run goes on behind what was done, if anything was.
+                # The next run continues after what was done, if anything was.
                 done = results.glob("cells/*.json")
                 self.remove(f"{folder}/agent.json" if any(done) else folder)
                 raise
@@ -147,12 +141,9 @@ class RealTarget(ABC):
         return facts
 
     def _follow(self, folder: str, plan: Plan, progress: Callable[[str], None]) -> None:
-        """Wait for the end of a run, and pass on each line that it says.
+        """Wait for the end of a run, and pass on each line of its output.
 
-        Raises
-        ------
-        IolabError
-            If the run was killed, says more than a run does, or none of its cells ends for long.
+        Raises IolabError if the run was killed, prints too much, or no cell ends for too long.
         """
         offset, rest, done = 0, b"", -1
         until = time.monotonic() + _longest_cell_s(plan)
@@ -207,13 +198,7 @@ class RealTarget(ABC):
         raise error_of(code)(message)
 
     def check(self, plan: Plan) -> None:
-        """Check that the disks and folders that a plan names may be used, and write nothing.
-
-        Raises
-        ------
-        UserError
-            If one is refused; the message names it and says why.
-        """
+        """Check, without writing, that a plan's disks and folders may be used, else UserError."""
         folder = f"{RUNS}/check-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
@@ -223,15 +208,11 @@ class RealTarget(ABC):
             self.remove(folder)
 
     def restore(self, *, show: bool, on_wait: Callable[[str], None] | None = None) -> list[str]:
-        """Put back what an earlier run left there, unless `show`; return what, a line each.
+        """Undo what an earlier run left changed, unless `show`; return a line for each change.
 
-        With `on_wait`, wait for the end of a run at work; it hears once which process that is,
-        since when, and how to stop it.
-
-        Raises
-        ------
-        IolabError
-            If a run is at work there and is not waited for, or something cannot be put back.
+        `on_wait` waits for a run at work to end; it is called once with that process, since when it
+        runs, and how to stop it. Raises IolabError if a run is at work and is not waited for, or a
+        change cannot be undone.
         """
         folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
@@ -260,7 +241,7 @@ class RealTarget(ABC):
 
     @abstractmethod
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
-        """Return a run's state (see `iolab.agent.detached`) and more of what it said."""
+        """Return a run's state (see `iolab.agent.detached`) and its output from `offset` on."""
 
     @abstractmethod
     def rest(self) -> None:
@@ -272,22 +253,13 @@ class RealTarget(ABC):
 
     @abstractmethod
     def agent(self, folder: str, *words: str) -> str:
-        """Run the folder's agent to its end and return what it says.
-
-        Raises
-        ------
-        IolabError
-            If the agent failed; the message is its own.
-        """
+        """Run the folder's agent and return its output, or raise its error message."""
 
     @abstractmethod
     def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
-        """Copy those files of a run that are there, and nothing else, into a folder here.
+        """Copy the files of `most` that exist, and nothing else, into a folder here.
 
-        Raises
-        ------
-        IolabError
-            If one has more bytes than `most` says, by its name.
+        Raises IolabError if one has more bytes than `most` allows.
         """
 
     @abstractmethod
@@ -296,19 +268,19 @@ class RealTarget(ABC):
 
 
 def _longest_cell_s(plan: Plan) -> float:
-    """Return for how many seconds no cell of a plan has to end."""
+    """Return how long a cell of a plan may take to end, in seconds."""
     jobs = [cell.job for cell in plan.cells if cell.job is not None]
     longest_ms = max((job.ramp_ms + job.runtime_ms for job in jobs), default=0)
     return _CELL_S + _RUNTIMES * longest_ms / 1e3
 
 
 def agent_words(stderr: str, reason: str) -> str:
-    """Return the sentence in what an agent said on standard error."""
+    """Return the sentence in an agent's standard error."""
     lines = stderr.strip().splitlines()
     return foreign.line(lines[-1].removeprefix("iolab-agent: ")) if lines else reason
 
 
-# The names and types of what a survey says; each text but the release is a line.
+# The names and types of a survey's facts; each text but the release is a line.
 _SURVEY: dict[str, type | tuple[type, ...]] = {
     "kernel_release": str,
     "kernel_version": str,
@@ -324,13 +296,7 @@ _SURVEY: dict[str, type | tuple[type, ...]] = {
 
 
 def checked_survey(raw: Any) -> dict[str, Any]:
-    """Check a survey and return it with its texts as lines.
-
-    Raises
-    ------
-    IolabError
-        If the survey is malformed.
-    """
+    """Check a survey and return it with its texts as lines; IolabError if it is malformed."""
     if not isinstance(raw, dict) or set(raw) != set(_SURVEY):
         raise IolabError("the machine sent a malformed survey")
     for name, kind in _SURVEY.items():

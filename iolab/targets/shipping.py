@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Pack the agent as one zipapp, with the same bytes on every machine.
 
-What is shipped is code: without docstrings and comments. A word that is corrected in one of them
-leaves the agent, and so the key of every result, as it was.
+Only code is shipped, without docstrings and comments: editing them changes neither the agent nor
+the keys of the results, which depend on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["agent_archive", "agent_digest", "code_of"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-# It must be read by any Python, so that an old one is told what is wrong.
+# Any Python must be able to read it, so that an old one prints what is wrong.
 _MAIN = """import sys
 if sys.version_info < (3, 9):
     sys.stderr.write("iolab-agent: Python 3.9 is needed, this is %d.%d\\n" % sys.version_info[:2])
@@ -31,15 +31,7 @@ sys.exit(main(sys.argv[1:]))
 def code_of(source: str) -> str:
     """Return a module's source without docstrings, comments and blank lines.
 
-    Parameters
-    ----------
-    source : str
-        The module.
-
-    Returns
-    -------
-    str
-        The same code. Unlike what `ast.unparse` writes, it is the same on every Python.
+    Unlike `ast.unparse`, it gives the same text on every Python.
     """
     lines = source.encode().splitlines()
     cuts: list[tuple[int, int, bytes]] = []
@@ -60,7 +52,7 @@ def code_of(source: str) -> str:
             cuts.append((first, text.col_offset, b"" if module else b"pass"))
             empty.update(range(first if module else first + 1, last + 1))
     for number, begin, instead in cuts:
-        # Nothing but a comment follows a docstring in its line.
+        # Only a comment can follow a docstring on its line.
         lines[number] = lines[number][:begin] + instead
     kept = [line.decode().rstrip() for number, line in enumerate(lines) if number not in empty]
     return "\n".join([*kept, ""])
@@ -68,7 +60,7 @@ def code_of(source: str) -> str:
 
 @cache
 def agent_archive() -> bytes:
-    """Return the agent with what it imports as a zipapp; Python runs it as it is."""
+    """Return the agent with its imports as a zipapp that Python can run."""
     sources = [_PACKAGE / "errors.py", _PACKAGE / "process.py"]
     sources += sorted((_PACKAGE / "agent").glob("*.py"))
     members = {f"iolab/{p.relative_to(_PACKAGE)}": code_of(p.read_text("utf-8")) for p in sources}

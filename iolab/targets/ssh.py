@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The ssh target: a machine that OpenSSH reaches with the user's own configuration.
 
-One connection carries all. It is made by a client that dies with us (``ssh -M -N``), behind a
-socket in a folder that nobody else can enter. Command lines there are made of constants and of
-paths of our own.
+One connection carries everything. It is made by a client that dies with us (``ssh -M -N``), behind
+a socket in a folder that nobody else can enter. Remote command lines consist of constants and our
+own paths.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ADDRESS = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?/?"
 )
 # What a user's configuration may hold, but no command of ours wants. The measured machine may be
-# hostile. Whoever is root there could log in elsewhere with the user's agent (ForwardAgent), read
+# hostile. Its root could log in elsewhere with the user's agent (ForwardAgent), read
 # the keyboard and the screen (ForwardX11, ForwardX11Trusted), act with the user's Kerberos ticket
 # (GSSAPIDelegateCredentials), reach into the user's network (the port forwardings, which
 # ClearAllForwardings drops, and Tunnel), and add keys to known_hosts (UpdateHostKeys). How to get
@@ -62,16 +62,16 @@ _OPTIONS = (
 _CONNECT_S = 60.0
 _POLL_S = 5.0
 _SILENT_S = 120.0
-# What a link brings at least in that time, unless somebody makes it drip; and how long an agent's
+# The least that a link brings in that time, unless somebody makes it drip; and how long an agent's
 # answer, or the fetching of results, takes at most.
 _LEAST_BYTES = 1 << 16
 _ANSWER_S = 900.0
 _FETCH_S = 7200.0
 # Each twice as long as the one before: about a quarter of an hour, time for a reboot.
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 120.0, 240.0, 300.0)
-# ssh's own, for a connection that broke or never came.
+# ssh's own exit code for a connection that broke or was never made.
 _BROKEN = 255
-# The shell's own, for a program that is not there.
+# The shell's own exit code for a missing program.
 _NO_PROGRAM = 127
 _MOST_WORDS = 1 << 22
 _MOST_REASON = 300
@@ -83,7 +83,7 @@ _LOOK = (
     "elif test -e agent.json; then echo ended; else echo gone; fi; "
     "test ! -e console.txt || tail -c +{start} console.txt | head -c 1048576"
 )
-# What root runs there must not be another user's to replace.
+# No other user may be able to replace what root runs there.
 _ROOTS_ALONE = (
     f'{{ test -z "$(find /run/iolab {RUNS} -maxdepth 0 \\( ! -type d -o ! -user 0 '
     f'-o -perm /022 \\))" || {{ echo {RUNS} can be written by other users >&2; exit 1; }}; }}'
@@ -95,11 +95,11 @@ class LostError(IolabError):
 
 
 class HostKeyError(IolabError):
-    """The machine is not the one that the user's known_hosts names."""
+    """The machine's key is not the one in the user's known_hosts."""
 
 
 def _reason(stderr: str, where: str) -> IolabError:
-    """Return the error that ssh's own words stand for."""
+    """Return the error that ssh's own message stands for."""
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in stderr:
         return HostKeyError(
             f"the host key of {where} has changed, so nothing was sent there; find out why before "
@@ -118,9 +118,9 @@ def _reason(stderr: str, where: str) -> IolabError:
 
 
 class _Bounds:
-    """How long a machine may take over what it says: `_SILENT_S` without a word, `most_s` in all.
+    """Time limits of a machine's output: `_SILENT_S` without output, `most_s` in all.
 
-    Where it `drips`, fewer than `_LEAST_BYTES` in `_SILENT_S` are no more than a word.
+    If it `drips`, fewer than `_LEAST_BYTES` in `_SILENT_S` do not count as output.
     """
 
     def __init__(self, where: str, most_s: float, *, drips: bool) -> None:
@@ -131,20 +131,15 @@ class _Bounds:
         self._bytes = 0
 
     def came(self, number: int) -> None:
-        """Count bytes that came."""
+        """Count received bytes."""
         self._bytes += number
         if self._bytes >= self._least:
             self._bytes, self._last = 0, time.monotonic()
 
     def left(self) -> float:
-        """Return how many seconds may pass until more comes.
+        """Return how many seconds may pass until more output.
 
-        Raises
-        ------
-        LostError
-            If none are left since the last word.
-        IolabError
-            If none are left in all.
+        Raises LostError if the machine was silent for too long, IolabError if its time is up.
         """
         now = time.monotonic()
         if now - self._began >= self._most_s:
@@ -155,27 +150,18 @@ class _Bounds:
 
 
 class SshTarget(RealTarget):
-    """A machine behind ssh, logged in to as root or as one who may use sudo without a password."""
+    """A machine behind ssh, logged in to as root or as a user with sudo without a password."""
 
     kind = "ssh"
 
     def __init__(
         self, address: str, *, config: Path | None = None, log: Callable[[str], None] = print
     ) -> None:
-        """Connect and ask the machine what it is.
+        """Connect and survey the machine.
 
-        `config` is another file for ssh's own ``-F``; `log` hears of a connection that broke.
-
-        Raises
-        ------
-        UserError
-            If the address is invalid or the login is refused.
-        HostKeyError
-            If the host key is unknown or has changed.
-        LostError
-            If the connection cannot be made or breaks.
-        CannotRunError
-            If the machine lacks Python, root or sudo.
+        `config` is another file for ssh's own ``-F``; `log` is called when a connection breaks.
+        Raises UserError if the address is invalid or the login is refused, HostKeyError, LostError,
+        or CannotRunError if the machine lacks Python, root or sudo.
         """
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match["port"] or 22) not in range(1, 65536):
@@ -202,12 +188,12 @@ class SshTarget(RealTarget):
             raise
 
     def close(self) -> None:
-        """End the connection; a run goes on without it."""
+        """End the connection; a run continues without it."""
         self._hang_up()
         self._close()
 
     def _connect(self) -> None:
-        """Make the connection that all others go through."""
+        """Make the connection that all commands go through."""
         self._socket.unlink(missing_ok=True)
         argv = [*self._argv, "-M", "-N", "-S", str(self._socket), "--", self._host]
         words = self._folder / "words"
@@ -233,12 +219,8 @@ class SshTarget(RealTarget):
     ) -> tuple[int, bytes]:
         """Run a shell script there once; return its exit code and output (or write that `into`).
 
-        Raises
-        ------
-        LostError
-            If the connection broke or nothing came for long.
-        IolabError
-            If the machine sends too much.
+        Raises LostError if the connection broke or was silent for too long, IolabError if the
+        machine sends too much.
         """
         if self._master is None or self._master.poll() is not None:
             raise LostError(f"the connection to {self.where} is lost")
@@ -267,9 +249,9 @@ class SshTarget(RealTarget):
     def _read(
         self, process: subprocess.Popen[bytes], into: Path | None, most: int
     ) -> tuple[bytes, bytes]:
-        """Return what a command says on both its streams, or write the first one to a file.
+        """Return a command's output on both streams, or write the first one to a file.
 
-        No more than is believable: `most` bytes, in time, and in time for so many bytes.
+        Bounded by `most` bytes and by the time that so many bytes may take.
         """
         assert process.stdout is not None  # noqa: S101 - it was started with pipes
         assert process.stderr is not None  # noqa: S101
@@ -302,7 +284,7 @@ class SshTarget(RealTarget):
         into: Path | None = None,
         most: int = _MOST_WORDS,
     ) -> tuple[int, bytes]:
-        """Run a shell script there, that may be run twice, whatever becomes of the connection."""
+        """Run a shell script that may run twice, reconnecting as needed."""
         for wait_s in (*_BACKOFF_S, None):
             try:
                 if self._master is None:
@@ -322,7 +304,7 @@ class SshTarget(RealTarget):
             self._master = None
 
     def _privilege(self) -> str:
-        """Return what makes a command there root's."""
+        """Return the command prefix that runs a command there as root."""
         code, said = self._try("id -u")
         if code == 0 and said.strip() == b"0":
             return ""
@@ -346,7 +328,7 @@ class SshTarget(RealTarget):
             raise IolabError(f"{self.where} did not say what it is") from error
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
-        """Return a run's state and more of what it said."""
+        """Return a run's state and more of its output."""
         script = _LOOK.format(folder=shlex.quote(folder), start=offset + 1)
         code, said = self._do(script)
         state, _, more = said.partition(b"\n")
@@ -368,7 +350,7 @@ class SshTarget(RealTarget):
             raise IolabError(f"cannot put {name} on {self.where}: {_last(said)}")
 
     def agent(self, folder: str, *words: str) -> str:
-        """Run the folder's agent to its end and return what it says."""
+        """Run the folder's agent to its end and return its output."""
         script = shlex.join(["python3", "-S", f"{folder}/agent.pyz", *words])
         code, said = self._do(script)
         text = said.decode(errors="replace")
@@ -379,7 +361,7 @@ class SshTarget(RealTarget):
         return text
 
     def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
-        """Copy those files of a run that are there, and nothing else, into a folder here."""
+        """Copy the files of `most` that exist, and nothing else, into a folder here."""
         archive = into / "results.tar"
         there = shlex.join(sorted(most))
         script = f"cd {shlex.quote(folder)} && for f in {there}; do "

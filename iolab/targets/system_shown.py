@@ -13,9 +13,9 @@ _PYPERF_S = 60.0
 
 
 def system_shown() -> str:
-    """Return what ``pyperf system show`` prints, or why there is nothing, in a sentence."""
+    """Return the output of ``pyperf system show``, or a sentence that says why there is none."""
     try:
-        # Not zero where something can be tuned; its words are what is wanted.
+        # Not zero if something can be tuned; only the output matters.
         shown = run(
             [sys.executable, "-m", "pyperf", "system", "show"], timeout_s=_PYPERF_S, check=False
         )

@@ -103,8 +103,8 @@ def own_identity() -> dict[str, str]:
 class VmTarget:
     """A virtual machine with one kernel, ready to run plans.
 
-    ``machine`` says how its time passes; see `iolab.vm.qemu.Machine`. ``preload`` is QEMU's time of
-    day; None on the host's clock.
+    ``machine`` defines how its time passes; see `iolab.vm.qemu.Machine`. ``preload`` is QEMU's time
+    of day; None on the host's clock.
     """
 
     kernel: Kernel
@@ -119,7 +119,7 @@ class VmTarget:
         return self.kernel.source
 
     def identity(self) -> dict[str, Any]:
-        """Return everything of this target that a result depends on."""
+        """Return everything about this target that a result depends on."""
         # With one processor, a restored machine gives the bytes of a booted one.
         restored = self.machine.cpus > 1 and can_be_kept(self.machine)
         return {
@@ -143,20 +143,12 @@ class VmTarget:
         *,
         observation: Observation | None = None,
     ) -> dict[str, Any]:
-        """Boot, run `plan`, and leave the agent's results folder at `into`.
+        """Boot, run `plan`, leave the results folder at `into`, and return the kernel's facts.
 
-        With an `observation` the profiles of the observed cells are in ``profiles/ID.parquet``
-        there, and their recorded events in ``profiles/ID.events.parquet``; all else is the same,
-        to the byte. Returns what the booted kernel said of itself.
-
-        Raises
-        ------
-        GuestError
-            If the guest did not come to its end.
-        ChannelError
-            If its results are not whole.
-        IolabError
-            If the agent gave up; the message is its own.
+        An `observation` adds the observed cells' profiles (``profiles/ID.parquet``) and recorded
+        events (``profiles/ID.events.parquet``); all else stays the same, to the byte. Raises
+        GuestError if the guest did not come to its end, ChannelError if its results are incomplete,
+        IolabError with the agent's message if it gave up.
         """
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         machine = replace(self.machine, kernel_options=(*self.machine.kernel_options, *options))
@@ -191,7 +183,7 @@ class VmTarget:
         longest_s = max(_work_s(cell) for cell in plan.cells)
         job = _job_archive(plan, work)
         sent = json.dumps(encode_plan(plan), sort_keys=True).encode()
-        # A loaded machine runs a guest's second in half a minute.
+        # On a loaded machine a guest's second may take half a minute.
         stall_s = _STALL_S + 30 * longest_s
         if not can_be_kept(machine):
             options = [] if observation is None else observation.options(work / "observed")
@@ -208,7 +200,7 @@ class VmTarget:
         return console
 
     def _given(self, folder: Path, job: Path | None) -> Boot:
-        """Return what a machine is booted with; without a job what it is restored with."""
+        """Return what a machine is booted with or, without a job, restored with."""
         make_channel(folder / "channel")
         initrd = folder / "initrd"
         if job is not None:
@@ -316,7 +308,7 @@ def _check_ending(results: Path, console: Path) -> None:
 
 
 def _compress_traces(image: Image, plan: Plan, results: Path) -> None:
-    """Compress what a guest recorded, and add its digests to ``status.json``."""
+    """Compress a guest's recordings, and add their digests to ``status.json``."""
     path = results / "status.json"
     try:
         status = dict(foreign.document(path.read_bytes()))
@@ -339,8 +331,8 @@ def kvm_boots(
 ) -> str:
     """Return "" if a virtual machine really boots under KVM here, else why it does not.
 
-    A device node that opens is not enough: some hosts' KVM hangs a stock kernel. The answer is
-    kept until the host reboots; `progress` gets a line before a machine is booted for it.
+    An openable device node is not enough: some hosts' KVM hangs a stock kernel. The answer is kept
+    until the host reboots; `progress` gets a line before a machine is booted for it.
     """
     if not Path("/dev/kvm").exists():
         return "there is no /dev/kvm"
@@ -377,13 +369,7 @@ def kvm_boots(
 
 
 def check_clock(clock: str) -> None:
-    """Reject an unknown clock.
-
-    Raises
-    ------
-    UserError
-        If it is neither virtual nor host.
-    """
+    """Raise UserError unless a clock is virtual or host."""
     if clock not in ("virtual", "host"):
         raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
 
@@ -398,12 +384,8 @@ def prepare(
 ) -> VmTarget:
     """Return a target for a kernel of the catalogue, after fetching what is missing.
 
-    Raises
-    ------
-    CannotRunError
-        If something cannot be fetched here.
-    UserError
-        If the kernel or the clock is unknown.
+    Raises CannotRunError if something cannot be fetched here, UserError if the kernel or the clock
+    is unknown.
     """
     check_clock(clock)
     check_name(kernel)
