@@ -94,8 +94,8 @@ def _cells(
     rng.shuffle(order)
     cells: list[PlannedCell] = []
     work: list[Cell] = []
-    # What a cell shares with its twin, and with cells that differ in an intervention alone, so that
-    # it is what they show.
+    # Shared by a cell, its twin, and cells that differ only in an intervention, so that only the
+    # intervention can make a difference.
     shared: dict[str, Cell] = {}
     untraced: dict[tuple[int, str], str] = {}
     twins: dict[str, tuple[int, str]] = {}

@@ -23,9 +23,9 @@ from iolab.reading import RefusedFileError, fits_memory, read_regular
 
 __all__ = ["FILE_BYTES", "as_frame", "plain_texts", "read_metadata", "read_table"]
 
-# Of a file; the tables of 100,000 cells take a tenth of it.
+# Limit of a file; the tables of 100,000 cells take a tenth of it.
 FILE_BYTES: Final = 128 << 20
-# Of a table in memory; 100,000 cells with 60 latencies each take 260 MiB.
+# Limit of a table in memory; 100,000 cells with 60 latencies each take 260 MiB.
 _MOST_BYTES: Final = 320 << 20
 # The reference data have 23 KiB and 49 columns.
 _MOST_FOOTER: Final = 256 << 10
@@ -39,10 +39,10 @@ _UNREADABLE: Final = (
     *(OverflowError, NotImplementedError),
 )
 
-# Physical types with what a value takes in memory. A text takes the index of its dictionary.
+# Bytes of a value in memory, by physical type. A text takes the index of its dictionary.
 _TEXT: Final = "BYTE_ARRAY"
 _WIDTHS: Final = {"BOOLEAN": 8, "INT32": 8, "INT64": 8, "FLOAT": 8, "DOUBLE": 8, _TEXT: 4}
-# Of a text that is not in a dictionary yet: pyarrow makes one.
+# Bytes of a text that is not in a dictionary yet: pyarrow makes one.
 _UNIQUE_WIDTH: Final = 48
 
 # parquet.thrift of the format: PageType, Encoding, and the fields of PageHeader.

@@ -36,13 +36,13 @@ __all__ = [
     "read_regular",
 ]
 
-# Of a JSON document that iolab writes: the largest, a block's plan with 500 cells, has 2 MiB.
+# Limit of a JSON document: the largest that iolab writes, a plan with 500 cells, has 2 MiB.
 # Python needs up to 90 bytes for each of its characters.
 DOCUMENT_BYTES: Final = 8 << 20
-# Of a machine's output while a block is measured.
+# Limit of a machine's output while a block is measured.
 CONSOLE_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 20
-# What a line takes, however short.
+# The memory that any line takes, however short.
 _LINE: Final = 1 << 10
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _NO_LIMIT: Final = 1 << 62
@@ -236,9 +236,9 @@ def free_bytes() -> int:
 
 
 def _free_in(group: Path) -> int:
-    # Of version 2, then of version 1 of cgroups.
+    # cgroup v2, then v1.
     for limit, usage in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
-        # No limit is the word "max", or a number beyond all memory.
+        # The word "max", or a number beyond all memory, means no limit.
         with suppress(OSError, ValueError):
             most, used = (int((group / f"memory.{n}").read_text()) for n in (limit, usage))
             cache = sum(_field(group / "memory.stat", f"{x}active_file") for x in ("in", ""))

@@ -16,32 +16,28 @@ from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 
 __all__ = [
     "MOST_CPUS",
-    "AntagonistResult",
     "CellResult",
     "CpuSample",
-    "DdProcess",
     "ProgramResult",
     "Sample",
-    "TaskCounter",
-    "TaskSample",
     "cell_bytes",
     "growth",
     "pages_bytes",
     "result_bytes",
 ]
 
-# Of a Linux kernel on x86 (NR_CPUS).
+# The limit of a Linux kernel on x86 (NR_CPUS).
 MOST_CPUS: Final = 8192
-# Of a cell's result: one of a process or two, and what each process of fio adds. A true one has
+# Limit of a cell's result with a process or two, and what each process of fio adds. A true one has
 # less than one MiB, and the worst JSON of four takes 260 MiB and a few seconds to read.
 _CELL_BYTES: Final = 4 << 20
 _PROCESS_BYTES: Final = 32 << 10
-# Of a machine's facts, and of the names and digests of a block's files.
+# Limit of a machine's facts, and of the names and digests of a block's files.
 _FACTS_BYTES: Final = 2 << 20
-# Of a recording's pages, whatever number of CPUs the machine reports: its measures take several
-# times as much memory. Those of the built-in pathologies take 7 MB.
+# Limit of a recording's pages, whatever number of CPUs the machine reports: computing its measures
+# takes several times as much memory. The built-in pathologies record 7 MB.
 _MOST_PAGES: Final = 128 << 20
-# Of a trace beside its pages: /proc/kallsyms, and formats of events.
+# Limit of a trace without its pages: /proc/kallsyms, and formats of events.
 _TRACE_HEAD: Final = 32 << 20
 
 TaskCounter = Literal[

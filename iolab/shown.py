@@ -32,7 +32,6 @@ __all__ = [
     "Paragraph",
     "Table",
     "markdown",
-    "number",
     "rendered",
     "rough_duration",
     "spreadsheet",
@@ -46,12 +45,12 @@ CAPTION: Final = "iolab-caption"
 SCRIPTS: Final = "iolab_script_hashes"
 # JupyterLab sets formulas in HTML, too.
 NO_MATH = "tex2jax_ignore mathjax_ignore"
-# Markdown escapes ASCII punctuation; these characters are never markup inside a line.
+# Markdown escapes ASCII punctuation; _NO_MARKUP is never markup inside a line.
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _NO_MARKUP = frozenset("%'()+,-./;?\"")
 # Characters that begin a formula in spreadsheets.
 _FORMULA: Final = ("=", "+", "-", "@")
-# Ends of a column's name that are its unit; the longer ones come first.
+# Units by the suffix of a column's name; the longer ones come first.
 _UNITS: Final = {
     "_us_per_mib": "µs per MiB",
     "_mib_per_s": "MiB per s",
@@ -66,7 +65,7 @@ _UNITS: Final = {
     "_mib": "MiB",
 }
 _SHARE = re.compile(r"(^|_)(idle|cpu|busy|share)$")
-# Columns of the value that a table is of.
+# Columns of a table's value.
 _OF_A_VALUE = frozenset({"mean", "low", "high"})
 # From this size on, so many decimals.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2))
@@ -223,7 +222,7 @@ class Table:
             return lambda item: f"{int(item):,}"
         if self.precision is not None:
             return lambda item: _rounded(item, self.precision or 0)
-        # Counters of a share are precise to a thousandth or so: -0.0001 of idle time is none.
+        # Counters of a share are precise to a thousandth or so: -0.0001 of idle time means none.
         if _SHARE.search(name):
             return lambda item: _rounded(item, 3)
         # Beside numbers of size 1, a ten-thousandth only costs the reader time.

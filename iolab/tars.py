@@ -22,7 +22,7 @@ _ZEROS: Final = bytes(BLOCK)
 # Bytes of the extended headers of a whole archive, which contain nothing needed: tar may write
 # fractional times into them.
 _MOST_EXTENDED: Final = 1 << 20
-# Of the zeros at the end: tar fills up a record.
+# Limit of the zeros at the end: tar fills up a record.
 _MOST_END: Final = 1 << 20
 
 

@@ -59,7 +59,7 @@ _PARTS: dict[str, Any] = {
 }
 
 
-# Of an antagonist, beside its job.
+# Parts of an antagonist, beside its job.
 _PARTS_BESIDE: dict[str, Any] = {"program": Program, "group": Group}
 
 

@@ -50,9 +50,9 @@ class Place:
         if not self.label:
             return plan
         cells = [self._cell(cell) for cell in plan.cells]
-        # Timers and modules are of the devices that are not made, but for the I/O scheduler.
+        # The plan's timers and modules belong to its own devices, except bfq.
         modules = [m for m in plan.modules if m == "bfq"]
-        # brd's is loaded for each cell: that is how its disk is made.
+        # brd is loaded for each cell: that makes its disk.
         modules += [self.make] if self.make in ("zram", "loop") else []
         return replace(plan, cells=cells, modules=modules, coalesced_timers=False)
 

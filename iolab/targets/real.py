@@ -24,10 +24,10 @@ from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest
 
-__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey", "run_bytes"]
+__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey"]
 
 RUNS = "/run/iolab/runs"
-# Of one line of a run's output: an agent prints a line for each cell, the kernel some more.
+# Limit of a line of a run's output: an agent prints one for each cell, the kernel some more.
 _MOST_LINE = 1 << 16
 _CELL_LINE = re.compile(rb"iolab: cell ([0-9]{1,6})/")
 # A cell makes a disk, a file system and files before its job runs for as long as the plan says.

@@ -36,12 +36,13 @@ _ADDRESS = re.compile(
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
     r"(?::(?P<port>[0-9]{1,5}))?/?"
 )
-# What a user's configuration may hold, but no command of ours wants. The measured machine may be
-# hostile. Its root could log in elsewhere with the user's agent (ForwardAgent), read
-# the keyboard and the screen (ForwardX11, ForwardX11Trusted), act with the user's Kerberos ticket
-# (GSSAPIDelegateCredentials), reach into the user's network (the port forwardings, which
-# ClearAllForwardings drops, and Tunnel), and add keys to known_hosts (UpdateHostKeys). How to get
-# there is the user's word: ProxyJump and ProxyCommand, keys, host keys, SendEnv.
+# Override options that a user's configuration may contain, but no command of ours wants. The
+# measured machine may be hostile. Its root could log in elsewhere with the user's agent
+# (ForwardAgent), read the keyboard and the screen (ForwardX11, ForwardX11Trusted), act with the
+# user's Kerberos ticket (GSSAPIDelegateCredentials), reach into the user's network (the port
+# forwardings, which ClearAllForwardings drops, and Tunnel), and add keys to known_hosts
+# (UpdateHostKeys). The user decides how to get there: ProxyJump and ProxyCommand, keys, host keys,
+# SendEnv.
 _OPTIONS = (
     "BatchMode=yes",
     "ClearAllForwardings=yes",
@@ -225,7 +226,7 @@ class SshTarget(RealTarget):
         if self._master is None or self._master.poll() is not None:
             raise LostError(f"the connection to {self.where} is lost")
         command = f"{self._prefix}sh -c {shlex.quote(script)}"
-        # No second connection in place of one that is lost: that is for `_connect` to make.
+        # Do not replace a lost connection here: `_connect` does.
         argv = [*self._argv, "-S", str(self._socket), "-o", "ControlMaster=no"]
         argv += ["-o", "ProxyCommand=false", "--", self._host, command]
         with tempfile.TemporaryFile() as given:
