@@ -30,8 +30,8 @@ from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
 __all__ = ["build_kernel", "build_state"]
 
 _INSTALL_S = 600.0
-# Files compiled for each option that is on, in a configuration of iolab's: for the first build's
-# progress. Later ones know the number.
+# Compiled files per option that is on, in iolab's configuration: for the first build's progress.
+# Later builds know the number.
 _FILES_PER_OPTION = 1.75
 # The image does not depend on the day, the machine or the user: the same sources give the same
 # bytes, and a commit that changes no code gives the same kernel.
@@ -115,8 +115,8 @@ class _Work:
         self._source = source
         self._wanted = wanted
         self._version = version
-        # Directly below the sources where these are iolab's: kbuild then names them "..", and no
-        # path of this machine gets into the kernel or into the compiler's cache.
+        # Directly below the sources if they are iolab's: kbuild then names them "..", and no path
+        # of this machine gets into the kernel or into the compiler's cache.
         base = tree.folder if source.folder == tree.path else source.folder
         key = digest_of([wanted.digest, compiler(), version])[:16]
         self._folder = base / f"iolab-{key}"
@@ -124,8 +124,8 @@ class _Work:
         self._make = [
             *("make", "-C", str(source.folder), f"O={self._folder}", "ARCH=x86_64"),
             *("LOCALVERSION=", f"CC={_cached(compiler())}", f"-j{os.cpu_count() or 1}"),
-            # iolab's configuration has no BTF. The version of a pahole that happens to be there
-            # would go into .config, and from there into the image.
+            # iolab's configuration has no BTF, yet the version of an installed pahole would go into
+            # .config, and from there into the image.
             *(("PAHOLE=/dev/null",) if wanted.own else ()),
         ]
         # One for all trees: ccache keeps its files there, unless CCACHE_DIR names another folder.
@@ -143,7 +143,7 @@ class _Work:
         on = options_of(folder / ".config")
         if on.get("CONFIG_MODULES") != "y":
             raise UserError(f"{wanted.title} gives a kernel without modules: scsi_debug is one")
-        # Nobody knows how much an incremental build compiles.
+        # The size of an incremental build is unknown.
         again = (folder / "vmlinux").exists()
         expected = 0 if again else self._expected(len(on))
         files = make_kernel(
@@ -155,7 +155,7 @@ class _Work:
             progress=progress,
         )
         if not again and files > expected // 2:
-            # Not the rest of a build that was interrupted.
+            # Only a full build counts, not the rest of an interrupted one.
             atomic_write(folder / "iolab-files", str(files))
         return tuple(absent), len(on), files
 

@@ -47,14 +47,14 @@ _GIT: Final = ("git", *(word for option in _OPTIONS for word in ("-c", option)))
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    # The home is the user's: its configuration, or the machine's, says whose trees git may read
-    # (safe.directory). Variables that name another repository stay behind: a hook, or `git bisect
-    # run`, may hand them down.
+    # The home is the user's: its git configuration, or the machine's, lists whose trees git may
+    # read (safe.directory). Variables that name another repository are dropped: a hook, or `git
+    # bisect run`, may pass them down.
     own = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
     quiet = {
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
-        # A repository that lacks objects would fetch them, and write them.
+        # Otherwise a repository that lacks objects would fetch and write them.
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
     }
@@ -150,8 +150,8 @@ class Repository:
         )
         index.unlink(missing_ok=True)
         if theirs.exists():
-            # It knows which files are unchanged: without it, git would read all of them. By its own
-            # time git knows which ones were written in the same second.
+            # It lists the unchanged files: without it, git would read all of them. From the index's
+            # own time git knows which files were written in the same second.
             shutil.copy2(theirs, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.worktree)}
         self._git(["add", "--all"], env=env, cwd=self.worktree, timeout_s=_CHECKOUT_S)

@@ -82,7 +82,7 @@ def make_kernel(
                     progress(_how_far(compiled, expected))
             process.wait()
         finally:
-            # A compiler that is killed leaves no half object: make removes what it was making.
+            # A killed compiler leaves no partial object: make removes its unfinished targets.
             kill_group(process, grace_s=_GRACE_S if process.poll() is None else 0.0)
     if process.returncode != 0:
         raise BuildError(_why(log.read_text(errors="replace"), log))

@@ -29,7 +29,7 @@ struct task_struct iolab_task;
 struct module iolab_module;
 struct mod_kallsyms iolab_kallsyms;
 """
-# The enumeration that numbers a module's memory is used by no variable.
+# No variable uses the enumeration that numbers a module's memory.
 _FLAGS: Final = "-g -gdwarf-4 -fno-eliminate-unused-debug-types"
 _COMPILE_S: Final = 300.0
 # For the object: it has the types of everything that the two headers include.

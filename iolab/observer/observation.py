@@ -91,7 +91,7 @@ class Observation:
             first += len(one.functions)
         atomic_write(folder / "programs", b"".join(encoded))
         self.symbols.write(folder / "symbols", self.events, first)
-        # A comma separates QEMU's options; a doubled one is itself.
+        # A comma separates QEMU's options; doubling escapes it.
         paths = [str(path).replace(",", ",,") for path in (self.plugin, folder)]
         return ["-plugin", f"{paths[0]},folder={paths[1]}"]
 
@@ -171,7 +171,7 @@ def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) ->
             **{name: events[name] for name in ("arg0", "arg1", "arg2")},
             "other": np.where(named, comm[there], ""),
             "other_pid": np.where(named, pid[there], NO_PID),
-            # Without stacks nobody knows.
+            # Unknown without stacks.
             **({} if flat else {"interrupt": events["interrupt"].astype(bool)}),
         }
     )

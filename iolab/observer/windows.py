@@ -26,7 +26,7 @@ _TOTALS = (
 )
 _HEAD = np.dtype([(name, "<u8") for name in _TOTALS])
 _TASK = np.dtype([("pid", "<i4"), ("tgid", "<i4"), ("comm", "S16")])
-# As struct node of iolab/observer/plugin/stacks.h; of a root `sibling` is the processor.
+# As struct node of iolab/observer/plugin/stacks.h; a root's `sibling` is the processor.
 _NODE = np.dtype(
     [
         *(("func", "<u4"), ("parent", "<u4"), ("child", "<u4"), ("sibling", "<u4")),
@@ -114,7 +114,7 @@ def _window(data: bytes) -> Window:
         arrays.append(np.frombuffer(data, dtype, totals.pop(name), at))
         at += arrays[-1].nbytes
     tasks, nodes, events = arrays
-    # Old kernels leave the end of the last name behind a shorter one's NUL.
+    # Old kernels leave the rest of a longer, earlier name behind a name's NUL.
     names = (name.partition(b"\0")[0] for name in tasks["comm"])
     comm = [foreign.text(name.decode(errors="replace")) for name in names]
     return Window(

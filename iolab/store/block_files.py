@@ -53,7 +53,7 @@ _LAYOUT: Final = {
     "traces": re.compile(rf"{_ID}\.dat"),
 }
 _MOST_FILES: Final = 100_000
-# Of all files of a block, as of the archive that it came in; a trace may take nearly all of it.
+# For all files of a block, and for the archive it came in; a trace may take nearly all of it.
 _MOST_BYTES: Final = 4 << 30
 
 
@@ -71,11 +71,7 @@ def said_of(path: Path) -> Iterator[None]:
 
 
 def files_of(folder: Path) -> dict[str, os.stat_result]:
-    """Return the status of each of a block's files by its name, such as ``cells/ID.json.gz``.
-
-    Raises IolabError if the folder is missing, unreadable or a link, or contains anything else or
-    more.
-    """
+    """Return the status of each file of a block by name; IolabError if it has any other entry."""
     found: dict[str, os.stat_result] = {}
     for below, known in _LAYOUT.items():
         if below and not os.path.lexists(folder / below):

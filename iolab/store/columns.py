@@ -61,10 +61,7 @@ UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 
 
 def column_types(pathology: str) -> dict[str, str]:
-    """Return a pathology's cell columns with their types: `CELL_COLUMNS`, then its factors.
-
-    Raises UserError if the pathology is unknown, or a factor is named like another column.
-    """
+    """Return a pathology's cell columns with types; UserError if a factor's name is taken."""
     found = get_pathology(pathology)
     columns = dict(CELL_COLUMNS)
     if taken := sorted(set(columns) & set(found.factors)):

@@ -66,7 +66,7 @@ def _did_io(result: CellResult) -> bool:
 
 def _from_fio(result: CellResult) -> dict[str, float | int]:
     sides = _sides(result)
-    # Not fio's iops_mean: that averages samples, of which a short run has none.
+    # Not fio's iops_mean: that averages samples, and a short run has none.
     iops = math.fsum(side["total_ios"] / (side["runtime"] / 1e3) for side in sides)
     return {
         "iops": iops,
@@ -127,7 +127,7 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
-    # A program may do no I/O: then there is nothing for each I/O.
+    # A program may do no I/O: then its values per I/O are NaN.
     ios = last["ios"] - first["ios"] or math.nan
     copied = "copies" in result
 

@@ -169,7 +169,7 @@ def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.Da
     known = set(cells["cell"].tolist())
     named = table["cell"] if "cell" in table.column_names else None
     if named is not None and pa.types.is_dictionary(named.type) and not named.null_count:
-        # All chunks have one dictionary then.
+        # After this, all chunks have one dictionary.
         first = named.unify_dictionaries().chunks[:1]
         if all(known.issuperset(one.dictionary.to_pylist()) for one in first):
             whole = plain_texts(table, path)
@@ -216,7 +216,7 @@ def _traces(root: Path) -> dict[str, Path]:
 def _lines(texts: pd.Series, most: int) -> pd.Series:
     """Return texts as lines of printable characters; texts that are such lines are not copied."""
     known = texts.dropna().unique().tolist()
-    # As `foreign.line` would say of each.
+    # The condition of `foreign.line` for each text.
     if all(len(said) <= most for said in known) and "".join(known).isprintable():
         return texts
     lines = {said: foreign.line(said, most) for said in known}

@@ -29,7 +29,7 @@ def block_values(
     found: dict[str, dict[str, Any]] = {}
     for row in rows.to_dict("records"):
         values = {str(name): value for name, value in row.items()}
-        # The same block has another name where its kernel comes from another place.
+        # The same block has another name if its kernel comes from another place.
         name = _without(block, str(values.pop("cell")))
         shared = {column: _without(block, str(values[column])) for column in ("block", "twin")}
         found[name] = {**values, **shared}

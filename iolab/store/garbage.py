@@ -114,7 +114,7 @@ def _size(path: Path) -> int:
     size, left = 0, [path]
     while left:
         one = left.pop()
-        # What vanishes meanwhile takes nothing, and neither does what has too long a name.
+        # Files that vanish meanwhile, or whose names are too long, count as nothing.
         with suppress(OSError):
             status = one.lstat()
             if stat.S_ISDIR(status.st_mode):

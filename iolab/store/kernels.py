@@ -117,10 +117,7 @@ def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
 
 
 def read_builds(path: Path) -> dict[str, KernelBuild]:
-    """Read each kernel's build from ``kernels.json`` of a folder of results.
-
-    Older results lack the file: then the mapping is empty. Raises UserError if it is damaged.
-    """
+    """Read each kernel's build from a folder's ``kernels.json``; older results lack it: {}."""
     try:
         document = foreign.read_document(path, below=path.parent)
     except FileNotFoundError:

@@ -116,7 +116,7 @@ def _keep(store: RawStore, key: str, made: _Partition, files: Mapping[str, Any])
         "pathology": made.pathology,
         "tables": digests,
     }
-    # The last: it names the others.
+    # Written last: it names the others.
     document = {"stamp": stamp, "sha256": digest_of(stamp)}
     atomic_write(_path(store, key, "json"), canonical_json(document))
 

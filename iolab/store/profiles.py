@@ -132,7 +132,7 @@ class ProfileStore:
         block, _, cell = name.rpartition("-")
         paths = sorted(self._profiles.glob(f"{block}*/{cell}{suffix}")) if block.isalnum() else []
         if not paths and suffix != _PROFILE:
-            # Was it observed at all?
+            # Raises if it was not observed at all.
             self._found(name, _PROFILE)
             raise IolabError(f"no calls of cell {name} were recorded: measure it with --calls")
         if not paths:

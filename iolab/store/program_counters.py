@@ -77,7 +77,7 @@ def program_measures(result: CellResult) -> dict[str, float | int]:
     value = program.get("value")
     seconds, ran_ns = math.nan, _grown(result, "ran_ns", "job")
     if program["whole"]:
-        # The kernel adds up a program's children as they end; the samples know the living alone.
+        # The kernel adds a program's children when they end; samples include only living tasks.
         seconds, ran_ns = program["seconds"], program["ran_ns"]
     return {
         "seconds": seconds,

@@ -59,12 +59,11 @@ class RawStore:
 
     A block's folder contains ``block.json`` (the plan), ``target.json`` (the machine),
     ``facts.json`` (the kernel's report), ``run.json`` (when and how long; the only file that
-    differs between two runs in virtual time), ``console.txt``, and ``cells/ID.json.gz``: the
-    agent's result with its condition and provenance. ``traces/ID.dat`` is a cell's trace.
-    ``sha256.json`` has the digests of all of these but ``run.json``. ``root/store.json`` names the
-    format of the store. ``root/set-aside`` has the blocks that `set_aside` removed.
-
-    ``root`` and ``raw`` may be links. A block contains only regular files of these names.
+    differs between two runs in virtual time), ``console.txt``, ``cells/ID.json.gz`` (the agent's
+    result with condition and provenance), ``traces/ID.dat``, and ``sha256.json`` with the digests
+    of all but ``run.json``. ``root/store.json`` names the format; ``root/set-aside`` has the blocks
+    from `set_aside`. ``root`` and ``raw`` may be links. A block contains only regular files of
+    these names.
     """
 
     def __init__(self, root: Path) -> None:
@@ -76,13 +75,7 @@ class RawStore:
         return os.path.lexists(self._raw / key)
 
     def check_format(self) -> None:
-        """Check that this iolab knows the store's format; a store without a name has the first.
-
-        Raises
-        ------
-        UserError
-            If it is another format, or cannot be read.
-        """
+        """Raise UserError if the store's format is unknown; one without a name is the first."""
         path = self._format
         try:
             found = foreign.read_document(path, below=self.root)
@@ -123,7 +116,7 @@ class RawStore:
             aside.mkdir(exist_ok=True)
             if aside.is_symlink():
                 raise IolabError(f"cannot set {self._raw / key} aside: {aside} is a link")
-            # One block may be damaged again and again.
+            # A block may be damaged more than once.
             number = sum(1 for _ in aside.glob(f"{key}*"))
             place = aside / (f"{key}.{number}" if number else key)
             (self._raw / key).rename(place)
@@ -294,10 +287,7 @@ class RawStore:
             raise IolabError(f"{path}: {error}; measure the block again") from error
 
     def cells(self, key: str) -> Iterator[dict[str, Any]]:
-        """Yield the documents of a block's cells in the order of measuring.
-
-        Raises IolabError at a file that is missing or damaged.
-        """
+        """Yield the documents of a block's cells in the order of measuring."""
         block = self.block(key)
         for cell, planned in zip(block.document()["cells"], block.plan.cells, strict=True):
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
@@ -335,7 +325,7 @@ class RawStore:
 def _exact(data: bytes) -> Any:
     """Return a JSON document, every character preserved."""
     found = json.loads(data)
-    # NaN, infinity and lone surrogates are read, and never written: ValueError.
+    # json.loads accepts NaN, infinity and lone surrogates; this raises ValueError for them.
     digest_of(found)
     return found
 

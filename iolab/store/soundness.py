@@ -109,7 +109,7 @@ def _check_key(store: RawStore, key: str, document: Any) -> None:
     try:
         found = digest_of({"block": document, "target": target})
     except (ValueError, RecursionError):
-        # NaN and lone surrogates are read, but never written.
+        # json.loads accepts NaN and lone surrogates; digest_of does not.
         found = ""
     if found != key:
         raise IolabError("block.json or target.json is not what was measured: the key differs")

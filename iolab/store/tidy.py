@@ -96,7 +96,7 @@ def write_tables(
     builds = {kernel: build.document() for kernel, build in data.kernels.items()}
     atomic_write(folder / "kernels.json", json.dumps(builds, indent=1, sort_keys=True) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
-    # The last: it seals the tables.
+    # Written last: it seals the tables.
     write_hashes(store, {key: kept_hashes(store, key) for key in keys}, folder)
     return replace(data, traces=traces)
 

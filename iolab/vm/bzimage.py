@@ -37,7 +37,7 @@ _MOST_IMAGE: Final = 3 << 29
 _MOST_PAYLOAD: Final = 1 << 30
 # A distribution's has less than 300 KiB.
 CONFIG_BYTES: Final = 4 << 20
-# What kernel/configs.c (CONFIG_IKCONFIG) puts around its gzip stream.
+# kernel/configs.c (CONFIG_IKCONFIG) puts these around its gzip stream.
 _BEGIN, _END = b"IKCFG_ST", b"IKCFG_ED"
 # Name and type of the note with the entry point of a PVH guest
 # (XEN_ELFNOTE_PHYS32_ENTRY, include/xen/interface/elfnote.h).
@@ -107,7 +107,7 @@ def payload_of(image: bytes) -> bytes | None:
     begin = ((number(0x1F1, 1) or 4) + 1) * 512 + number(0x248, 4)
     payload = image[begin : begin + number(0x24C, 4)]
     if not payload.startswith(b"\x1f\x8b"):
-        # The build appends the kernel's size; gzip has that itself (scripts/Makefile.lib).
+        # The build appends the kernel's size, except to gzip, which has it (scripts/Makefile.lib).
         payload = payload[:-4]
     try:
         return read_decompressed(payload, _MOST_PAYLOAD)

@@ -31,7 +31,7 @@ class PartSource:
 CATALOGUE: Mapping[str, PartSource] = {
     "5.10": PartSource("debian", ("bullseye",), pattern=r"linux-image-5\.10\.0-\d+-amd64"),
     "6.1": PartSource("debian", ("bookworm",), pattern=r"linux-image-6\.1\.0-\d+-amd64"),
-    # What Ubuntu released keeps its place in the archive; its updates leave after some weeks.
+    # Ubuntu's archive keeps released packages; it removes updates after some weeks.
     "6.8": PartSource(
         "ubuntu",
         ("noble",),

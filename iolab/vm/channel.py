@@ -81,7 +81,7 @@ def unpack_channel(path: Path, most: Mapping[str, int], into: Path) -> None:
             raise ChannelError("the guest's results are damaged: wrong checksum")
         stream.seek(_HEADER.size)
         try:
-            # The store flushes what it takes in.
+            # No flush: the store flushes the files that it copies.
             unpack(_Payload(stream, length), most, into)
         except TarError as error:
             raise ChannelError(f"the guest's results are damaged: {error}") from error

@@ -20,7 +20,7 @@ from iolab.reading import Readable, free_bytes
 
 __all__ = ["DAMAGED", "decompressed", "read_decompressed"]
 
-# What reading a damaged stream raises, or one that is larger than it may be.
+# Raised by reading a stream that is damaged or too large.
 DAMAGED: Final = (
     *(EOFError, ValueError, zlib.error, gzip.BadGzipFile, lzma.LZMAError),
     zstandard.ZstdError,

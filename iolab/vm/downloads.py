@@ -70,7 +70,7 @@ def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
 
     with scratch_dir(path.parent) as folder:
         arriving = folder / "arriving"
-        # Nobody else's to write, whatever the umask.
+        # Writable by the owner only, whatever the umask.
         arriving.touch(mode=0o600)
 
         for attempt in range(1, _ATTEMPTS + 1):
@@ -101,7 +101,7 @@ def _write(target: IO[bytes], chunk: bytes) -> None:
     try:
         target.write(chunk)
     except OSError as error:
-        # Not the network's: no attempt helps.
+        # Not the network's fault: retrying does not help.
         raise IolabError(f"cannot write a download: {error.strerror}") from error
 
 

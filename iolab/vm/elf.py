@@ -23,7 +23,7 @@ from iolab.errors import IolabError
 __all__ = ["ELF", "Needs", "closure", "loaded_part", "needs", "notes", "section"]
 
 ELF: Final = b"\x7fELF"
-# Of 64 bits, the lowest byte first.
+# 64 bits, little-endian.
 _KNOWN: Final = ELF + b"\2\1"
 # struct elf64_hdr, elf64_shdr, elf64_phdr and elf64_note (include/uapi/linux/elf.h).
 _HEADER: Final = struct.Struct("<16xHHIQQQIHHHHHH")

@@ -27,7 +27,7 @@ def _said(result: Result) -> str:
     """Return fio's message about a job's fault, on one line."""
     words: list[str] = []
     for line in result.stderr.splitlines():
-        # getopt names the program as it was started: a wrapper's fio says its whole path.
+        # getopt prints the program's name as it was started: a wrapper's fio prints its whole path.
         one = re.sub(r"^(\S*/)?fio: ", "", line.strip())
         if one and not re.fullmatch(r"job .* dropped", one) and one not in words:
             words.append(one)
@@ -47,13 +47,13 @@ def check_job(
     `fio` is the command that will run the job: ``["fio"]`` means this machine's.
     """
     if fio is None:
-        # It refuses a machine on which the guest's programs cannot run.
+        # Raises on a machine that cannot run the guest's programs.
         ensure_toolbox(progress)
         fio = guest_program(ensure_image(progress), "fio")
     # The measured machine's cores and folders are not this machine's.
     files = job_files(job, Path("/iolab"))
     argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)
-    # fio makes its output file even then, and lists there which values are valid.
+    # fio would create its output file and list the valid values there.
     options = [option for option in argv[1:] if not option.startswith("--output")]
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:

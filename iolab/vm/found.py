@@ -115,7 +115,7 @@ def _only(images: Iterable[Path], root: Path, where: str) -> tuple[bytes, str]:
 
 def _config(root: Path, release: str) -> Path | None:
     names = [f"boot/config-{release}"]
-    # Arch has it in the package of the headers only.
+    # Arch ships it only in the package of the headers.
     names += [f"{base}/{release}/{name}" for base in _BASES for name in ("config", "build/.config")]
     names += [".config", f"config-{release}", "config"]
     return next((path for name in names if (path := inside(root, name)).is_file()), None)

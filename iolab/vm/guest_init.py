@@ -45,7 +45,7 @@ _MOUNTS = (
     ("cgroup2", "/sys/fs/cgroup"),
 )
 # Vendor and device, and the number of the memory: the shared memory (docs/specs/ivshmem-spec.rst
-# of QEMU), and the device through which a guest says that it panicked (docs/specs/pvpanic.rst).
+# of QEMU), and the device through which a guest reports a panic (docs/specs/pvpanic.rst).
 _SHARED_MEMORY = ("0x1af4", "0x1110", 2)
 _PANIC = ("0x1b36", "0x0011", 0)
 _PANICKED = 1

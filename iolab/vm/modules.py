@@ -36,7 +36,7 @@ _SUFFIXES = frozenset({".ko", ".gz", ".xz", ".zst"})
 _MOST_MODULE: Final = 256 << 20
 _MOST_LIST: Final = 16 << 20
 _MOST: Final = 2 << 30
-# A kernel's own modules lie no deeper below it.
+# A kernel's own modules are not deeper.
 _DEEPEST: Final = 32
 
 

@@ -27,7 +27,7 @@ class MonitorError(IolabError):
 
 def monitor_options(path: Path) -> list[str]:
     """Return the options of a QEMU that listens at the socket `path`."""
-    # A comma separates QEMU's options; a doubled one is itself.
+    # A comma separates QEMU's options; doubling escapes it.
     return ["-qmp", f"unix:{str(path).replace(',', ',,')},server=on,wait=off"]
 
 

@@ -159,7 +159,7 @@ def _shipped(name: str, files: dict[str, Path], argv: Sequence[str]) -> Shipped:
             f"the program {name} has {size >> 20} MiB with its libraries; the guest, which has "
             f"them in memory, takes {_LARGEST_MIB}"
         )
-    # Two builds of one program may be compared: each has a folder of its own.
+    # Two builds of one program may be compared, so each gets its own folder.
     whole = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
     folder = f"{PROGRAMS}/{name}-{whole[:8]}"
     inside = {*files, "lib"}

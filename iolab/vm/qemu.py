@@ -206,11 +206,11 @@ class Running:
         )
         path = given.channel.absolute()
         memory = f"memory-backend-file,id=results,mem-path={path},size={CHANNEL_BYTES},share=on"
-        # As the only one at this memory it may be part of a snapshot.
+        # As the memory's only user (master=on) the device may be part of a snapshot.
         argv += ["-object", memory, "-device", "ivshmem-plain,memdev=results,master=on"]
         environment, directory = dict(os.environ), None
         if given.preload is not None:
-            # The list of LD_PRELOAD is separated by spaces and colons, which a path may hold.
+            # Spaces and colons separate LD_PRELOAD's entries, and a path may contain them.
             environment["LD_PRELOAD"] = f"./{given.preload.name}"
             directory = given.preload.parent
         self._printed, self._waited_s = 0, 0.0
@@ -330,6 +330,6 @@ def _schedstat(task: Path) -> tuple[int, int]:
 def _core(task: Path) -> int:
     """Return the core where a task runs, or ran last."""
     with suppress(OSError, ValueError, IndexError):
-        # `processor` of proc(5), the 39th field; the 2nd, a name, may hold spaces.
+        # `processor` of proc(5), the 39th field; the 2nd, a name, may contain spaces.
         return int((task / "stat").read_text().rpartition(")")[2].split()[36])
     return min(os.sched_getaffinity(0))

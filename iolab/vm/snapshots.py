@@ -51,10 +51,10 @@ _MOST_KEPT = 12
 _ROOM_BYTES = 600 << 20
 _POLL_S = 0.05
 _TRIES = 8
-# More than the instructions between two readings of the clock (1,171 on 6.1), and less than most
-# timers are away.
+# More than the instructions between two readings of the clock (1,171 on 6.1), and less than the
+# time to most timers.
 _STILL_NS = 10_000
-# A race seldom goes wrong, and not so often in a row.
+# The race is rarely lost, and hardly ever this often in a row.
 _ALIKE = 3
 _ENDS_WITHIN_S = 30.0
 # The size of the disk itself, which is empty.
@@ -115,7 +115,7 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
         options = [
             *given.options,
             *_disk_options(_image(_file(snapshot.disk))),
-            # Else a restored machine would be as stopped as this one.
+            # Otherwise a restored machine would be stopped, like this one.
             *("-global", "migration.store-global-state=off"),
         ]
         with stopped(machine, replace(given, options=options)) as (running, monitor):
@@ -235,7 +235,7 @@ def run_restored(
             # QEMU answers when it has loaded the machine, and with it the shared memory.
             with Monitor(folder / "monitor", running.check) as monitor:
                 put_plan(given.channel, plan)
-                # What is unlinked now need not be written to the host's disk.
+                # Unlinked now, it need not be written to the host's disk.
                 written.unlink()
                 monitor.do("cont")
             running.wait()

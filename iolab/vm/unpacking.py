@@ -147,8 +147,8 @@ class Unpacker:
         if ".." in parts or "\0" in name:
             raise ValueError(f"{name!r} leads out of the folder")
         path = self._root.joinpath(*parts)
-        # A link to a directory may be a part of the way: it has to stay inside. `Path.resolve`
-        # raises an error of its own for a link to itself; this leaves it to the kernel.
+        # The path may go through a link to a directory, which has to stay inside. `Path.resolve`
+        # raises its own error for a circular link; realpath leaves that to the kernel.
         folder = Path(os.path.realpath(path.parent if parts else path))
         if not folder.is_relative_to(self._root):
             raise ValueError(f"{name!r} leads out of the folder")
@@ -207,7 +207,7 @@ def _whole(member: Header, extended: dict[bytes, bytes]) -> Header:
     name, target = extended.get(b"path", member.name), extended.get(b"linkpath", member.target)
     size, kind = int(extended.get(b"size", b"%d" % member.size)), member.kind
     if kind in b"\0007":
-        # In the oldest format a directory is a name that ends so.
+        # In the oldest format a trailing slash marks a directory.
         kind = b"5" if kind == b"\0" and name.endswith(b"/") else b"0"
     if kind not in b"0123456" or size < 0 or any(key.startswith(b"GNU.sparse") for key in extended):
         raise ValueError(f"{os.fsdecode(name[:100])!r} is no file that a package has")
@@ -226,7 +226,7 @@ def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
         if not length.isdigit() or not equals or data[end - 1 : end] != b"\n":
             raise ValueError("an extended header in it is damaged")
         found[field], at = value, end
-    # A global one says what all files share: nothing that is needed.
+    # A global header has fields that all files share; none is needed.
     return found if kind == b"x" else {}
 
 
