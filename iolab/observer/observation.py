@@ -74,7 +74,7 @@ class Observation:
         """Write the plugin's input into an empty folder, and return QEMU's options.
 
         `kept` is the folder of a machine that was observed until it was stopped, and is now
-        restored. `keeps` observes the machine until it is stopped.
+        restored. With `keeps` the machine is observed until it is stopped.
         """
         if kept is not None:
             for name in _KEPT:

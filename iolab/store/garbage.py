@@ -28,9 +28,9 @@ Kind = Literal["plan", "set aside", "profile", "tables", "block"]
 class Garbage:
     """One file or folder that can be removed.
 
-    A "plan" is that of a measured block; a block was "set aside" because it is damaged or was
-    refused; a "profile" or "tables" are of a block that is not in the store; no sweep's tables are
-    made of a "block".
+    A "plan" belongs to a measured block. A block was "set aside" because it is damaged or was
+    refused. A "profile" or "tables" belong to a block that is not in the store. A "block" is in no
+    sweep's tables.
     """
 
     kind: Kind

@@ -229,7 +229,7 @@ class RawStore:
         other.folder(key).rename(self._raw / key)
 
     def files(self, key: str) -> dict[str, os.stat_result]:
-        """Return the status of each of a block's files by its name: ``cells/ID.json.gz``."""
+        """Return the status of each of a block's files by name, such as ``cells/ID.json.gz``."""
         return files_of(self.folder(key))
 
     def _opened(self, key: str, name: str) -> BinaryIO:

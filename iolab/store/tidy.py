@@ -79,8 +79,7 @@ def write_tables(
     """Write the tables of some blocks into `folder`, each whole or not at all, and return them.
 
     `unavailable` maps a kernel that cannot run here to the reason. The traces of recorded cells are
-    linked into the folder, and hashes of everything are written beside the tables, for `iolab
-    verify`.
+    linked into the folder, and hashes of everything are written beside the tables, to verify them.
     """
     data = read_blocks(store, keys, unavailable)
     tables = {"cells": data.cells, "latency": data.latency, "mechanism": data.mechanism}

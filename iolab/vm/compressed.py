@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Decompress packages and kernel images of any format, within bounds.
+"""Decompress packages and kernel images within bounds, whatever compressed them.
 
 A kilobyte may unpack to gigabytes, and a header may ask for gigabytes of memory.
 """

@@ -29,7 +29,7 @@ class Found:
     """A kernel's files.
 
     The modules and their links lie below `root`, and ``modules`` is a folder with them somewhere
-    below, or None if everything is built in. Neither path contains a link.
+    below, or None if everything is built in. The paths contain no link.
     """
 
     root: Path

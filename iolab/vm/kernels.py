@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Kernels in the cache: fetched from the archive that carries them, or added by the user.
 
-The cache keeps a kernel's image, configuration and wanted modules. A kernel added by the user
-precedes one of the catalogue with the same name; the kernels of two locks lie side by side.
+The cache keeps a kernel's image, configuration and wanted modules. A kernel that the user added
+takes precedence over one of the catalogue with the same name; the kernels of two locks lie side by
+side.
 """
 
 from __future__ import annotations

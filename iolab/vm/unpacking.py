@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Unpack archives of packages (tar, cpio) into a folder, and nowhere else.
 
-An archive may come from anybody: no name and no link in it leads out of the folder, and sizes are
-checked before anything is written. Owners, devices and privilege bits are dropped.
+An archive may come from anybody: nothing is written outside of the folder, through a name or a
+link, and sizes are checked before anything is written. Owners, devices and privilege bits are
+dropped.
 """
 
 from __future__ import annotations
