@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Build a kernel from a source tree into the cache.
 
-Objects stay in the cache, one folder for each configuration and compiler: the next commit compiles
-only what differs.
+Objects stay in the cache, one folder per configuration and compiler: the next commit compiles only
+what differs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from iolab.vm.bzimage import read_image, release_of
 from iolab.vm.found import Found, inside
 from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
 
-__all__ = ["Built", "build_kernel", "build_state"]
+__all__ = ["build_kernel", "build_state"]
 
 _INSTALL_S = 600.0
-# Files compiled for each option that is on, in a configuration of iolab's: for the first build's
-# progress. Later ones know the number.
+# Compiled files per option that is on, in iolab's configuration: for the first build's progress.
+# Later builds know the number.
 _FILES_PER_OPTION = 1.75
-# Nothing of the day, the machine or the user goes into the image: the same sources give the same
+# The image does not depend on the day, the machine or the user: the same sources give the same
 # bytes, and a commit that changes no code gives the same kernel.
 _SAME = {
     "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 1970",
@@ -45,22 +45,10 @@ _SAME = {
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel that was built.
+    """A kernel that was built, and from what.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        It, in the cache.
-    title : str
-        What it was built from, in words.
-    absent : tuple of str
-        Options that were asked for and are not on: the tree does not have them.
-    options : int
-        Number of options that are on.
-    files : int
-        Number of files that were compiled.
-    seconds : float
-        How long it took.
+    `absent` names requested options that the tree does not have. The numbers are options that are
+    on, files that were compiled, and seconds that it took.
     """
 
     kernel: Kernel
@@ -81,30 +69,10 @@ def build_kernel(
 ) -> Built:
     """Build a kernel from a source tree into the cache; it replaces one of the same name.
 
-    This runs the tree's code as the user: its Makefiles, its scripts, its configuration of git.
-
-    Parameters
-    ----------
-    tree : Path
-        A git work tree or bare repository, a tarball, a Debian package of one, or a folder.
-    name : str, optional
-        The name to use for it; by default its release, with the commit if there is one.
-    config : Path, optional
-        A kernel's whole configuration, instead of iolab's small one. What a guest needs is
-        switched on in either.
-    commit : str, optional
-        What to build of a git repository; by default the work tree as it is.
-    progress : callable
-        Gets a line before each slow step, and how far the compiler is.
-
-    Raises
-    ------
-    UserError
-        If there is no such tree, commit or configuration.
-    CannotRunError
-        If this machine lacks a program that builds kernels.
-    BuildError
-        If the kernel does not compile.
+    This runs the tree's code as the user: its Makefiles, its scripts, its git configuration. The
+    name is by default the release, with the commit if there is one. `config` replaces iolab's small
+    configuration; a guest's needs are switched on in either. `commit` is by default the work tree
+    as it is.
     """
     if name is not None:
         check_new_name(name)
@@ -125,7 +93,7 @@ def build_state(
 ) -> Built:
     """Build one state of an opened tree; see `build_kernel`.
 
-    ``origin`` says where the kernel is from; by default its state, configuration and compiler.
+    ``origin`` describes the kernel's source; by default its state, configuration and compiler.
     """
     began = time.monotonic()
     with locked(tree.lock, lambda: progress("waiting for another build of this tree")):
@@ -147,8 +115,8 @@ class _Work:
         self._source = source
         self._wanted = wanted
         self._version = version
-        # Directly below the sources where these are iolab's: kbuild then names them "..", and no
-        # path of this machine gets into the kernel or into the compiler's cache.
+        # Directly below the sources if they are iolab's: kbuild then names them "..", and no path
+        # of this machine gets into the kernel or into the compiler's cache.
         base = tree.folder if source.folder == tree.path else source.folder
         key = digest_of([wanted.digest, compiler(), version])[:16]
         self._folder = base / f"iolab-{key}"
@@ -156,8 +124,8 @@ class _Work:
         self._make = [
             *("make", "-C", str(source.folder), f"O={self._folder}", "ARCH=x86_64"),
             *("LOCALVERSION=", f"CC={_cached(compiler())}", f"-j{os.cpu_count() or 1}"),
-            # iolab's configuration has no BTF. The version of a pahole that happens to be there
-            # would go into .config, and from there into the image.
+            # iolab's configuration has no BTF, yet the version of an installed pahole would go into
+            # .config, and from there into the image.
             *(("PAHOLE=/dev/null",) if wanted.own else ()),
         ]
         # One for all trees: ccache keeps its files there, unless CCACHE_DIR names another folder.
@@ -175,7 +143,7 @@ class _Work:
         on = options_of(folder / ".config")
         if on.get("CONFIG_MODULES") != "y":
             raise UserError(f"{wanted.title} gives a kernel without modules: scsi_debug is one")
-        # Nobody knows how much an incremental build compiles.
+        # The size of an incremental build is unknown.
         again = (folder / "vmlinux").exists()
         expected = 0 if again else self._expected(len(on))
         files = make_kernel(
@@ -187,7 +155,7 @@ class _Work:
             progress=progress,
         )
         if not again and files > expected // 2:
-            # Not the rest of a build that was interrupted.
+            # Only a full build counts, not the rest of an interrupted one.
             atomic_write(folder / "iolab-files", str(files))
         return tuple(absent), len(on), files
 
@@ -198,7 +166,7 @@ class _Work:
         return round(options * _FILES_PER_OPTION) if self._wanted.own else 0
 
     def install(self, name: str | None, origin: str, absent: tuple[str, ...]) -> Kernel:
-        """Put the kernel that was compiled into the cache."""
+        """Put the compiled kernel into the cache."""
         source = self._source
         image = read_image(self._folder / "arch" / "x86" / "boot" / "bzImage")
         release = release_of(image, "bzImage")
@@ -236,5 +204,5 @@ def _name(release: str, source: Source) -> str:
 
 
 def _cached(name: str) -> str:
-    """Return the compiler's command, through ccache if it is there."""
+    """Return the compiler's command, through ccache if it is installed."""
     return name if shutil.which("ccache") is None or "ccache" in name else f"ccache {name}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Configure a kernel: iolab's fragments, or the user's file and what a guest needs."""
+"""Configure a kernel: from iolab's fragments, or from the user's file and what a guest needs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,9 @@ _OPTION = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a kernel is configured from.
+    """The base that a kernel is configured from, with a SHA-256 over all of it.
 
-    Parameters
-    ----------
-    base : Path
-        iolab's distribution settings, or the user's whole file.
-    own : bool
-        Whether the base is iolab's; options that it does not name are then off.
-    title : str
-        It in words.
-    digest : str
-        SHA-256 over all of it.
+    If the base is iolab's `own`, options that it does not name are off.
     """
 
     base: Path
@@ -44,13 +35,7 @@ class Configuration:
 
 
 def configuration(file: Path | None) -> Configuration:
-    """Return iolab's configuration, or one on the base of a file of the user's.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or is no kernel's configuration.
-    """
+    """Return iolab's configuration, or one based on the user's file."""
     needs = _NEEDS.read_text()
     if file is None:
         text = _DISTRIBUTION.read_text()
@@ -65,36 +50,17 @@ def configuration(file: Path | None) -> Configuration:
 
 
 def options_of(config: Path) -> dict[str, str]:
-    """Return the options that a kernel's configuration has on, with their values."""
+    """Return the options that are on in a kernel's configuration, with their values."""
     return dict(_OPTION.findall(config.read_text(errors="replace")))
 
 
 def configure(
     wanted: Configuration, source: Path, build: Path, make: Sequence[str], env: Mapping[str, str]
 ) -> list[str]:
-    """Write ``.config`` in a build folder, if it would differ.
+    """Write ``.config`` in a build folder if it would differ; return requested options not on.
 
-    Parameters
-    ----------
-    wanted : Configuration
-        What to configure from.
-    source, build : Path
-        The kernel's sources and the folder of the objects.
-    make : sequence of str
-        The command that runs the kernel's make there.
-    env : mapping
-        Its environment.
-
-    Returns
-    -------
-    list of str
-        Options that were asked for and are not on: this tree does not have them, or something
-        that they need is missing.
-
-    Raises
-    ------
-    CommandError
-        If the tree cannot be configured.
+    The tree lacks those options, or something that they need. `make` is the command that runs the
+    kernel's make there.
     """
     merged = build / f"iolab-{wanted.digest[:16]}.config"
     if not merged.exists():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Read a git repository of the user's without changing anything in it.
+"""Read a user's git repository without changing anything in it.
 
 Files are checked out into a folder of iolab's, with an index of iolab's. What iolab itself writes
 (the state of a work tree with its changes, a commit without another one's patch) goes into an
@@ -30,16 +30,8 @@ _SHOWN_CHANGES = 3
 class State:
     """The content of a kernel tree at one commit, or of a work tree with its changes.
 
-    Parameters
-    ----------
-    tree : str
-        Name of git's tree object.
-    commit : str
-        The commit; of a changed work tree the one that it is based on.
-    title : str
-        The state in words.
-    unchanged : bool
-        Whether it is the commit, without uncommitted changes or patches.
+    `tree` names git's tree object. `commit` is the one that the state is, or is based on. It is
+    `unchanged` without uncommitted changes and patches.
     """
 
     tree: str
@@ -48,21 +40,21 @@ class State:
     unchanged: bool = True
 
 
-# Programs that a repository's configuration names, and none of which is needed. Filters of its
+# Switches off programs that a repository's configuration names: none is needed. Filters of its
 # files (smudge, clean) cannot be switched off for all of them.
 _OPTIONS: Final = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "log.showSignature=false")
 _GIT: Final = ("git", *(word for option in _OPTIONS for word in ("-c", option)))
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    # The home is the user's: its configuration, or the machine's, says whose trees git may read
-    # (safe.directory). Variables that name another repository stay behind: a hook, or `git bisect
-    # run`, may hand them down.
+    # The home is the user's: its git configuration, or the machine's, lists whose trees git may
+    # read (safe.directory). Variables that name another repository are dropped: a hook, or `git
+    # bisect run`, may pass them down.
     own = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
     quiet = {
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
-        # A repository that lacks objects would fetch them, and write them.
+        # Otherwise a repository that lacks objects would fetch and write them.
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
     }
@@ -70,19 +62,10 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def repository_of(tree: Path, scratch: Path) -> Repository | None:
-    """Return the repository whose top folder, or whose bare folder, is `tree`; None if it is none.
+    """Return the repository whose top folder, or bare folder, is `tree`, or None.
 
-    Parameters
-    ----------
-    tree : Path
-        A folder.
-    scratch : Path
-        iolab's folder for this tree.
-
-    Raises
-    ------
-    UserError
-        If git is missing, or refuses the repository.
+    `scratch` is iolab's folder for this tree. Raises UserError if git is missing, or refuses the
+    repository.
     """
     argv = [*_GIT, "-C", str(tree), "rev-parse", "--absolute-git-dir", "--is-bare-repository"]
     try:
@@ -112,16 +95,10 @@ def _last_line(result: Result) -> str:
 
 
 class Repository:
-    """A git repository that is read, with a checkout of iolab's own.
+    """A git repository that is only read, with a checkout of iolab's own.
 
-    Parameters
-    ----------
-    folder : Path
-        The repository (``.git``).
-    worktree : Path or None
-        The user's work tree; None of a bare repository.
-    scratch : Path
-        iolab's folder for it: index, objects.
+    `folder` is its ``.git``; a bare one has the `worktree` None. Index and objects are in
+    `scratch`.
     """
 
     def __init__(self, folder: Path, worktree: Path | None, scratch: Path) -> None:
@@ -131,13 +108,7 @@ class Repository:
         self._objects = scratch / "objects"
 
     def resolve(self, commit: str) -> str:
-        """Return the whole name of a commit.
-
-        Raises
-        ------
-        UserError
-            If the repository has no such commit.
-        """
+        """Return the full name of a commit; UserError if the repository lacks it."""
         argv = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}"]
         result = self._git(argv, check=False)
         if result.returncode != 0:
@@ -149,7 +120,7 @@ class Repository:
         return self._git(["show", "-s", "--format=%h %s", commit]).stdout.strip()
 
     def text(self, *argv: str, check: bool = True) -> str:
-        """Return what a git command that only reads prints."""
+        """Return the output of a git command that only reads."""
         return self._git(argv, check=check).stdout
 
     def short(self, commit: str) -> str:
@@ -163,12 +134,12 @@ class Repository:
         return State(tree, name, f"commit {self.short(name)}")
 
     def patch_of(self, commit: str) -> str:
-        """Return what a commit with one parent changes."""
+        """Return the changes of a commit with one parent."""
         how = ("-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
         return self.text("diff-tree", *how, f"{commit}^", commit)
 
     def present_state(self) -> State:
-        """Return the state of the user's work tree, uncommitted changes included."""
+        """Return the state of the user's work tree, including uncommitted changes."""
         head = self.state_of("HEAD")
         if self.worktree is None:
             return head
@@ -179,8 +150,8 @@ class Repository:
         )
         index.unlink(missing_ok=True)
         if theirs.exists():
-            # It knows which files are unchanged: without it, git would read all of them. By its own
-            # time git knows which ones were written in the same second.
+            # It lists the unchanged files: without it, git would read all of them. From the index's
+            # own time git knows which files were written in the same second.
             shutil.copy2(theirs, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.worktree)}
         self._git(["add", "--all"], env=env, cwd=self.worktree, timeout_s=_CHECKOUT_S)
@@ -200,13 +171,7 @@ class Repository:
         )
 
     def patched(self, base: State, patch: str, title: str, *, reverse: bool = False) -> State:
-        """Return a state with a patch applied, or with it taken back.
-
-        Raises
-        ------
-        UserError
-            If the patch does not apply.
-        """
+        """Return a state with a patch applied, or reverted; UserError if that fails."""
         index = self._index.with_name("patched")
         index.parent.mkdir(parents=True, exist_ok=True)
         env = {"GIT_INDEX_FILE": str(index)}
@@ -219,16 +184,10 @@ class Repository:
         return State(tree, base.commit, title, unchanged=False)
 
     def checkout(self, state: State, into: Path) -> None:
-        """Make a folder hold the files of a state; only files that differ are written.
-
-        Raises
-        ------
-        IolabError
-            If the disk is full.
-        """
+        """Make a folder hold the files of a state; only files that differ are written."""
         into.mkdir(parents=True, exist_ok=True)
         self._index.parent.mkdir(parents=True, exist_ok=True)
-        # Of a killed process: the caller holds the lock of this tree.
+        # A killed process left it: the caller holds the lock of this tree.
         self._index.with_name("index.lock").unlink(missing_ok=True)
         env = {"GIT_INDEX_FILE": str(self._index), "GIT_WORK_TREE": str(into)}
         self._git(["read-tree", "--reset", "-u", state.tree], env=env, timeout_s=_CHECKOUT_S)

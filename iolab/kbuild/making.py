@@ -50,7 +50,7 @@ _KNOWN = (
 
 
 class BuildError(IolabError):
-    """A kernel that does not compile: the message has the compiler's last words."""
+    """A kernel does not compile: the message has the compiler's last words."""
 
 
 def make_kernel(
@@ -62,32 +62,10 @@ def make_kernel(
     expected: int,
     progress: Callable[[str], None],
 ) -> int:
-    """Run the kernel's make to its end.
+    """Run the kernel's make to its end, and return the number of compiled files.
 
-    Parameters
-    ----------
-    make : sequence of str
-        The command, without targets.
-    targets : sequence of str
-        What to make.
-    env : mapping
-        Its environment.
-    log : Path
-        The file for its whole output.
-    expected : int
-        How many files it is likely to compile; 0 if that is not known.
-    progress : callable
-        Gets a line every few seconds.
-
-    Returns
-    -------
-    int
-        Number of files that were compiled.
-
-    Raises
-    ------
-    BuildError
-        If it fails.
+    The log gets its whole output. It is expected to compile `expected` files, 0 if unknown;
+    `progress` gets a line every few seconds.
     """
     with log.open("wb", buffering=0) as stream:
         process = start(
@@ -104,7 +82,7 @@ def make_kernel(
                     progress(_how_far(compiled, expected))
             process.wait()
         finally:
-            # A compiler that is killed leaves no half object: make removes what it was making.
+            # A killed compiler leaves no partial object: make removes its unfinished targets.
             kill_group(process, grace_s=_GRACE_S if process.poll() is None else 0.0)
     if process.returncode != 0:
         raise BuildError(_why(log.read_text(errors="replace"), log))
@@ -125,7 +103,7 @@ def _how_far(compiled: int, expected: int) -> str:
 
 
 def _why(output: str, log: Path) -> str:
-    """Return one sentence from the output of a make that failed."""
+    """Return one sentence from the output of a failed make."""
     for pattern, advice in _KNOWN:
         if re.search(pattern, output):
             return f"the kernel does not compile: {advice} (all of it: {log})"
@@ -138,7 +116,7 @@ def _why(output: str, log: Path) -> str:
 
 
 def last_words(error: CommandError) -> str:
-    """Return the last line of a command of make's that is not make's own."""
+    """Return the last line of a make command's output that is not make's own."""
     lines = [line.strip() for line in error.output.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith("make")]
     return own[-1] if own else error.reason

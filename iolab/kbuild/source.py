@@ -31,18 +31,8 @@ _MARKS = ("Makefile", "Kconfig", "scripts/kconfig/merge_config.sh")
 class Source:
     """Files of one state of a tree, ready to be compiled.
 
-    Parameters
-    ----------
-    folder : Path
-        The files.
-    identity : str
-        Git's tree object, or a tarball's digest; "" of a plain folder, whose content is not known.
-    commit : str
-        The commit; "" without git.
-    title : str
-        The state in words.
-    unchanged : bool
-        Whether it is the commit, without uncommitted changes or patches.
+    The identity is git's tree object, or a tarball's digest; "" for a plain folder, whose content
+    is unknown. The commit is "" without git.
     """
 
     folder: Path
@@ -54,19 +44,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Tree:
-    """A kernel source tree that was opened.
-
-    Parameters
-    ----------
-    path : Path
-        What the user named.
-    folder : Path
-        iolab's folder for it.
-    repository : Repository or None
-        Its git repository.
-    archive : Path or None
-        Its tarball or package.
-    """
+    """A kernel source tree that was opened, with iolab's folder for it."""
 
     path: Path
     folder: Path
@@ -79,13 +57,7 @@ class Tree:
         return self.folder.with_name(f".{self.folder.name}.lock")
 
     def state(self, commit: str | None = None) -> State:
-        """Return the state of a commit, or of the work tree as it is.
-
-        Raises
-        ------
-        UserError
-            If there is no such commit, or no git repository to have one.
-        """
+        """Return the state of a commit, by default of the work tree; UserError if it is unknown."""
         if self.repository is None:
             if commit is not None:
                 raise UserError(f"{self.path} is no git repository: it has no commit {commit}")
@@ -98,12 +70,7 @@ class Tree:
     def source(self, state: State, progress: Callable[[str], None]) -> Source:
         """Return the files of a state; hold `lock` until they are compiled.
 
-        Raises
-        ------
-        UserError
-            If they are no kernel's, or a plain folder has been compiled in.
-        IolabError
-            If the disk lacks the room.
+        Raises UserError if they are not a kernel's, or a plain folder was compiled in place.
         """
         folder = self._files(state, progress)
         for mark in _MARKS:
@@ -133,19 +100,7 @@ class Tree:
 
 
 def open_tree(path: Path) -> Tree:
-    """Open a kernel source tree.
-
-    Parameters
-    ----------
-    path : Path
-        A git work tree or bare repository, a tarball, a Debian package of a tarball
-        (linux-source-...), or a folder of sources.
-
-    Raises
-    ------
-    UserError
-        If it is none of these.
-    """
+    """Open a kernel source tree: a git repository, a tarball, a linux-source .deb or a folder."""
     path = path.resolve()
     if not path.exists():
         raise UserError(f"no such kernel tree: {path}")
@@ -158,7 +113,7 @@ def open_tree(path: Path) -> Tree:
 
 
 def _key(path: Path) -> str:
-    """Return the name of iolab's folder for a tree; that of a tarball follows its content."""
+    """Return the name of iolab's folder for a tree; a tarball's depends on its content."""
     if path.is_dir():
         return digest_of(str(path))[:16]
     return digest_of([path.name, digest_file(path)])[:16]

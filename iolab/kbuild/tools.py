@@ -2,7 +2,7 @@
 """Programs and headers of this machine that compile a kernel, and the command that installs them.
 
 They are the system's: a kernel developer's own compiler is the one that counts. A build runs the
-tree's code; it gets what compilers need of the user's environment, and nothing else.
+tree's code, so it gets only what compilers need from the user's environment.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ from pathlib import Path
 from iolab.errors import CannotRunError
 from iolab.process import CommandError, run
 
-__all__ = [
-    "Missing",
-    "check_tools",
-    "compiler",
-    "compiler_version",
-    "environment",
-    "missing_tools",
-]
+__all__ = ["check_tools", "compiler", "compiler_version", "environment", "missing_tools"]
 
 # By program, or header: its package in Debian and Ubuntu, in Fedora and openSUSE, and in Arch.
 _NEEDED = {
@@ -45,8 +38,8 @@ _MANAGERS = (
     ("zypper", "zypper install", 1),
     ("pacman", "pacman -S", 2),
 )
-# Of the user's environment: where programs, headers, libraries and the compiler's cache are, and
-# whose trees git may read under sudo. No token, no agent, nothing that changes what is built.
+# Passed from the user's environment: the places of programs, headers, libraries and the compiler's
+# cache, and whose trees git may read under sudo. No token, no agent, nothing that changes a build.
 _PASSED = (
     *("PATH", "TMPDIR", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH"),
     *("PKG_CONFIG_PATH", "CCACHE_DIR", "CCACHE_CONFIGPATH", "CCACHE_DISABLE", "SUDO_UID"),
@@ -55,45 +48,25 @@ _PASSED = (
 
 @dataclass(frozen=True)
 class Missing:
-    """What a kernel cannot be compiled without, and the command that installs it.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Programs and headers.
-    fix : str
-        The command.
-    """
+    """Missing programs and headers, and the command that installs them."""
 
     names: tuple[str, ...]
     fix: str
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the whole environment of a command that may run a tree's code.
-
-    Parameters
-    ----------
-    home : Path
-        Its home.
-    """
+    """Return the whole environment of a command that may run a tree's code, with this home."""
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     return {**passed, "HOME": str(home), "LC_ALL": "C.UTF-8"}
 
 
 def compiler() -> str:
-    """Return the C compiler that compiles kernels: ``CC`` of the environment, or gcc."""
+    """Return the C compiler for kernels: ``CC`` of the environment, or gcc."""
     return os.environ.get("CC") or "gcc"
 
 
 def compiler_version() -> str:
-    """Return the compiler's version, as it says it itself.
-
-    Raises
-    ------
-    CannotRunError
-        If it cannot be run.
-    """
+    """Return the first line of the compiler's ``--version``; CannotRunError if it cannot be run."""
     try:
         text = run([*compiler().split(), "--version"], timeout_s=60).stdout
     except CommandError as error:
@@ -108,7 +81,7 @@ def _has(name: str) -> bool:
 
 
 def missing_tools() -> Missing | None:
-    """Return what is missing on this machine to compile kernels; None if nothing is."""
+    """Return what this machine lacks to compile kernels, or None."""
     own = {"gcc": compiler().split()[-1]}
     names = [name for name in _NEEDED if not _has(own.get(name, name))]
     if not names:
@@ -123,13 +96,7 @@ def missing_tools() -> Missing | None:
 
 
 def check_tools() -> None:
-    """Check that kernels can be compiled on this machine.
-
-    Raises
-    ------
-    CannotRunError
-        If something is missing; the message says what to type.
-    """
+    """Raise CannotRunError, with the command to type, if kernels cannot be compiled here."""
     if (lacking := missing_tools()) is not None:
         raise CannotRunError(
             f"a kernel cannot be compiled here without {', '.join(lacking.names)}; {lacking.fix}"

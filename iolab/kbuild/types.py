@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Types of a kernel that is built without BTF: the compiler's, from an object of its own.
+"""Types of a kernel that is built without BTF, taken from an object compiled for the purpose.
 
 BTF takes pahole and a kernel with debug information, which takes minutes to compile. An object with
-three variables, compiled as a module of the kernel's would be, has the same structures in its
-DWARF.
+three variables, compiled like a module of the kernel, has the same structures in its DWARF.
 """
 
 from __future__ import annotations
@@ -30,32 +29,20 @@ struct task_struct iolab_task;
 struct module iolab_module;
 struct mod_kallsyms iolab_kallsyms;
 """
-# The enumeration that numbers a module's memory is used by no variable.
+# No variable uses the enumeration that numbers a module's memory.
 _FLAGS: Final = "-g -gdwarf-4 -fno-eliminate-unused-debug-types"
 _COMPILE_S: Final = 300.0
-# Of the object: the types of all that the two headers include.
+# For the object: it has the types of everything that the two headers include.
 _MOST_BYTES: Final = 256 << 20
 _STRUCTURES: Final = ("DW_TAG_structure_type", "DW_TAG_union_type")
 _OTHER_NAMES: Final = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type")
 
 
 def built_offsets(make: Sequence[str], env: Mapping[str, str], folder: Path) -> dict[str, int]:
-    """Return where the members lie that the observer reads, in a kernel that was just built.
+    """Return the member offsets that the observer reads, as `iolab.vm.layout.member_offsets`.
 
-    Parameters
-    ----------
-    make : sequence of str
-        The command that runs the kernel's make in the folder of its objects.
-    env : mapping
-        Its environment.
-    folder : Path
-        A folder for the object.
-
-    Returns
-    -------
-    dict of str to int
-        As of `iolab.vm.layout.member_offsets`; empty where the tree does not compile it. The kernel
-        can be measured then, and observed if it has BTF.
+    Empty where the tree does not compile the object in `folder`: then the kernel can be measured,
+    and observed only if it has BTF. `make` runs the kernel's make in the folder of its objects.
     """
     atomic_write(folder / "types.c", _SOURCE)
     atomic_write(folder / "Kbuild", "obj-m := types.o\n")
@@ -68,18 +55,7 @@ def built_offsets(make: Sequence[str], env: Mapping[str, str], folder: Path) -> 
 
 
 class Dwarf:
-    """The types in an object's DWARF.
-
-    Parameters
-    ----------
-    path : Path
-        The object.
-
-    Raises
-    ------
-    LayoutError
-        If it cannot be read.
-    """
+    """The types in an object's DWARF; LayoutError if they are unreadable."""
 
     def __init__(self, path: Path) -> None:
         self._structures: dict[str, Any] = {}
@@ -92,22 +68,11 @@ class Dwarf:
                 for entry in unit.get_top_DIE().iter_children():
                     self._note(entry)
         except Exception as error:
-            # pyelftools raises whatever a damaged file makes it stumble over.
+            # pyelftools raises arbitrary exceptions for a damaged file.
             raise LayoutError(f"the types in {path} cannot be read: {error}") from error
 
     def offset(self, structure: str, path: str) -> int:
-        """Return where a member lies in a structure, in bytes.
-
-        Parameters
-        ----------
-        structure, path : str
-            As for `iolab.observer.btf.Btf.offset`.
-
-        Raises
-        ------
-        LayoutError
-            If there is no such structure or member.
-        """
+        """Return a member's offset in bytes, for a path as in `iolab.observer.btf.Btf.offset`."""
         try:
             return self._offset(structure, path)
         except LayoutError:
@@ -152,7 +117,7 @@ def _resolved(entry: Any) -> Any:
 
 
 def _member(entry: Any, name: str) -> tuple[int, Any] | None:
-    """Return the offset in bytes and the type of a member, also of unnamed members."""
+    """Return a member's offset in bytes and its type; search unnamed members too."""
     if entry.tag not in _STRUCTURES:
         return None
     for each in entry.iter_children():

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""The observer: a plugin of QEMU that counts a guest's instructions, and what it needs to do so."""
+"""The observer: a QEMU plugin that counts a guest's instructions, and its tools."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where members lie in a kernel's structures, from its BTF (Documentation/bpf/btf.rst)."""
+"""Find members in a kernel's structures, from its BTF (Documentation/bpf/btf.rst)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,18 @@ _NAMES = {8, 9, 10, 11, 18}
 # Bytes that follow a type of each kind: fixed, and for each of its members.
 _FIXED = {1: 4, 3: 12, 14: 4, 17: 4}
 _EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
-# Of a name (KSYM_NAME_LEN), and of what is looked at for one member: a kernel may lie, and then its
-# types may have no end.
+# For a name (KSYM_NAME_LEN), and for the steps to one member: a hostile kernel's types may have no
+# end.
 _LONGEST = 512
 _MOST_STEPS = 1 << 18
 
 
 class BtfError(LayoutError):
-    """The types are damaged, or lack what was asked for."""
+    """The types are damaged, or lack a structure or member."""
 
 
 class Btf:
-    """The types of a kernel.
-
-    Parameters
-    ----------
-    data : bytes
-        As /sys/kernel/btf/vmlinux has them.
-
-    Raises
-    ------
-    BtfError
-        If the data are no BTF.
-    """
+    """The types of a kernel, from the bytes of /sys/kernel/btf/vmlinux; BtfError if damaged."""
 
     def __init__(self, data: bytes) -> None:
         if not data:
@@ -64,20 +53,11 @@ class Btf:
             raise BtfError("the kernel's types (BTF) are damaged") from error
 
     def offset(self, structure: str, path: str) -> int:
-        """Return where a member lies in a structure, in bytes.
+        """Return where a member lies in a structure, in bytes; BtfError if it is missing.
 
-        Parameters
-        ----------
-        structure : str
-            Name of the structure.
-        path : str
-            Names of the member, its member, and so on, with dots; ``name[ENUMERATOR]`` is an
-            element of an array. Members of unnamed structures and unions count as the outer one's.
-
-        Raises
-        ------
-        BtfError
-            If there is no such structure or member, or its types are damaged.
+        The path has the names of the member, its member, and so on, with dots; ``name[ENUMERATOR]``
+        is an element of an array. Members of unnamed structures and unions count as the outer
+        one's.
         """
         self._steps = _MOST_STEPS
         try:
@@ -131,7 +111,7 @@ class Btf:
             number = size
 
     def _member(self, number: int, name: str) -> tuple[int, int] | None:
-        """Return the offset in bits and the type of a member, also of unnamed members."""
+        """Return a member's offset in bits and its type; search unnamed members too."""
         kind, members, _, at = self._resolved(number)
         if kind not in (_STRUCT, _UNION):
             return None

@@ -16,8 +16,5 @@ _SOURCES = Path(__file__).with_name("plugin")
 def build_plugin(
     compiler: Compiler | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> Path:
-    """Return the plugin; build it if the cache lacks it.
-
-    Parameters and errors are those of `iolab.vm.compiler.build_library`.
-    """
+    """Return the plugin; build it if the cache lacks it (`iolab.vm.compiler.build_library`)."""
     return build_library(_SOURCES, "plugin.c", "the observer", compiler, progress)

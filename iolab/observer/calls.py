@@ -13,13 +13,13 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from iolab.errors import UserError
 from iolab.files import write_output
 
-__all__ = ["COUNTER_NS", "write_calls"]
+__all__ = ["write_calls"]
 
 # The counters have a value for each of these intervals.
 COUNTER_NS: Final = 1_000_000
 _SEQUENCE: Final = 1
 _ARGUMENTS: Final = ("arg0", "arg1", "arg2")
-# TASK_RUNNING and TASK_INTERRUPTIBLE of include/linux/sched.h: the calls tell no more.
+# TASK_RUNNING and TASK_INTERRUPTIBLE of include/linux/sched.h: the calls show no other state.
 _RUNNABLE, _ASLEEP = 0, 1
 
 
@@ -28,8 +28,8 @@ def write_calls(
 ) -> int:
     """Write recorded calls as a protobuf file for ui.perfetto.dev.
 
-    Each call is an instant on the track of its task, with its CPU and arguments. Of each function
-    a counter has the number of calls in each millisecond. Switches become kernel events, from
+    Each call is an instant on the track of its task, with its CPU and arguments. Each function has
+    a counter with its number of calls in each millisecond. Switches become kernel events, from
     which Perfetto draws CPUs, the states of tasks, and who woke whom. Times are the guest's.
 
     Parameters

@@ -36,7 +36,7 @@ _QEMU = 10
 _MOST_CPUS = 16
 _FIO = "usr/bin/fio"
 _MOST_EVENTS = 1 << 18
-# What the plugin knows of a machine that was stopped.
+# What the plugin wrote about a machine that was stopped.
 _KEPT = ("kept", "modules.txt")
 
 
@@ -44,21 +44,9 @@ _KEPT = ("kept", "modules.txt")
 class Observation:
     """What is observed in a machine.
 
-    Parameters
-    ----------
-    plugin : Path
-        The plugin.
-    symbols : Symbols
-        The kernel's functions.
-    cells : frozenset of int
-        Positions in the plan of the cells whose profiles are wanted.
-    events : frozenset of str, optional
-        Functions whose calls are recorded one by one, at most 262,144 in a cell; the rest is
-        counted as lost.
-    flat : bool, optional
-        Whether to count by task and function only, without callers, which is cheaper.
-    programs : tuple of ProgramSymbols, optional
-        Programs whose functions are told apart.
+    `cells` are positions in the plan. `events` names functions whose calls are recorded one by one,
+    at most 262,144 in a cell; the rest is counted as lost. `flat` counts by task and function
+    without callers, which is cheaper. `programs` are programs whose functions are distinguished.
     """
 
     plugin: Path
@@ -70,7 +58,7 @@ class Observation:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of what the functions' numbers depend on, and of the plugin."""
+        """SHA-256 (hex) of the plugin, and of everything that numbers the functions."""
         parts = {
             "plugin": digest_file(self.plugin),
             "kernel": self.symbols.names,
@@ -79,20 +67,14 @@ class Observation:
         return digest_of(parts)
 
     def keeping(self) -> Observation:
-        """Return what follows tasks and stacks of a booting machine, and looks at no cell."""
+        """Return an observation that follows tasks and stacks of a booting machine, but no cell."""
         return replace(self, cells=frozenset(), events=frozenset(), flat=False)
 
     def options(self, folder: Path, *, kept: Path | None = None, keeps: bool = False) -> list[str]:
-        """Write what the plugin reads, and return QEMU's options.
+        """Write the plugin's input into an empty folder, and return QEMU's options.
 
-        Parameters
-        ----------
-        folder : Path
-            An empty folder for the plugin's files.
-        kept : Path, optional
-            The folder of a machine that was observed until it was stopped, which is now restored.
-        keeps : bool, optional
-            Whether the machine is observed until it is stopped.
+        `kept` is the folder of a machine that was observed until it was stopped, and is now
+        restored. With `keeps` the machine is observed until it is stopped.
         """
         if kept is not None:
             for name in _KEPT:
@@ -109,23 +91,12 @@ class Observation:
             first += len(one.functions)
         atomic_write(folder / "programs", b"".join(encoded))
         self.symbols.write(folder / "symbols", self.events, first)
-        # A comma separates QEMU's options; a doubled one is itself.
+        # A comma separates QEMU's options; doubling escapes it.
         paths = [str(path).replace(",", ",,") for path in (self.plugin, folder)]
         return ["-plugin", f"{paths[0]},folder={paths[1]}"]
 
     def profiles(self, folder: Path) -> dict[str, tuple[Profile, pd.DataFrame]]:
-        """Return the profiles and the recorded events, by the ids of the cells.
-
-        Parameters
-        ----------
-        folder : Path
-            The folder that `options` filled.
-
-        Raises
-        ------
-        IolabError
-            If what the plugin wrote is damaged.
-        """
+        """Return profiles and recorded events by cell id, from the folder that `options` filled."""
         names = {number: ("", name) for number, name in RESERVED.items()}
         functions = [name for one in self.programs for name in one.functions.values()]
         functions = [*self.symbols.names, *functions]
@@ -138,22 +109,7 @@ class Observation:
         }
 
     def write_profiles(self, folder: Path, results: Path, cells: Iterable[str]) -> None:
-        """Write the profiles of cells, and their recorded events, beside the agent's results.
-
-        Parameters
-        ----------
-        folder : Path
-            The folder that `options` filled.
-        results : Path
-            The agent's results folder.
-        cells : iterable of str
-            The ids of the plan's cells; those that were not observed are passed over.
-
-        Raises
-        ------
-        IolabError
-            If what the plugin wrote is damaged.
-        """
+        """Write profiles and recorded events of the observed cells beside the agent's `results`."""
         profiles, into = self.profiles(folder), results / "profiles"
         for cell in (cell for cell in cells if cell in profiles):
             profile, events = profiles[cell]
@@ -202,7 +158,7 @@ def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) ->
     events = window.events
     comm, pid = (window.tasks[name].to_numpy() for name in ("comm", "pid"))
     task, other = (events[name].to_numpy() for name in ("task", "other"))
-    # What no call names is numbered as the task that runs, and shown as none.
+    # Without a named task, index with the running one, and show none.
     named = other != NO_TASK
     there = np.where(named, other, task)
     return pd.DataFrame(
@@ -215,14 +171,14 @@ def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) ->
             **{name: events[name] for name in ("arg0", "arg1", "arg2")},
             "other": np.where(named, comm[there], ""),
             "other_pid": np.where(named, pid[there], NO_PID),
-            # Without stacks nobody knows.
+            # Unknown without stacks.
             **({} if flat else {"interrupt": events["interrupt"].astype(bool)}),
         }
     )
 
 
 def _programs(image: Image, plan: Plan) -> Iterator[ProgramSymbols]:
-    """Yield the functions of the image's fio and of the programs that a plan brings."""
+    """Yield the functions of the image's fio and of the plan's programs."""
     own = (entry for entry in read_cpio(image.path) if entry.name == _FIO)
     entries: dict[str, Entry] = {entry.name: entry for entry in (*own, *program_entries(plan))}
     for path, entry in entries.items():
@@ -244,27 +200,10 @@ def ready_observer(
     flat: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Observation:
-    """Return what observes a machine, after building and asking what is missing.
+    """Return an observation of a machine; first build the plugin and fetch the symbols if missing.
 
-    Parameters
-    ----------
-    kernel, image, toolbox, machine
-        The machine.
-    plan : Plan
-        What it measures, with programs of its own.
-    cells : iterable of int
-        Positions in the plan of the cells that are observed.
-    events : iterable of str, optional
-        Functions whose calls are recorded one by one.
-    flat : bool, optional
-        Whether to count without callers.
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    CannotRunError
-        If this machine cannot be observed; the message says why.
+    `cells` are positions in the plan. Raises CannotRunError, with the reason, if this machine
+    cannot be observed.
     """
     if machine.accelerator != "icount":
         raise CannotRunError(

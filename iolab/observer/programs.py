@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The functions of a program, by its build id.
 
-A stripped program names the functions that it exports (.dynsym). Its others are known by where they
-begin (.eh_frame) and are called after that place: ``fio+0x4f2a0``. A debug file of the same build
-id names them all.
+A stripped program names the functions that it exports (.dynsym). Other functions are known by their
+addresses (.eh_frame) and named after them: ``fio+0x4f2a0``. A debug file with the same build id
+names all of them.
 """
 
 from __future__ import annotations
@@ -35,20 +35,10 @@ _HEAD = np.dtype([("id", f"V{_ID_BYTES + 4}"), *((n, "<u8") for n in ("note", "f
 
 @dataclass(frozen=True)
 class ProgramSymbols:
-    """The functions of a program.
+    """The functions of a program, recognized by the 20 bytes of its build id.
 
-    Parameters
-    ----------
-    build_id : bytes
-        The 20 bytes by which it is recognized.
-    note : int
-        Address of the build id in the running program.
-    text : (int, int)
-        Addresses of its code, the second one excluded.
-    functions : dict of int to str
-        Name by address, ascending.
-    code : bytes
-        What is at the addresses of `text`.
+    `note` is the address of the build id in the running program, `text` the addresses of its code
+    (end excluded), `code` the bytes there. `functions` maps addresses to names, ascending.
     """
 
     build_id: bytes
@@ -58,13 +48,7 @@ class ProgramSymbols:
     code: bytes
 
     def encoded(self, first: int) -> bytes:
-        """Return the program as the plugin reads it.
-
-        Parameters
-        ----------
-        first : int
-            The number of its first function.
-        """
+        """Return the program in the plugin's format; its first function has the number `first`."""
         head = np.zeros(1, _HEAD)
         head["id"] = np.void(self.build_id.ljust(_ID_BYTES + 4, b"\0"))
         head["note"], (head["from"], head["to"]) = self.note, self.text
@@ -103,7 +87,7 @@ def _begins(elf: ELFFile) -> Iterator[int]:
 
 
 def _debug_names(build_id: bytes) -> dict[int, str]:
-    """Return the functions that a debug file of this build id names."""
+    """Return the functions named by a debug file with this build id."""
     code = build_id.hex()
     folders = [*filter(None, os.environ.get("IOLAB_DEBUG_PATH", "").split(":")), _DEBUG]
     for folder in folders:
@@ -119,14 +103,9 @@ def _debug_names(build_id: bytes) -> dict[int, str]:
 
 
 def program_symbols(name: str, data: bytes) -> ProgramSymbols | None:
-    """Return the functions of a program; None if it is none of x86-64, or has no build id.
+    """Return the functions of a program, named like ``fio:get_io_u`` or ``fio+0x4f2a0``.
 
-    Parameters
-    ----------
-    name : str
-        What the functions are called after: ``fio:get_io_u``, ``fio+0x4f2a0``.
-    data : bytes
-        The program.
+    None if it is not for x86-64, or has no build id.
     """
     try:
         elf = ELFFile(io.BytesIO(data))

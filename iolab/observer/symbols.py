@@ -2,8 +2,8 @@
 """The functions of a kernel, as the kernel itself names them.
 
 A kernel is booted once without counting, and hands over /proc/kallsyms and its types (BTF). All
-measured machines boot with ``nokaslr``, so the addresses are those of every boot. What a module
-adds is read by the plugin when the module is loaded.
+measured machines boot with ``nokaslr``, so the addresses are the same in every boot. The plugin
+reads a module's functions when the module is loaded.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _NAMED = {
     "start_secondary": _START,
 }
 _STUB_NAMES = {"irq_entries_start", "spurious_entries_start"}
-# What these call is done in an interrupt. handle_softirqs was __do_softirq up to 6.9.
+# Their callees run in an interrupt. handle_softirqs was __do_softirq up to 6.9.
 _INTERRUPT_NAMES = re.compile(
     r"asm_(sysvec_.*|common_interrupt|spurious_interrupt)|__do_softirq|handle_softirqs|"
     + "|".join(sorted(_STUB_NAMES))
@@ -94,14 +94,8 @@ _FORMAT = 6
 class Symbols:
     """The functions of a kernel.
 
-    Parameters
-    ----------
-    names : list of str
-        Name by number, from `FIRST_SYMBOL` on.
-    table : array of (start, id, flags)
-        The functions by their addresses; a gap has the id 0.
-    offsets : dict of str to int
-        Where members of structures lie, by the names that the plugin knows.
+    `names` are by number, from `FIRST_SYMBOL` on. `table` has (start, id, flags) by address; a gap
+    has the id 0. `offsets` are those of structure members, by the names that the plugin knows.
     """
 
     names: list[str]
@@ -109,16 +103,9 @@ class Symbols:
     offsets: dict[str, int]
 
     def write(self, path: Path, events: frozenset[str], first_free: int) -> None:
-        """Write the file that the plugin reads.
+        """Write the plugin's input file.
 
-        Parameters
-        ----------
-        path : Path
-            The file.
-        events : frozenset of str
-            Functions whose calls are recorded one by one.
-        first_free : int
-            The first number that modules may give their functions.
+        Calls of `events` are recorded one by one; `first_free` is the first number for modules.
         """
         table = self.table.copy()
         numbers = [FIRST_SYMBOL + n for n, name in enumerate(self.names) if name in events]
@@ -147,7 +134,7 @@ def _role(name: str) -> int:
 
 
 def _rank(kind: str, name: str) -> tuple[int, bool, bool]:
-    """Return which of several names of one function is its name: the greatest."""
+    """Return the rank of one of several names of a function; the greatest wins."""
     return _flags(name), not name.startswith(("__ia32_", "__do_sys_", "__se_sys_")), kind in "TW"
 
 
@@ -159,21 +146,10 @@ def _text_lines(kallsyms: str) -> Iterator[tuple[int, str, str]]:
 
 
 def parse_symbols(kallsyms: str, btf: bytes, built: Mapping[str, int] | None = None) -> Symbols:
-    """Return the functions of a kernel.
+    """Return the functions of a kernel from /proc/kallsyms and /sys/kernel/btf/vmlinux.
 
-    Parameters
-    ----------
-    kallsyms : str
-        /proc/kallsyms.
-    btf : bytes
-        /sys/kernel/btf/vmlinux.
-    built : mapping of str to int, optional
-        Offsets that are known from the kernel's build; BTF is not needed then.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel does not tell its symbols or types, or lacks a function that is needed.
+    BTF is not needed if offsets are known from the kernel's build (`built`). Raises CannotRunError
+    if symbols or types are missing.
     """
     best: dict[int, tuple[str, str]] = {}
     gaps = set()
@@ -207,7 +183,7 @@ def parse_symbols(kallsyms: str, btf: bytes, built: Mapping[str, int] | None = N
 
 
 def _built_offsets(kernel: Kernel) -> dict[str, int]:
-    """Return what iolab noted when it built the kernel; nothing of another kernel."""
+    """Return the offsets that iolab recorded when it built the kernel; {} for any other."""
     try:
         noted = json.loads((kernel.vmlinuz.parent / "kernel.json").read_text())
         return {str(name): int(at) for name, at in noted["built"]["offsets"].items()}
@@ -260,19 +236,9 @@ def kernel_symbols(
     toolbox: Toolbox,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Symbols:
-    """Return the functions of a kernel; ask the kernel for them if the cache lacks them.
+    """Return the functions of a kernel; boot it to get them if the cache lacks them.
 
-    Parameters
-    ----------
-    kernel, image, toolbox
-        The kernel, and what it is booted with.
-    progress : callable
-        Gets a line before a kernel is booted.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel does not boot so, or does not tell its symbols or types.
+    Raises CannotRunError if the kernel does not boot, or lacks symbols or types.
     """
 
     def make(folder: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""First process of a guest that tells its kernel's symbols and types, and does nothing else."""
+"""First process of a guest that only hands over its kernel's symbols and types."""
 
 import os
 

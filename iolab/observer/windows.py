@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Read what the plugin wrote: a window for each observed cell."""
+"""Read the plugin's output: a window for each observed cell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOTALS = (
 )
 _HEAD = np.dtype([(name, "<u8") for name in _TOTALS])
 _TASK = np.dtype([("pid", "<i4"), ("tgid", "<i4"), ("comm", "S16")])
-# As struct node of iolab/observer/plugin/stacks.h; of a root `sibling` is the processor.
+# As struct node of iolab/observer/plugin/stacks.h; a root's `sibling` is the processor.
 _NODE = np.dtype(
     [
         *(("func", "<u4"), ("parent", "<u4"), ("child", "<u4"), ("sibling", "<u4")),
@@ -46,21 +46,13 @@ NO_TASK: Final = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Window:
-    """What was counted between the two samples of a cell.
+    """Everything counted between the two samples of a cell.
 
-    Parameters
-    ----------
-    totals : dict of str to int
-        The whole: virtual time in ns, instructions, idle time, and what was lost.
-    tasks : DataFrame
-        ``pid``, ``tgid`` and ``comm`` by a task's number.
-    nodes : DataFrame
-        The call trees: ``parent`` (a row's number, -1 of a root), ``task``, ``cpu``, ``func``
-        (-1 of a root), ``instructions`` and ``calls``. A parent comes before its children.
-    events : DataFrame
-        Recorded calls: ``at_ns``, ``task``, ``cpu``, ``func``, ``arg0`` to ``arg2``, ``interrupt``
-        (1: in an interrupt, hard or soft; 0 if stacks are not followed), and ``other``, the first
-        task among the arguments that does not run (`NO_TASK` without one).
+    `totals` has virtual time in ns, instructions, idle time, and losses. `tasks` has ``pid``,
+    ``tgid`` and ``comm`` by a task's number. `nodes` are the call trees: ``parent`` (a row's
+    number, -1 for a root) comes before its children; ``func`` is -1 for a root. In `events`,
+    ``interrupt`` is 1 in a hard or soft one and 0 if stacks are not followed; ``other`` is the
+    first task among the arguments that does not run (`NO_TASK` without one).
     """
 
     totals: dict[str, int]
@@ -82,7 +74,7 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _pruned(nodes: npt.NDArray[np.void]) -> pd.DataFrame:
-    """Return the nodes that counted something, and those above them, as trees."""
+    """Return the nodes that counted something, and their ancestors, as trees."""
     parent = nodes["parent"].astype(np.int64)
     root = parent == _NO_NODE
     parent[root] = -1
@@ -122,7 +114,7 @@ def _window(data: bytes) -> Window:
         arrays.append(np.frombuffer(data, dtype, totals.pop(name), at))
         at += arrays[-1].nbytes
     tasks, nodes, events = arrays
-    # Old kernels leave the end of the last name behind a shorter one's NUL.
+    # Old kernels leave the rest of a longer, earlier name behind a name's NUL.
     names = (name.partition(b"\0")[0] for name in tasks["comm"])
     comm = [foreign.text(name.decode(errors="replace")) for name in names]
     return Window(
@@ -134,18 +126,7 @@ def _window(data: bytes) -> Window:
 
 
 def read_windows(path: Path) -> dict[str, Window]:
-    """Return the windows in the plugin's file, by the ids of their cells.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Raises
-    ------
-    IolabError
-        If it is damaged.
-    """
+    """Return the windows in the plugin's file by cell id; IolabError if it is damaged."""
     windows: dict[str, Window] = {}
     waiting: dict[int, Window] = {}
     try:
@@ -165,18 +146,7 @@ def read_windows(path: Path) -> dict[str, Window]:
 
 
 def function_names(path: Path) -> dict[int, tuple[str, str]]:
-    """Return module and name of the functions of modules, by number.
-
-    Parameters
-    ----------
-    path : Path
-        The file that the plugin wrote.
-
-    Raises
-    ------
-    IolabError
-        If it is damaged.
-    """
+    """Return module and name of modules' functions by number; IolabError for a damaged file."""
     names = {}
     try:
         for line in path.read_text(errors="replace").splitlines():

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What was measured: raw results as the agent wrote them, and the tables made from them."""
+"""Measured results: raw, as the agent wrote them, and the tables made from them."""

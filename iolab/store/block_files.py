@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The files of a stored block: their names, how large they may be, and their digests.
+"""The files of a stored block: their names, size limits and digests.
 
-A block may come from anybody: it holds regular files of these names, and nothing else.
+A block may come from anybody: it may contain regular files of these names, and nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "said_of",
 ]
 
-# Of each of a block's files but run.json, the SHA-256.
+# The SHA-256 of each of a block's files but run.json.
 DIGESTS: Final = "sha256.json"
 RUN: Final = "run.json"
 # The texts in it, with the most characters of each.
@@ -53,13 +53,13 @@ _LAYOUT: Final = {
     "traces": re.compile(rf"{_ID}\.dat"),
 }
 _MOST_FILES: Final = 100_000
-# Of all files of a block, as of the archive that it came in; a trace may take nearly all of it.
+# For all files of a block, and for the archive it came in; a trace may take nearly all of it.
 _MOST_BYTES: Final = 4 << 30
 
 
 @contextmanager
 def said_of(path: Path) -> Iterator[None]:
-    """Say in a sentence why a file or folder of a block cannot be read: `IolabError`."""
+    """Raise an IolabError that explains why a file or folder of a block cannot be read."""
     try:
         yield
     except FileNotFoundError as error:
@@ -71,13 +71,7 @@ def said_of(path: Path) -> Iterator[None]:
 
 
 def files_of(folder: Path) -> dict[str, os.stat_result]:
-    """Return the status of each of a block's files by its name, such as ``cells/ID.json.gz``.
-
-    Raises
-    ------
-    IolabError
-        If the folder is missing, a link, cannot be read, or holds anything else or more.
-    """
+    """Return the status of each file of a block by name; IolabError if it has any other entry."""
     found: dict[str, os.stat_result] = {}
     for below, known in _LAYOUT.items():
         if below and not os.path.lexists(folder / below):
@@ -108,13 +102,7 @@ def most_bytes(name: str) -> int:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of a block's files; two runs in virtual time differ in run.json alone.
-
-    Raises
-    ------
-    IolabError
-        As `files_of`, or if a file cannot be read.
-    """
+    """Return the SHA-256 of a block's files, without run.json, which differs between equal runs."""
     names = sorted(files_of(folder).keys() - {RUN, DIGESTS})
     return {name: digest_in(folder, name) for name in names}
 
@@ -126,13 +114,7 @@ def digest_in(folder: Path, name: str) -> str:
 
 
 def run_of(said: bytes) -> dict[str, Any]:
-    """Check ``run.json``, when and how a block was measured, and return what is known of it.
-
-    Raises
-    ------
-    IolabError
-        If it is malformed.
-    """
+    """Return the known fields of ``run.json`` (when and how a block was measured), checked."""
     try:
         run = foreign.document(said)
         if not isinstance(run, dict):

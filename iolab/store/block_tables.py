@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables of stored blocks, made from what the agent recorded of each cell."""
+"""Make the tables of stored blocks from the agent's records of each cell."""
 
 from __future__ import annotations
 
@@ -28,15 +28,9 @@ __all__ = ["block_rows", "block_tables", "table_columns"]
 def block_rows(
     store: RawStore, key: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, float]]]:
-    """Yield the tidy row of each cell of a block, the document it is from, and its mechanism.
-
-    Raises
-    ------
-    IolabError
-        If a result is damaged.
-    """
+    """Yield the tidy row of each cell of a block, its document, and its mechanism's measures."""
     block = store.block(key)
-    # Neither links nor devices: the traces are read by their paths.
+    # Refuse links and devices: the traces are read by their paths.
     store.files(key)
     pathology = get_pathology(block.pathology)
     for document, planned in zip(store.cells(key), block.plan.cells, strict=True):
@@ -86,12 +80,9 @@ def block_rows(
 def table_columns(
     pathologies: Collection[str],
 ) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return the columns of each of the tables of `block_tables`, with their types.
+    """Return the columns of each table of `block_tables`, with their types.
 
-    Parameters
-    ----------
-    pathologies : collection of str
-        Names of the blocks' pathologies; the factors of one alone are columns.
+    Factors are columns only if all blocks are of one pathology.
     """
     one = len(pathologies) == 1
     cells = column_types(*pathologies) if one else CELL_COLUMNS

@@ -18,7 +18,7 @@ __all__ = [
     "column_types",
 ]
 
-# What every pathology's cells have; the levels of its factors come to them.
+# The columns of every pathology's cells; the levels of its factors are added.
 CELL_COLUMNS: Final = {
     "cell": "str",
     "block": "str",
@@ -61,13 +61,7 @@ UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 
 
 def column_types(pathology: str) -> dict[str, str]:
-    """Return the columns of a pathology's cells with their types: `CELL_COLUMNS`, its factors.
-
-    Raises
-    ------
-    UserError
-        If the pathology is unknown, or one of its factors has the name of another column.
-    """
+    """Return a pathology's cell columns with types; UserError if a factor's name is taken."""
     found = get_pathology(pathology)
     columns = dict(CELL_COLUMNS)
     if taken := sorted(set(columns) & set(found.factors)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measures of one cell: fio's report, dd's or a program's result, and the kernel's counters."""
+"""Measures of one cell: from the report of fio, dd or a program, and the kernel's counters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, progr
 
 __all__ = ["check_origin", "check_result", "histogram", "measures"]
 
-# What a result raises that is not the agent's: a missing key, a list for a mapping, letters for a
-# number, a number beyond all floats, two samples of one moment.
+# What a forged result raises: a missing key, a list for a mapping, letters for a number, a number
+# beyond all floats, two samples of one moment.
 _SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-# What an agent leaves of a cell; what is not in `CellResult` is kept for people.
+# The keys of an agent's result; those that are not in `CellResult` are kept for people.
 _KEYS = {
     *CellResult.__annotations__,
     *("agent", "began_ns", "cgroup", "ended_ns", "measuring_from_ns", "measuring_until_ns"),
@@ -36,7 +36,7 @@ _PERCENTILES = {
     "latency_p99_ns": 99.0,
     "latency_p999_ns": 99.9,
 }
-# Of a 64-bit counter.
+# For a 64-bit counter.
 _MOST = 2.0**63
 _NOTHING = {
     **dict.fromkeys(
@@ -66,7 +66,7 @@ def _did_io(result: CellResult) -> bool:
 
 def _from_fio(result: CellResult) -> dict[str, float | int]:
     sides = _sides(result)
-    # Not fio's iops_mean: that averages samples, of which a short run has none.
+    # Not fio's iops_mean: that averages samples, and a short run has none.
     iops = math.fsum(side["total_ios"] / (side["runtime"] / 1e3) for side in sides)
     return {
         "iops": iops,
@@ -104,7 +104,7 @@ def _bins(sides: Sequence[Mapping[str, Any]]) -> Counter[int]:
 
 
 def _from_copies(result: CellResult) -> dict[str, float | int]:
-    """Return what the copies did in the time that they wrote: their writes, and no latencies."""
+    """Return the copies' measures over the time that they wrote: writes, no latencies."""
     writes = sum(process["writes"] for process in result["copies"])
     runtime_s = math.fsum(process["seconds"] for process in result["copies"])
     return {
@@ -117,7 +117,7 @@ def _from_copies(result: CellResult) -> dict[str, float | int]:
 
 
 def _idle(first: CpuSample, last: CpuSample, elapsed_ns: int) -> float:
-    """Return the share of the time in which no task ran on the core; NaN if that is not counted."""
+    """Return the share of the time in which the core ran no task; NaN if it is not counted."""
     if "lacks" in first:
         return math.nan
     return float(1 - (last["running_ns"] - first["running_ns"]) / elapsed_ns)
@@ -127,7 +127,7 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
-    # A program may do no I/O: then there is nothing for each I/O.
+    # A program may do no I/O: then its values per I/O are NaN.
     ios = last["ios"] - first["ios"] or math.nan
     copied = "copies" in result
 
@@ -154,7 +154,7 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
 
 
 def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
-    """Return the measures of a cell that ran; nothing if its work is I/O and it did none."""
+    """Return the measures of a cell that ran; {} if its work is I/O and it did none."""
     if "program" in result:
         shared = {**_from_counters(result, cpu), **common_measures(result)}
         return {**shared, **program_measures(result)}
@@ -165,21 +165,16 @@ def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
 
 
 def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
-    """Return the measures of an agent's cell, with ``valid`` and, if not valid, ``gate``: why.
+    """Return the measures of an agent's cell, with ``valid`` and ``gate``: why it is not valid.
 
-    Times are in the units of their names; CPU shares are of the core `cpu`, 0..1; switches are
-    those of the whole system for each I/O that the data device completed. ``fio_…`` are of the job,
-    which may be dd; then ``iops`` are its writes for each second that it wrote, as dd itself says,
-    and there are no latencies. Of a fio job with several processes or directions, ``iops`` and
-    ``ios`` are sums over all of them and ``runtime_s`` is the longest. Percentiles are of all I/Os
-    together: fio's bins (json+) are merged, and a percentile is the first bin that reaches it, as
-    fio computes its own. The job may be a program, too, see `iolab.store.program_counters`.
-    ``idle`` is NaN where the kernel does not count it. A cell that did not run has NaN.
-
-    Raises
-    ------
-    IolabError
-        If the result is malformed.
+    Times are in the units of their names. CPU shares are of the core `cpu`, 0..1. Switches are
+    those of the whole system per I/O that the data device completed. ``fio_...`` are those of the
+    job, which may be dd; then ``iops`` are its writes per second of writing, as dd reports them,
+    and there are no latencies. For a fio job with several processes or directions, ``iops`` and
+    ``ios`` are sums, and ``runtime_s`` is the longest. Percentiles cover all I/Os together: fio's
+    bins (json+) are merged, and a percentile is the first bin that reaches it, as in fio. The job
+    may also be a program, see `iolab.store.program_counters`. ``idle`` is NaN where the kernel does
+    not count it. A cell that did not run has NaN. Raises IolabError for a malformed result.
     """
     try:
         gates = list(result.get("gates", []))
@@ -203,13 +198,7 @@ def _not_the_agents(error: Exception) -> IolabError:
 
 
 def check_origin(result: Mapping[str, Any], cell: str) -> None:
-    """Check that a result is of a cell, and has only what an agent leaves of one.
-
-    Raises
-    ------
-    IolabError
-        If it is of another cell, or holds anything else.
-    """
+    """Raise IolabError if a result is of another cell, or contains unknown keys."""
     if result.get("id") != cell:
         raise IolabError(f"the result is of another cell: {foreign.line(str(result.get('id')))!r}")
     if unknown := sorted(set(result) - _KEYS):
@@ -217,13 +206,7 @@ def check_origin(result: Mapping[str, Any], cell: str) -> None:
 
 
 def check_result(result: CellResult, *, cpu: int) -> None:
-    """Check that a cell's result can be measured, before it is stored.
-
-    Raises
-    ------
-    IolabError
-        If it is malformed.
-    """
+    """Raise IolabError if a cell's result cannot be measured; call it before storing."""
     measures(result, cpu=cpu)
     histogram(result)
 
@@ -231,12 +214,8 @@ def check_result(result: CellResult, *, cpu: int) -> None:
 def histogram(result: CellResult) -> list[tuple[float, int]]:
     """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
 
-    There are none of a cell that did not run, of copies or of a program.
-
-    Raises
-    ------
-    IolabError
-        If the result is malformed.
+    The list is empty for a cell that did not run, for copies and for programs. Raises IolabError
+    for a malformed result.
     """
     try:
         if result["state"] != "done" or "fio" not in result:

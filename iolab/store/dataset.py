@@ -40,7 +40,7 @@ __all__ = [
     "with_measure",
 ]
 
-# The most characters of what is drawn or stands in a caption; of other texts, a line's.
+# The most characters of texts in figures and captions; other texts may have a line's.
 _MOST: Final = {
     "kernel": foreign.NAME,
     "kernel_release": foreign.NAME,
@@ -54,7 +54,7 @@ class MissingMeasureError(UserError):
 
 
 class UnknownPathologyError(UserError):
-    """The tables are of a pathology that is not known here."""
+    """The pathology of the tables is not known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class Dataset:
     """The tidy tables of one folder of results.
 
     ``cells`` has one row per cell (columns of `column_types`; units in the names, CPU shares of the
-    measured core 0..1), ``latency`` the completion latency histograms in long form, ``unavailable``
-    the kernels that were asked for and cannot run here, with the reason, ``mechanism`` the
-    pathology's own measures, from the agent's counters and from the traces of recorded cells (in
-    long form, units in their names), ``traces`` the trace.dat of a cell, for those that are kept
-    there, ``kernels`` how each kernel was built and booted, for those of which that is known.
+    measured core 0..1). ``latency`` has the completion latency histograms in long form.
+    ``unavailable`` lists requested kernels that cannot run here, with the reason. ``mechanism`` has
+    the pathology's own measures, from the agent's counters and from the traces of recorded cells
+    (in long form, units in their names). ``traces`` maps a cell to its trace.dat, if it is kept
+    there. ``kernels`` describes how each kernel was built and booted, where that is known.
     """
 
     cells: pd.DataFrame
@@ -78,9 +78,9 @@ class Dataset:
 
 
 def result_folders(folder: Path | str) -> list[Path]:
-    """Return the folders of results that a folder is or holds, those of built-in pathologies first.
+    """Return the folders of results that a folder is or contains, built-in pathologies first.
 
-    Of the folders that it holds, those count whose name a pathology could have, known or not.
+    A contained folder counts if its name is a valid name of a pathology, known or not.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def result_folders(folder: Path | str) -> list[Path]:
 
 
 def with_measure(data: Dataset, name: str) -> pd.DataFrame:
-    """Return the cells with a measure of the pathology as a column, those that have it.
+    """Return the cells that have a measure of the pathology, with it as a column.
 
     Raises
     ------
@@ -124,12 +124,12 @@ def load(folder: Path | str) -> Dataset:
     Raises
     ------
     UserError
-        If a file is missing, unreadable, or no table of iolab's.
+        If a file is missing, unreadable, or not a table of iolab's.
     """
     root = Path(folder)
     names = ("cells.parquet", "latency.parquet", "unavailable.json", "mechanism.parquet")
     paths = [root / name for name in names]
-    # Tables from before this gate are gated too.
+    # Tables that predate this gate are gated too.
     table = as_frame(read_table(paths[0], below=root), paths[0])
     cells = gate_other_regimes(_cells(table, paths[0]))
     latency = _of_cells(paths[1], LATENCY_COLUMNS, cells)
@@ -142,7 +142,7 @@ def load(folder: Path | str) -> Dataset:
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    # A table from before there were programs is as good without them.
+    # Tables that predate programs lack these columns.
     table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
     found = conformed(table, CELL_COLUMNS, path)
     names = found["pathology"].unique()
@@ -163,13 +163,13 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.DataFrame:
     """Return a table in long form, whose rows are of these cells.
 
-    A histogram repeats the name of its cell in each row: each name is looked at once.
+    A histogram repeats the name of its cell in each row: each name is checked once.
     """
     table = read_table(path, below=path.parent)
     known = set(cells["cell"].tolist())
     named = table["cell"] if "cell" in table.column_names else None
     if named is not None and pa.types.is_dictionary(named.type) and not named.null_count:
-        # All chunks have one dictionary then.
+        # After this, all chunks have one dictionary.
         first = named.unify_dictionaries().chunks[:1]
         if all(known.issuperset(one.dictionary.to_pylist()) for one in first):
             whole = plain_texts(table, path)
@@ -190,7 +190,7 @@ def _unavailable(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: is no list of kernels and reasons")
-    # Not of all the columns that somebody names: each row may name others.
+    # Only known columns: each row may name others.
     held = {name for row in rows for name in row}
     return pd.DataFrame(rows, columns=[n for n in UNAVAILABLE_COLUMNS if not rows or n in held])
 
@@ -214,9 +214,9 @@ def _traces(root: Path) -> dict[str, Path]:
 
 
 def _lines(texts: pd.Series, most: int) -> pd.Series:
-    """Return texts as lines of printable characters; those that are such lines are not copied."""
+    """Return texts as lines of printable characters; texts that are such lines are not copied."""
     known = texts.dropna().unique().tolist()
-    # As `foreign.line` would say of each.
+    # The condition of `foreign.line` for each text.
     if all(len(said) <= most for said in known) and "".join(known).isprintable():
         return texts
     lines = {said: foreign.line(said, most) for said in known}
@@ -229,23 +229,23 @@ def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd
     Parameters
     ----------
     table : DataFrame
-        The table, which anybody may have written.
+        The table, which may come from anybody.
     columns : mapping of str to str
         The types of its columns by their names.
     path : Path
-        Where it is from.
+        Its origin, for errors.
 
     Raises
     ------
     UserError
-        If a column is missing, or holds something else.
+        If a column is missing, or does not have its type.
     """
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise UserError(f"{path}: has no column {', '.join(missing)}")
     try:
         found = table[list(columns)].astype(dict(columns))
-        # Whoever wrote the table may have been told its texts by anybody.
+        # The texts may come from anybody, even if the table does not.
         texts = [name for name, kind in columns.items() if kind == "str"]
         return found.assign(
             **{name: _lines(found[name], _MOST.get(name, foreign.LINE)) for name in texts}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What differs between a cell's values in a folder's tables and those that were measured again."""
+"""Differences between a cell's values in a folder's tables and those of a new measurement."""
 
 from __future__ import annotations
 
@@ -20,26 +20,16 @@ _TOLERANCE: Final = 1e-9
 def block_values(
     block: str, cells: pd.DataFrame, latency: pd.DataFrame, mechanism: pd.DataFrame
 ) -> dict[str, dict[str, Any]]:
-    """Return all values of each cell of a block, by the cell's name in the plan.
+    """Return all values of each cell of a block (its name in the tables), by the cell's plan name.
 
-    Parameters
-    ----------
-    block : str
-        The block's name in the tables.
-    cells, latency, mechanism : DataFrame
-        The tables (see `iolab.store.dataset.Dataset`).
-
-    Returns
-    -------
-    dict of str to dict
-        The columns of ``cells``, names without the block's, the measures of the mechanism, and
-        the histogram as a tuple of pairs.
+    Values are the columns of ``cells``, with names relative to the block, the mechanism's measures,
+    and the histogram as a tuple of pairs.
     """
     rows = cells[cells["cell"].str.startswith(f"{block}-")]
     found: dict[str, dict[str, Any]] = {}
     for row in rows.to_dict("records"):
         values = {str(name): value for name, value in row.items()}
-        # The same block has another name where its kernel comes from another place.
+        # The same block has another name if its kernel comes from another place.
         name = _without(block, str(values.pop("cell")))
         shared = {column: _without(block, str(values[column])) for column in ("block", "twin")}
         found[name] = {**values, **shared}

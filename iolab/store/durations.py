@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How long the blocks of a store took to measure, to predict how long others will take."""
+"""Durations of a store's measured blocks, to predict those of other blocks."""
 
 from __future__ import annotations
 
@@ -25,20 +25,10 @@ _DAMAGED: Final = (
 
 @dataclass(frozen=True)
 class BlockDuration:
-    """How long one block took.
+    """How long one block took: `wall_s` is from the start of its machine to its results.
 
-    Parameters
-    ----------
-    pathology, clock : str
-        What was measured, and by which clock.
-    target : str
-        Kind of the machine: "vm", "local" or "ssh".
-    runtime_ms : int
-        Longest job of the block in the machine's own time; 0 where cells are numbers of writes.
-    cells : int
-        Number of cells.
-    wall_s : float
-        Seconds from the start of the machine to its results.
+    The target is "vm", "local" or "ssh". `runtime_ms` is the longest job in the machine's own time,
+    0 where cells are numbers of writes.
     """
 
     pathology: str

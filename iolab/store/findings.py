@@ -15,13 +15,7 @@ _KINDS = {"what": str, "found": str, "good": bool, "needed": bool}
 
 
 def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the findings of `iolab.agent.preflight`; none of a machine that was made.
-
-    Raises
-    ------
-    IolabError
-        If they are malformed.
-    """
+    """Return the findings of `iolab.agent.preflight`; [] for a virtual machine."""
     found = facts.get("preflight", [])
     if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
         raise IolabError("the findings of the machine are malformed")
@@ -38,5 +32,5 @@ def _is_one(entry: Any) -> bool:
 
 
 def machine_gates(facts: Mapping[str, Any]) -> list[str]:
-    """Return why no cell of a block is valid: each needed finding that is not good, a sentence."""
+    """Return a sentence for each needed finding that is bad: each makes all cells invalid."""
     return [f"{f['what']}: {f['found']}" for f in findings(facts) if f["needed"] and not f["good"]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a folder of results can do without: plans of measured blocks, blocks that no sweep needs."""
+"""Removable parts of a folder of results: plans of measured blocks, blocks that no sweep needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from iolab.store.raw import RawStore, named_blocks
 
 __all__ = ["Garbage", "find_garbage", "remove_garbage"]
 
-# Of the store: no tables of sweeps.
+# Folders of the store, without tables of sweeps.
 _OWN: Final = {"raw", "set-aside", PARTITIONS}
 _UNKNOWN: Final = "which blocks its tables need is not known; sweep again, or remove that folder"
 
@@ -28,16 +28,9 @@ Kind = Literal["plan", "set aside", "profile", "tables", "block"]
 class Garbage:
     """One file or folder that can be removed.
 
-    Parameters
-    ----------
-    kind : {"plan", "set aside", "profile", "tables", "block"}
-        A plan whose block is measured; a block that was set aside because it is damaged or was
-        refused; the profiles, or the kept tables, of a block that is not in the store; a block
-        that no sweep's tables are made of.
-    path : Path
-        Where it is.
-    size_bytes : int
-        What it takes.
+    A "plan" belongs to a measured block. A block was "set aside" because it is damaged or was
+    refused. A "profile" or "tables" belong to a block that is not in the store. A "block" is in no
+    sweep's tables.
     """
 
     kind: Kind
@@ -46,22 +39,11 @@ class Garbage:
 
 
 def find_garbage(root: Path, *, unused: bool = False) -> list[Garbage]:
-    """Return what a folder of results can do without, by kind and path.
+    """Return the removable parts of a folder of results, by kind and path.
 
-    Parameters
-    ----------
-    root : Path
-        A folder of results.
-    unused : bool
-        With the blocks that no ``blocks.json`` below `root` names. An interrupted sweep's blocks
-        are among them, and those of an older agent.
-
-    Raises
-    ------
-    UserError
-        If the store is of another format.
-    IolabError
-        If a ``blocks.json`` is damaged: which blocks are needed is not known.
+    `unused` includes blocks that no ``blocks.json`` below `root` names, such as those of an
+    interrupted sweep or an older agent. Raises IolabError if a ``blocks.json`` is damaged: then it
+    is unknown which blocks are needed.
     """
     store = RawStore(root)
     store.check_format()
@@ -83,16 +65,10 @@ def find_garbage(root: Path, *, unused: bool = False) -> list[Garbage]:
 
 
 def remove_garbage(garbage: list[Garbage]) -> None:
-    """Remove files and folders.
-
-    Raises
-    ------
-    IolabError
-        If one cannot be removed; those before it are gone.
-    """
+    """Remove files and folders; stop with IolabError at the first that cannot be removed."""
     for one in garbage:
         try:
-            # What a link leads to is somebody else's.
+            # The target of a link is somebody else's.
             if one.path.is_dir() and not one.path.is_symlink():
                 shutil.rmtree(one.path)
             else:
@@ -104,7 +80,7 @@ def remove_garbage(garbage: list[Garbage]) -> None:
 
 
 def _held(folder: Path, names: str = "*") -> list[Path]:
-    """Return what is in a folder of the store, by name; nothing if it is a link."""
+    """Return the contents of a folder of the store, by name; [] if it is a link."""
     return [] if folder.is_symlink() else sorted(folder.glob(names))
 
 
@@ -128,7 +104,7 @@ def _needed(root: Path) -> set[str]:
 
 
 def _refuse_leading_out(folder: Path, root: Path) -> None:
-    """Refuse a link to another place: tables there may need blocks, and it may be anybody's."""
+    """Refuse a link to another place: tables there may need blocks, and may be anybody's."""
     if folder.is_symlink() and not folder.resolve().is_relative_to(root.resolve()):
         raise UserError(f"{folder} is a link to another place")
 
@@ -138,7 +114,7 @@ def _size(path: Path) -> int:
     size, left = 0, [path]
     while left:
         one = left.pop()
-        # What vanishes meanwhile takes nothing, and neither does what has too long a name.
+        # Files that vanish meanwhile, or whose names are too long, count as nothing.
         with suppress(OSError):
             status = one.lstat()
             if stat.S_ISDIR(status.st_mode):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hashes of a folder of results: what was measured, on what, and the SHA-256 of every cell.
+"""Hashes of a folder of results: the measured blocks, their targets, and the SHA-256 of every cell.
 
 They lie beside the tables, so that anybody can measure a block again and compare bytes without the
 store that the tables were made from (`iolab.sweeps.verifying`). The first line of the file seals
@@ -47,7 +47,7 @@ _TABLES: Final = (
     *("cells.parquet", "latency.parquet", "mechanism.parquet"),
     *("unavailable.json", "kernels.json"),
 )
-# Of a file that is no bomb; a thousand blocks of fifty cells take a third.
+# More marks a bomb; a thousand blocks of fifty cells take a third.
 _MOST_BYTES: Final = 256 << 20
 _TRACE_BYTES: Final = most_bytes("c000.dat")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -55,7 +55,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class CellHashes:
-    """SHA-256 (hex) of what the agent recorded of a cell, and of its trace.dat if it was traced."""
+    """SHA-256 (hex) of the agent's record of a cell, and of its trace.dat if it was traced."""
 
     recorded_sha256: str
     trace_sha256: str | None = None
@@ -63,20 +63,11 @@ class CellHashes:
 
 @dataclass(frozen=True)
 class BlockHashes:
-    """A block that was measured, on what, and the hashes of its cells.
+    """A measured block, its target, and the hashes of its cells.
 
-    Parameters
-    ----------
-    key : str
-        Its key in the store: the digest of `block` and `target`.
-    iolab : str
-        Version of the iolab that measured it.
-    pathology, kernel, boot
-        As `iolab.blocks.Block` has them.
-    cells : dict of str to CellHashes
-        By the cells' names in the plan, in the order of measuring.
-    line : bytes
-        Its line of the file, JSON.
+    The key in the store is the digest of `block` and `target`. `iolab` is the version that measured
+    it. `cells` are by their names in the plan, in the order of measuring. `line` is its JSON line
+    of the file.
     """
 
     key: str
@@ -95,12 +86,12 @@ class BlockHashes:
     # Decoded, a line takes thirty times as much memory.
     @property
     def block(self) -> dict[str, Any]:
-        """The document of the `Block`, as `Block.parse` reads it if its format is still known."""
+        """The document of the `Block`, for `Block.parse` if its format is still known."""
         return cast("dict[str, Any]", json.loads(self.line)["block"])
 
     @property
     def target(self) -> dict[str, Any]:
-        """Everything of the target that a result depends on: kernel, image, QEMU, agent."""
+        """Everything about the target that a result depends on: kernel, image, QEMU, agent."""
         return cast("dict[str, Any]", json.loads(self.line)["target"])
 
 
@@ -110,13 +101,7 @@ def recorded_digest(result: Mapping[str, Any]) -> str:
 
 
 def cell_hashes(store: RawStore, key: str) -> dict[str, CellHashes]:
-    """Return the hashes of a block's cells by their names in the plan.
-
-    Raises
-    ------
-    IolabError
-        If the block is not in the store, or damaged.
-    """
+    """Return the hashes of a block's cells by their names in the plan."""
     found, folder, files = {}, store.folder(key), store.files(key)
     for document in store.cells(key):
         name = document["cell"]["id"]
@@ -129,22 +114,7 @@ def cell_hashes(store: RawStore, key: str) -> dict[str, CellHashes]:
 def write_hashes(
     store: RawStore, blocks: Mapping[str, Mapping[str, CellHashes]], folder: Path
 ) -> None:
-    """Write the hashes of some blocks of the store beside the tables that were made from them.
-
-    Parameters
-    ----------
-    store : RawStore
-        The store.
-    blocks : mapping of str to mapping of str to CellHashes
-        By the blocks' keys what `cell_hashes` returns.
-    folder : Path
-        The folder of the tables.
-
-    Raises
-    ------
-    IolabError
-        If a block is damaged, or the folder cannot be written.
-    """
+    """Write the hashes of blocks (from `cell_hashes`, by key) beside the tables made from them."""
     lines = [_line(store, key, cells) for key, cells in blocks.items()]
     header = {
         "format": HASHES_FORMAT,
@@ -168,25 +138,15 @@ def _digest(text: str) -> str:
 
 
 def has_hashes(folder: Path) -> bool:
-    """Tell whether a folder of results carries hashes; those of older releases do not."""
+    """Return whether a folder of results has hashes; those of older releases do not."""
     return os.path.lexists(folder / HASHES)
 
 
 def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
     """Return the hashes in a folder of results, after checking everything that they seal.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    data : Dataset
-        Its tables, as `iolab.store.dataset.load` reads them.
-
-    Raises
-    ------
-    UserError
-        If the file is damaged or of another format, or if a table or a trace is not the one that
-        was written with it; the message names the file.
+    Raises UserError, which names the file, if the hashes are damaged or of another format, or if a
+    table or a trace was not written with them.
     """
     path = folder / HASHES
     header, *lines = _lines(path, folder)
@@ -263,7 +223,7 @@ def _block(line: bytes, where: str) -> BlockHashes:
 
 
 def _check_cells(blocks: Iterable[BlockHashes], data: Dataset, folder: Path) -> None:
-    """Check that the tables hold the cells of these blocks, and the traces are theirs."""
+    """Check that the tables have the cells of these blocks, and that the traces are theirs."""
     hashed = {f"{b.name}-{name}": hashes for b in blocks for name, hashes in b.cells.items()}
     if unlike := sorted(set(hashed) ^ set(data.cells["cell"])):
         raise UserError(

@@ -22,18 +22,9 @@ _DEPTH: Final = 3
 
 @dataclass(frozen=True)
 class TablesState:
-    """What a folder of tables is worth.
+    """Whether a folder of tables is sound, why not, and how to mend it.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    state : {"sound", "damaged", "unknown"}
-        "unknown": its pathology is not known here, so its columns are not either.
-    reason : str
-        Why it is not sound, or "".
-    mend : str
-        What makes it sound, or "".
+    The state is "unknown" if the pathology, and so its columns, are not known here.
     """
 
     folder: Path
@@ -44,7 +35,7 @@ class TablesState:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in a folder: blocks in the order of their keys, tables by their folders."""
+    """The findings in a folder: blocks in the order of their keys, tables by their folders."""
 
     blocks: list[BlockState]
     tables: list[TablesState]
@@ -62,15 +53,9 @@ class Inspection:
 
 
 def inspect_folder(root: Path) -> Inspection:
-    """Inspect a folder: its store, and the tables in it and in the folders below.
+    """Inspect the store in a folder, and the tables in it and below, without writing.
 
-    Nothing is written.
-
-    Raises
-    ------
-    UserError
-        If there is no such folder, neither store nor tables are there, or the store is of another
-        format.
+    Raises UserError if there is neither store nor tables, or the store is of another format.
     """
     if root.exists() and not root.is_dir():
         raise UserError(f"{root} is no folder of results")
@@ -87,7 +72,7 @@ def inspect_folder(root: Path) -> Inspection:
 def _folders_of_tables(root: Path) -> list[Path]:
     """Return the folders with tables: at most one of a pathology, of a sweep and of its stage."""
     found = []
-    # What vanishes meanwhile, or may not be read, holds no tables of ours.
+    # Folders that vanish meanwhile, or are unreadable, contain no tables of ours.
     for name, below, files in os.walk(root):
         folder = Path(name)
         if "cells.parquet" in files:
@@ -111,7 +96,7 @@ def _tables_state(folder: Path, sound: set[str]) -> TablesState:
 
 
 def _mend(folder: Path, sound: set[str]) -> str:
-    """Return what makes damaged tables whole again."""
+    """Return how to mend damaged tables."""
     try:
         keys = named_blocks(folder)
     except (FileNotFoundError, UserError):

@@ -20,7 +20,7 @@ from iolab.vm.kernels import cached_kernel
 
 __all__ = ["KernelBuild", "build_of", "kernel_config", "merge_builds", "read_builds"]
 
-# Of kernel/Kconfig.preempt: what one of these options makes of the kernel, the strongest first.
+# Options of kernel/Kconfig.preempt and their models, the strongest first.
 _MODELS: Final = (
     ("PREEMPT_RT", "rt"),
     ("PREEMPT_LAZY", "lazy"),
@@ -34,17 +34,10 @@ _MODELS: Final = (
 class KernelBuild:
     """How a kernel was built and booted.
 
-    Parameters
-    ----------
-    version : str
-        As ``uname -v`` prints it: the distribution's package, the compile-time preemption.
-    preemption : str
-        The preemption model in use: "none", "voluntary", "full", "lazy" or "rt"; several models of
-        several boots are separated by commas; "" if unknown.
-    hz : int or None
-        CONFIG_HZ; None if unknown.
-    tunables : mapping of str to str
-        The scheduler's tunables and features by file name, as the kernel booted.
+    The version is that of ``uname -v``: the distribution's package, the compile-time preemption.
+    The preemption model in use is "none", "voluntary", "full", "lazy" or "rt", with commas between
+    those of several boots, or "" if unknown. `hz` is CONFIG_HZ, None if unknown. `tunables` are the
+    scheduler's tunables and features by file name, as the kernel booted.
     """
 
     version: str = ""
@@ -58,22 +51,10 @@ class KernelBuild:
 
 
 def build_of(facts: Mapping[str, Any], config: str) -> KernelBuild:
-    """Return how a kernel was built and booted, from what it reported and its configuration.
+    """Return how a kernel was built and booted, from a block's facts and its configuration.
 
-    The kernel's own words come first: ``preempt=`` on its command line changes what its
-    configuration chose.
-
-    Parameters
-    ----------
-    facts : mapping
-        The facts of a block.
-    config : str
-        The kernel's configuration; "" if unknown.
-
-    Returns
-    -------
-    KernelBuild
-        The build.
+    The facts take precedence: ``preempt=`` on the kernel's command line overrides its
+    configuration, which is "" if unknown.
     """
     tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
     hz = re.search(r"^CONFIG_HZ=(\d{1,6})$", config, re.MULTILINE)
@@ -94,22 +75,9 @@ def _preemption(in_use: str, config: str) -> str:
 
 
 def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
-    """Return the configuration of a measured kernel, if this machine has it.
+    """Return the configuration of a measured kernel, or "" if this machine does not have it.
 
-    Parameters
-    ----------
-    kernel : str
-        The kernel's name.
-    release : str
-        Its release.
-    target : mapping
-        What the block ran on, as the store has it.
-
-    Returns
-    -------
-    str
-        Of a virtual machine's kernel, the cache's; of this machine's, that of /boot or /proc; ""
-        where neither is the measured kernel's.
+    A virtual machine's kernel has it in the cache, this machine's kernel in /boot or /proc.
     """
     if target.get("target") == "vm":
         # The name becomes part of a path.
@@ -133,8 +101,7 @@ def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
 def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
     """Return the build that several boots of one kernel have in common.
 
-    What differs between the boots is a list for the version and the preemption model, and left out
-    of the tunables.
+    Different versions and preemption models are listed; different tunables are left out.
     """
     found = list(builds)
     rates = {build.hz for build in found}
@@ -150,23 +117,7 @@ def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
 
 
 def read_builds(path: Path) -> dict[str, KernelBuild]:
-    """Read ``kernels.json`` of a folder of results: each kernel's build, by its name.
-
-    Parameters
-    ----------
-    path : Path
-        The file. Results from before it was written do not have it.
-
-    Returns
-    -------
-    dict of str to KernelBuild
-        Empty without the file.
-
-    Raises
-    ------
-    UserError
-        If it is damaged.
-    """
+    """Read each kernel's build from a folder's ``kernels.json``; older results lack it: {}."""
     try:
         document = foreign.read_document(path, below=path.parent)
     except FileNotFoundError:

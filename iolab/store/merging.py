@@ -18,20 +18,13 @@ __all__ = ["Merged", "differing_files", "merge_store"]
 
 @dataclass
 class Merged:
-    """What became of the blocks of a store that was merged into another.
+    """The outcome for each block of a store that was merged into another.
 
-    Parameters
-    ----------
-    taken, same : list of str
-        Keys of the blocks that were taken, and of those that were there already with the same
-        bytes.
-    different : dict of str to list of str
-        Blocks that were there with other bytes, and the files that differ. What was there first
-        stays. In virtual time equal keys promise equal bytes; on a host's clock a block that was
-        measured twice differs.
-    left_out : list of BlockState
-        Blocks that are damaged, refused by their machine's checks, or of another format; and those
-        that were taken without a profile, because it is damaged.
+    `taken` are new, `same` were there with the same bytes, and `different` with other bytes, with
+    the files that differ; the older block stays. In virtual time equal keys promise equal bytes; on
+    a host's clock a block that was measured twice differs. `left_out` are blocks that are damaged,
+    refused by their machine's checks, or of another format, and those that were taken without their
+    profile, because it is damaged.
     """
 
     taken: list[str] = field(default_factory=list)
@@ -45,21 +38,8 @@ def merge_store(
 ) -> Merged:
     """Take the sound blocks of a store, with their profiles, into another; nothing is replaced.
 
-    Parameters
-    ----------
-    source : Path
-        The folder whose ``raw`` has the blocks. It is only read.
-    root : Path
-        The folder that takes them; hold it with `iolab.sweeps.measuring.store_locked`.
-    on_block : callable
-        Called with the key of each block of `source` that is dealt with.
-
-    Raises
-    ------
-    UserError
-        If `source` holds no store, is `root` itself, or one of them is of another format.
-    IolabError
-        If `root` cannot be written. What was taken stays.
+    `source` is only read; hold `root` with `iolab.sweeps.measuring.store_locked`. `on_block` gets
+    the key of each finished block. After an error, blocks that were taken stay.
     """
     if not (source / "raw").is_dir():
         raise UserError(f"{source} holds no store: there is no folder raw in it")
@@ -96,9 +76,9 @@ def _merge_block(there: RawStore, here: RawStore, key: str, merged: Merged) -> N
 
 
 def _taken(there: RawStore, here: RawStore, key: str) -> BlockState:
-    """Take a block that looks sound: what is kept is the copy, if that is sound. Return its state.
+    """Copy a sound block, keep the copy if it is sound too, and return its state.
 
-    Somebody may write to the other store.
+    Another process may write to the other store meanwhile.
     """
     try:
         with here.workspace() as work:
@@ -116,5 +96,5 @@ def _taken(there: RawStore, here: RawStore, key: str) -> BlockState:
 
 
 def differing_files(one: dict[str, str], other: dict[str, str]) -> set[str]:
-    """Return the files that two blocks' digests do not agree in."""
+    """Return the files whose digests differ between two blocks."""
     return {name for name in {*one, *other} if one.get(name) != other.get(name)}

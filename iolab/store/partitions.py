@@ -3,8 +3,8 @@
 
 A block's partition lies in the store's folder ``.tables``: its cells, latencies and mechanism, and
 a stamp with the hashes of its cells. It is made anew when a file of the block, the tables or the
-code that makes tables is not the one of the stamp. A pathology that a user defines has no
-partitions: its code is not known here.
+code that makes tables does not match the stamp. A user-defined pathology has no partitions: its
+code is not known here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["PARTITIONS", "kept_hashes", "kept_tables"]
 # Not a name that a folder of results may have.
 PARTITIONS: Final = ".tables"
 _NAMES: Final = ("cells", "latency", "mechanism")
-# The modules that make tables, beside tracedat's: what a number or a text of a table comes from.
+# Beside tracedat's, the modules that determine the numbers and texts of tables.
 _MAKERS: Final = (
     *("agent/plan*.py", "blocks.py", "foreign.py", "measure/*.py", "parquet.py"),
     *("pathology/*.py", "results.py", "store/*.py"),
@@ -58,20 +58,7 @@ class _Partition:
 def kept_tables(
     store: RawStore, keys: Sequence[str]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return what `iolab.store.block_tables.block_tables` returns, from partitions where they are.
-
-    Parameters
-    ----------
-    store : RawStore
-        The store.
-    keys : sequence of str
-        The blocks, in the order of the rows.
-
-    Raises
-    ------
-    IolabError
-        If a block is damaged.
-    """
+    """Return the result of `iolab.store.block_tables.block_tables`, from partitions if present."""
     if not keys:
         return block_tables(store, keys)
     partitions = [_partition(store, key) for key in keys]
@@ -85,13 +72,7 @@ def kept_tables(
 
 
 def kept_hashes(store: RawStore, key: str) -> Mapping[str, CellHashes]:
-    """Return what `iolab.store.hashes.cell_hashes` returns, from the partition if there is one.
-
-    Raises
-    ------
-    IolabError
-        If the block is damaged.
-    """
+    """Return the result of `iolab.store.hashes.cell_hashes`, from the partition if present."""
     stamp = _stamp(store, key)
     return _hashes(stamp) if stamp else cell_hashes(store, key)
 
@@ -113,7 +94,7 @@ def _partition(store: RawStore, key: str) -> _Partition:
         pathology,
         {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()},
     )
-    # Somebody else's store may be read; a sweep that has just ended may have changed a file.
+    # The store may be somebody else's, or a sweep that has just ended may have changed a file.
     if pathology in PATHOLOGIES and files == _files(store, key):
         with suppress(IolabError):
             _keep(store, key, made, files)
@@ -135,7 +116,7 @@ def _keep(store: RawStore, key: str, made: _Partition, files: Mapping[str, Any])
         "pathology": made.pathology,
         "tables": digests,
     }
-    # The last: it names the others.
+    # Written last: it names the others.
     document = {"stamp": stamp, "sha256": digest_of(stamp)}
     atomic_write(_path(store, key, "json"), canonical_json(document))
 
@@ -151,7 +132,7 @@ def _read(store: RawStore, key: str, stamp: Mapping[str, Any]) -> dict[str, pa.T
 
 
 def _stamp(store: RawStore, key: str) -> dict[str, Any]:
-    """Return the stamp of a block's partition; {} if it is damaged, of other files or code."""
+    """Return the stamp of a block's partition; {} if it is damaged or outdated."""
     try:
         document = foreign.document(read_regular(_path(store, key, "json"), below=store.root))
         stamp: dict[str, Any] = document["stamp"]

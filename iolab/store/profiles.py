@@ -28,7 +28,7 @@ class RefusedProfileError(IolabError):
 
 
 def _recorded(path: Path, root: Path) -> set[str]:
-    """Return the functions whose calls are in a file, as its metadata say."""
+    """Return the functions whose calls are in a file, from its metadata."""
     try:
         return set(json.loads(read_metadata(path, below=root).get(EVENTS_KEY, b"[]")))
     except (UserError, ValueError, TypeError, RecursionError):
@@ -36,7 +36,7 @@ def _recorded(path: Path, root: Path) -> set[str]:
 
 
 def _condition(block: Block, cell: PlannedCell) -> str:
-    """Return what tells a cell from the others of its block: levels of the factors that vary."""
+    """Return the condition of a cell within its block: levels of the factors that vary."""
     varying = [
         name
         for name, level in cell.condition.items()
@@ -48,12 +48,7 @@ def _condition(block: Block, cell: PlannedCell) -> str:
 class ProfileStore:
     """Profiles below ``root/profiles``: ``BLOCK/CELL.parquet`` of each observed cell.
 
-    A block's raw results do not say whether it was observed: they are the same, to the byte.
-
-    Parameters
-    ----------
-    root : Path
-        The folder whose ``raw`` has the results.
+    A block's raw results do not show whether it was observed: they are the same, to the byte.
     """
 
     def __init__(self, root: Path) -> None:
@@ -66,9 +61,9 @@ class ProfileStore:
         return self._profiles / key / f"{cell}.parquet"
 
     def has(self, key: str, cell: str, calls: Iterable[str] = (), *, flat: bool = False) -> bool:
-        """Tell whether a cell's profile is there, and the recorded calls of some functions.
+        """Return whether a cell's profile is there, with the recorded calls of some functions.
 
-        One without callers is enough if `flat`.
+        A profile without callers is enough if `flat`.
         """
         path = self.path(key, cell)
         if not path.is_file() or (not flat and is_flat(path, below=self.root)):
@@ -82,12 +77,9 @@ class ProfileStore:
             atomic_write(self._profiles / key / path.name, path.read_bytes())
 
     def add(self, key: str, other: ProfileStore) -> None:
-        """Copy a stored block's profiles from another store; those that are here stay.
+        """Copy a stored block's profiles from another store; existing ones stay.
 
-        Raises
-        ------
-        RefusedProfileError
-            If one cannot be read, or is no regular file; the others are copied.
+        Raises RefusedProfileError if one is unreadable or irregular; the others are copied.
         """
         refused = ""
         names = [f"{cell.id}{end}" for cell in self._raw.block(key).cells for end in _ENDS]
@@ -104,29 +96,16 @@ class ProfileStore:
             raise RefusedProfileError(refused)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the observed cells, as the tables have them."""
+        """Yield the names of the observed cells, as in the tables."""
         for path in sorted(self._profiles.glob("*/*.parquet")):
             if not path.name.endswith(_EVENTS):
                 yield f"{path.parent.name[:16]}-{path.stem}"
 
     def described(self, name: str) -> dict[str, str]:
-        """Return what an observed cell is.
+        """Return a description of an observed cell, by its name in the tables (column ``cell``).
 
-        Parameters
-        ----------
-        name : str
-            The cell, as the tables have it (column ``cell``).
-
-        Returns
-        -------
-        dict of str to str
-            ``cell``, and, if the store has its block, ``pathology``, ``kernel``, ``boot``, ``role``
-            and ``condition``: the factors that vary in the block.
-
-        Raises
-        ------
-        IolabError
-            If the cell was not observed, or its block is damaged.
+        If the store has its block, it includes ``pathology``, ``kernel``, ``boot``, ``role`` and
+        ``condition``: the factors that vary in the block.
         """
         path = self._found(name, _PROFILE)
         found = {"cell": name}
@@ -141,33 +120,11 @@ class ProfileStore:
         return found
 
     def profile(self, name: str) -> Profile:
-        """Return the profile of a cell.
-
-        Parameters
-        ----------
-        name : str
-            The cell, as the tables have it (column ``cell``).
-
-        Raises
-        ------
-        IolabError
-            If the cell was not observed, or its file is damaged.
-        """
+        """Return the profile of a cell, by its name in the tables (column ``cell``)."""
         return read_profile(self._found(name, _PROFILE), below=self.root)
 
     def events(self, name: str) -> pd.DataFrame:
-        """Return the recorded calls of a cell.
-
-        Parameters
-        ----------
-        name : str
-            The cell, as the tables have it (column ``cell``).
-
-        Raises
-        ------
-        IolabError
-            If no calls of the cell were recorded, or their file is damaged.
-        """
+        """Return the recorded calls of a cell, by its name in the tables (column ``cell``)."""
         path = self._found(name, _EVENTS)
         return as_frame(read_table(path, below=self.root), path)
 
@@ -175,7 +132,7 @@ class ProfileStore:
         block, _, cell = name.rpartition("-")
         paths = sorted(self._profiles.glob(f"{block}*/{cell}{suffix}")) if block.isalnum() else []
         if not paths and suffix != _PROFILE:
-            # Was it observed at all?
+            # Raises if it was not observed at all.
             self._found(name, _PROFILE)
             raise IolabError(f"no calls of cell {name} were recorded: measure it with --calls")
         if not paths:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measures of a cell whose work is a program, and of what waits and switches in any cell."""
+"""Measures of a cell that runs a program, and of waiting and switching in any cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from iolab.results import CellResult, growth
 
 __all__ = ["PROGRAM_COLUMNS", "common_measures", "program_measures"]
 
-# What came to the tidy cells with programs and antagonists: tables from before lack them.
+# Columns added with programs and antagonists: older tables lack them.
 PROGRAM_COLUMNS: Final = (
     "seconds",
     "runs_per_s",
@@ -19,7 +19,7 @@ PROGRAM_COLUMNS: Final = (
     "work_wait",
     "antagonist_cpu",
 )
-# Sampled tasks stand for a whole program that had at least this share of its CPU time.
+# Sampled tasks represent a whole program if they had at least this share of its CPU time.
 _COVERED: Final = 0.95
 _Time = Literal["ran_ns", "waited_ns"]
 
@@ -50,13 +50,10 @@ def _all_sampled(result: CellResult) -> bool:
 def common_measures(result: CellResult) -> dict[str, float]:
     """Return the measures that every cell has, over the steady part of its run.
 
-    Returns
-    -------
-    dict of str to float
-        ``switches_per_s``: context switches of the whole system; ``work_wait``: time for which the
-        tasks of the work were runnable and waited for a core, summed, as a share of the steady
-        part, NaN if some of them were not seen at its end; ``antagonist_cpu``: CPU time of the
-        antagonist as a share of a core, NaN without one.
+    ``switches_per_s`` covers the whole system. ``work_wait`` is the time for which the tasks of the
+    work were runnable and waited for a core, summed, as a share of the steady part; NaN if some of
+    them were not seen at its end. ``antagonist_cpu`` is the antagonist's CPU time as a share of a
+    core, NaN without one.
     """
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
@@ -70,20 +67,17 @@ def common_measures(result: CellResult) -> dict[str, float]:
 
 
 def program_measures(result: CellResult) -> dict[str, float | int]:
-    """Return the measures of a program's cell that it does not share with other cells.
+    """Return the measures that only a program's cell has.
 
-    Returns
-    -------
-    dict of str to float
-        ``seconds`` and ``runs_per_s`` of a program that ran to its end, else NaN; ``runtime_s``;
-        ``program_value``: the number that it printed, NaN if the plan asks for none; ``fio_cpu``:
-        its CPU time as a share of a core; ``ios``: what the cell's device completed.
+    ``seconds`` and ``runs_per_s`` are NaN unless the program ran to its end. ``program_value`` is
+    the number that it printed, NaN if the plan asks for none. ``fio_cpu`` is its CPU time as a
+    share of a core. ``ios`` is what the cell's device completed.
     """
     program, first, last = result["program"], result["first"], result["last"]
     value = program.get("value")
     seconds, ran_ns = math.nan, _grown(result, "ran_ns", "job")
     if program["whole"]:
-        # The kernel adds up a program's children as they end; the samples know the living alone.
+        # The kernel adds a program's children when they end; samples include only living tasks.
         seconds, ran_ns = program["seconds"], program["ran_ns"]
     return {
         "seconds": seconds,

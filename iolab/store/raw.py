@@ -39,9 +39,9 @@ STORE_FORMAT: Final = "iolab-store/1"
 _CONSOLE: Final = "console.txt"
 _TAIL_BYTES: Final = 1 << 16
 _KEY: Final = re.compile(r"[0-9a-f]{1,64}")
-# Of a stored cell beside its result: its condition, facts and target.
+# For a stored cell's condition, facts and target, beside its result.
 _PROVENANCE_BYTES: Final = 4 << 20
-# What reading a trace takes beside its pages, as a multiple of these.
+# Memory for reading a trace, as a multiple of its pages.
 _TIMES_PAGES: Final = 3
 _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
@@ -49,7 +49,7 @@ _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 def block_key(block: Block, target: Mapping[str, Any]) -> str:
     """Return the key (hex) of a block on a target: parameters, kernel, image, QEMU, tools, agent.
 
-    The whole block is in it: what ran before a cell is part of what made the cell's result.
+    It covers the whole block: what ran before a cell contributes to the cell's result.
     """
     return digest_of({"block": block.document(), "target": dict(target)})
 
@@ -57,14 +57,13 @@ def block_key(block: Block, target: Mapping[str, Any]) -> str:
 class RawStore:
     """Blocks below ``root/raw``, each written once, whole, and read-only from then on.
 
-    A block's folder holds ``block.json`` (the plan), ``target.json`` (what it ran on),
-    ``facts.json`` (what the kernel said), ``run.json`` (when and how long; the only file that
-    differs between two runs in virtual time), ``console.txt``, and ``cells/ID.json.gz``: the
-    agent's result with its condition and provenance. ``traces/ID.dat`` is what was recorded of it.
-    ``sha256.json`` has the digests of all of these but ``run.json``. ``root/store.json`` names the
-    format of the store. What `set_aside` took out of it is in ``root/set-aside``.
-
-    ``root`` and ``raw`` may be links. A block holds regular files alone, and nothing else.
+    A block's folder contains ``block.json`` (the plan), ``target.json`` (the machine),
+    ``facts.json`` (the kernel's report), ``run.json`` (when and how long; the only file that
+    differs between two runs in virtual time), ``console.txt``, ``cells/ID.json.gz`` (the agent's
+    result with condition and provenance), ``traces/ID.dat``, and ``sha256.json`` with the digests
+    of all but ``run.json``. ``root/store.json`` names the format; ``root/set-aside`` has the blocks
+    from `set_aside`. ``root`` and ``raw`` may be links. A block contains only regular files of
+    these names.
     """
 
     def __init__(self, root: Path) -> None:
@@ -72,17 +71,11 @@ class RawStore:
         self._raw = root / "raw"
 
     def has(self, key: str) -> bool:
-        """Tell whether a block is there: measured whole, or something else that has its place."""
+        """Return whether a block, or anything in its place, is there."""
         return os.path.lexists(self._raw / key)
 
     def check_format(self) -> None:
-        """Check that this iolab knows the store's format; a store without a name has the first.
-
-        Raises
-        ------
-        UserError
-            If it is another format, or cannot be read.
-        """
+        """Raise UserError if the store's format is unknown; one without a name is the first."""
         path = self._format
         try:
             found = foreign.read_document(path, below=self.root)
@@ -100,13 +93,7 @@ class RawStore:
         return self.root / "store.json"
 
     def all_keys(self) -> list[str]:
-        """Return the keys of all blocks, sorted; whole or not.
-
-        Raises
-        ------
-        IolabError
-            If the store is no folder, or may not be read.
-        """
+        """Return the keys of all blocks, sorted; whole or not."""
         try:
             return sorted(p.name for p in self._raw.iterdir() if _KEY.fullmatch(p.name))
         except FileNotFoundError:
@@ -116,28 +103,20 @@ class RawStore:
 
     @property
     def aside(self) -> Path:
-        """Where blocks are that were set aside: on the disk that has the others."""
+        """The folder of blocks that were set aside, on the same disk as the others."""
         return self._raw.resolve().parent / "set-aside"
 
     def set_aside(self, key: str) -> Path | None:
-        """Move a block out of the store, so that it can be measured again.
+        """Move a block out of the store, so that it can be measured again; return its new folder.
 
-        Returns
-        -------
-        Path or None
-            Where its folder is now; None if another process took it first.
-
-        Raises
-        ------
-        IolabError
-            If the store cannot be written.
+        None if another process took it first.
         """
         aside = self.aside
         try:
             aside.mkdir(exist_ok=True)
             if aside.is_symlink():
                 raise IolabError(f"cannot set {self._raw / key} aside: {aside} is a link")
-            # One block may be damaged again and again.
+            # A block may be damaged more than once.
             number = sum(1 for _ in aside.glob(f"{key}*"))
             place = aside / (f"{key}.{number}" if number else key)
             (self._raw / key).rename(place)
@@ -148,20 +127,14 @@ class RawStore:
         return place
 
     def folder(self, key: str) -> Path:
-        """Return the folder of a block's results.
-
-        Raises
-        ------
-        IolabError
-            If it is not there.
-        """
+        """Return the folder of a block's results; IolabError if it is missing."""
         if not self.has(key):
             raise IolabError(f"the store {self._raw} has no block {key}")
         return self._raw / key
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """Give a folder on the store's file system that is removed afterwards."""
+        """Provide a folder on the store's file system that is removed afterwards."""
         with scratch_dir(self._raw) as work:
             yield work
 
@@ -174,13 +147,10 @@ class RawStore:
         results: Path,
         run: Mapping[str, Any],
     ) -> None:
-        """Take the agent's `results` folder in under `key`.
+        """Store the agent's `results` folder under `key`, or nothing.
 
-        Raises
-        ------
-        IolabError
-            If the results are damaged, make no sense or are of another block, the disk is full, or
-            the store is of another format; then nothing is left.
+        Raises IolabError if the results are damaged, implausible or of another block, the disk is
+        full, or the store is of another format.
         """
         self.check_format()
         most = result_bytes(block.plan, _cpus(target))
@@ -232,19 +202,15 @@ class RawStore:
     def copy(self, key: str, other: RawStore) -> None:
         """Copy a block of another store, which may change meanwhile: check the copy, not the block.
 
-        Raises
-        ------
-        IolabError
-            If the block holds anything but its files, or one cannot be read.
-        OSError
-            If it cannot be written. In both cases parts of it may be left.
+        Raises IolabError if the block is not readable or has other files, and OSError if the copy
+        cannot be written. Either may leave parts of it.
         """
         made = self._raw / key
         for name in other.files(key):
             place = made / name
             place.parent.mkdir(parents=True, exist_ok=True)
             if name == RUN:
-                # In no digest: only what is known of it is taken over.
+                # No digest covers it: copy only its known fields.
                 place.write_text(canonical_json(run_of(other.content(key, RUN))))
                 place.chmod(0o444)
                 continue
@@ -257,27 +223,13 @@ class RawStore:
                 os.fchmod(whole.fileno(), 0o444)
 
     def adopt(self, key: str, other: RawStore) -> None:
-        """Move a block in from a store that lies in this one's `workspace`.
-
-        Raises
-        ------
-        OSError
-            If it cannot be moved.
-        IolabError
-            If the store cannot be written.
-        """
+        """Move a block in from a store in this one's `workspace`; OSError if it cannot be moved."""
         if not self._format.exists():
             atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
         other.folder(key).rename(self._raw / key)
 
     def files(self, key: str) -> dict[str, os.stat_result]:
-        """Return the status of each of a block's files by its name, such as ``cells/ID.json.gz``.
-
-        Raises
-        ------
-        IolabError
-            If the block is not there, cannot be read, or holds anything else, or more than a block.
-        """
+        """Return the status of each of a block's files by name, such as ``cells/ID.json.gz``."""
         return files_of(self.folder(key))
 
     def _opened(self, key: str, name: str) -> BinaryIO:
@@ -286,19 +238,13 @@ class RawStore:
             return open_regular(path, below=self._raw)
 
     def content(self, key: str, name: str) -> bytes:
-        """Return the bytes of one of a block's documents.
-
-        Raises
-        ------
-        IolabError
-            If it is missing, no regular file or too large, or cannot be read.
-        """
+        """Return the bytes of one of a block's documents."""
         path = self.folder(key) / name
         with said_of(path):
             return read_regular(path, below=self._raw)
 
     def console_tail(self, key: str) -> list[str]:
-        """Return the last lines that the machine said while a block was measured, or none."""
+        """Return the last lines of the machine's console while a block was measured, or []."""
         if _CONSOLE not in self.files(key):
             return []
         with self._opened(key, _CONSOLE) as stream:
@@ -311,13 +257,7 @@ class RawStore:
         return digests_of(self.folder(key))
 
     def read(self, key: str, name: str) -> dict[str, Any]:
-        """Return one of a block's JSON files.
-
-        Raises
-        ------
-        IolabError
-            If it is missing or damaged.
-        """
+        """Return one of a block's JSON files; IolabError if it is missing or damaged."""
         return self._document(key, name, foreign.document)
 
     def written(self, key: str, name: str) -> dict[str, Any]:
@@ -335,17 +275,11 @@ class RawStore:
         return found
 
     def facts(self, key: str) -> dict[str, Any]:
-        """Return what the kernel said of itself; see `read`."""
+        """Return the kernel's report about itself; see `read`."""
         return self._document(key, "facts.json", foreign.facts)
 
     def block(self, key: str) -> Block:
-        """Return the block that was measured.
-
-        Raises
-        ------
-        IolabError
-            If the block is not there, is damaged, or is of another format.
-        """
+        """Return the measured block; IolabError if it is missing, damaged or of another format."""
         try:
             return Block.parse(self.read(key, "block.json"))
         except UserError as error:
@@ -353,13 +287,7 @@ class RawStore:
             raise IolabError(f"{path}: {error}; measure the block again") from error
 
     def cells(self, key: str) -> Iterator[dict[str, Any]]:
-        """Yield the documents of a block's cells in the order in which they were measured.
-
-        Raises
-        ------
-        IolabError
-            If a file is missing or damaged.
-        """
+        """Yield the documents of a block's cells in the order of measuring."""
         block = self.block(key)
         for cell, planned in zip(block.document()["cells"], block.plan.cells, strict=True):
             path = self.folder(key) / "cells" / f"{cell['id']}.json.gz"
@@ -373,13 +301,7 @@ class RawStore:
             yield document
 
     def check_sizes(self, key: str, block: Block) -> None:
-        """Check that a stored block's cells and traces claim no more than its plan asked for.
-
-        Raises
-        ------
-        IolabError
-            If one claims more, or cannot be read.
-        """
+        """Raise IolabError if a block's cells or traces claim more bytes than its plan allows."""
         for cell in block.plan.cells:
             name = f"cells/{cell.id}.json.gz"
             with said_of(self.folder(key) / name), self._opened(key, name) as stream:
@@ -396,14 +318,14 @@ class RawStore:
         return _TIMES_PAGES * pages_bytes(cell.recording, _cpus(self.read(key, "target.json")))
 
     def trace(self, key: str, cell: str) -> Path:
-        """Return where the trace.dat of a recorded cell of a block is."""
+        """Return the path of the trace.dat of a recorded cell."""
         return self.folder(key) / "traces" / f"{cell}.dat"
 
 
 def _exact(data: bytes) -> Any:
-    """Return a JSON document with every character of it."""
+    """Return a JSON document, every character preserved."""
     found = json.loads(data)
-    # NaN, infinity and lone surrogates are read, and never written: ValueError.
+    # json.loads accepts NaN, infinity and lone surrogates; this raises ValueError for them.
     digest_of(found)
     return found
 
@@ -414,7 +336,7 @@ def _stored_bytes(cell: Cell) -> int:
 
 
 def _cpus(target: Mapping[str, Any]) -> int:
-    """Return how many processors a target has, at most as many as a kernel can have."""
+    """Return a target's number of processors, at most a kernel's maximum."""
     for said in (target.get("cpus"), target.get("machine")):
         cpus = said.get("cpus") if isinstance(said, Mapping) else said
         if isinstance(cpus, int) and 0 < cpus <= MOST_CPUS:
@@ -423,9 +345,9 @@ def _cpus(target: Mapping[str, Any]) -> int:
 
 
 def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None:
-    """Check that the traces in a block's folder claim no more than its plan asked for.
+    """Raise IolabError if the traces in a block's folder claim more than its plan allows.
 
-    A damaged one passes: its cell is not valid, and says so.
+    A damaged one passes: its cell becomes invalid, with the reason.
     """
     for cell in block.plan.cells:
         path = folder / "traces" / f"{cell.id}.dat"
@@ -441,7 +363,7 @@ def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None
 
 
 def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
-    """Tell whether a stored document is the one of a planned cell, with all its parts."""
+    """Return whether a stored document is that of a planned cell, with all its parts."""
     if not isinstance(document, dict) or document.get("cell") != cell:
         return False
     facts, target = document.get("facts"), document.get("target")
@@ -455,14 +377,9 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
 
 
 def named_blocks(folder: Path) -> list[str]:
-    """Return the keys of the blocks that the tables in a folder are made of (``blocks.json``).
+    """Return the keys of the blocks that a folder's tables are made of (``blocks.json``).
 
-    Raises
-    ------
-    FileNotFoundError
-        If it is not there.
-    UserError
-        If it is damaged.
+    Raises FileNotFoundError if the file is missing, and UserError if it is damaged.
     """
     path = folder / "blocks.json"
     keys = foreign.read_document(path, below=folder)

@@ -24,18 +24,10 @@ __all__ = ["BlockState", "block_state", "block_states"]
 
 @dataclass(frozen=True)
 class BlockState:
-    """What a stored block is worth.
+    """The state of a stored block, and the reason if it is not sound.
 
-    Parameters
-    ----------
-    key : str
-        Its key in the store.
-    state : {"sound", "refused", "damaged", "other format"}
-        "refused": the machine was not fit to be measured, so none of its cells is valid.
-    reason : str
-        Why it is not sound, or "".
-    words : str
-        Its pathology, kernel and boot; "" where that cannot be read.
+    "refused" means that the machine was not fit for measuring, so no cell is valid. `words` are its
+    pathology, kernel and boot; "" where they are unreadable.
     """
 
     key: str
@@ -45,7 +37,7 @@ class BlockState:
 
     @property
     def name(self) -> str:
-        """The first part of the key, and what it is of."""
+        """The first part of the key, and the block's words."""
         return f"{self.key[:16]} ({self.words})" if self.words else self.key[:16]
 
 
@@ -60,20 +52,10 @@ def block_state(
 ) -> BlockState:
     """Return the state of a block.
 
-    Its files are compared with their digests, and its cells are read as for its tables: somebody
-    may have digested anything. Its traces are not read.
-
-    Parameters
-    ----------
-    store : RawStore
-        The store.
-    key : str
-        The block's key.
-    planned : Block, optional
-        The block that this key was computed from. Then the stored one is not parsed: it has the
-        same key only if it is the same.
-    read : bool, optional
-        Whether to read the cells of a block that has digests.
+    Its files are compared with their digests, and its cells are parsed, because anybody may have
+    made the digests. Traces are not read. A `planned` block, from which the key was computed,
+    replaces parsing the stored one: equal keys mean equal blocks. Without `read`, the cells of a
+    block that has digests are not parsed.
     """
     folder = store.folder(key)
     words = ""
@@ -102,7 +84,7 @@ def block_state(
 
 
 def _of_another_format(store: RawStore, key: str, document: Any, named: str) -> BlockState:
-    """Return the state of a block that another iolab wrote; its key tells it from a damaged one."""
+    """Return the state of a block that another iolab wrote, after checking its key."""
     _check_key(store, key, document)
     return BlockState(
         key, "other format", f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
@@ -127,7 +109,7 @@ def _check_key(store: RawStore, key: str, document: Any) -> None:
     try:
         found = digest_of({"block": document, "target": target})
     except (ValueError, RecursionError):
-        # NaN and lone surrogates are read, but never written.
+        # json.loads accepts NaN and lone surrogates; digest_of does not.
         found = ""
     if found != key:
         raise IolabError("block.json or target.json is not what was measured: the key differs")

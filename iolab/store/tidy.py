@@ -28,7 +28,7 @@ __all__ = ["canonical_lines", "read_blocks", "write_tables"]
 
 
 def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, str]) -> Dataset:
-    """Return the tables of some blocks of the store, their kernels, and where their traces are.
+    """Return the tables of some blocks of the store, their kernels, and the paths of their traces.
 
     `unavailable` maps a kernel that cannot run here to the reason.
     """
@@ -63,7 +63,7 @@ def _builds(store: RawStore, keys: Iterable[str]) -> dict[str, KernelBuild]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file of the store a second name; a copy where the file system has no links."""
+    """Give a file of the store a second name; copy it where the file system has no links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -79,13 +79,7 @@ def write_tables(
     """Write the tables of some blocks into `folder`, each whole or not at all, and return them.
 
     `unavailable` maps a kernel that cannot run here to the reason. The traces of recorded cells are
-    linked into the folder, and hashes of everything are written beside the tables, for
-    `iolab verify`.
-
-    Raises
-    ------
-    IolabError
-        If the folder cannot be written.
+    linked into the folder, and hashes of everything are written beside the tables, to verify them.
     """
     data = read_blocks(store, keys, unavailable)
     tables = {"cells": data.cells, "latency": data.latency, "mechanism": data.mechanism}
@@ -101,21 +95,16 @@ def write_tables(
     builds = {kernel: build.document() for kernel, build in data.kernels.items()}
     atomic_write(folder / "kernels.json", json.dumps(builds, indent=1, sort_keys=True) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
-    # The last: it seals the tables.
+    # Written last: it seals the tables.
     write_hashes(store, {key: kept_hashes(store, key) for key in keys}, folder)
     return replace(data, traces=traces)
 
 
 def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
-    """Yield what was measured, a line of canonical JSON for each cell of a sweep's folder.
+    """Yield a line of canonical JSON for each measured cell of a sweep's folder.
 
     In virtual time the lines are the same bytes on every machine with the same kernels, image and
     QEMU. Each has the condition, the measures, and the SHA-256 of everything the agent recorded.
-
-    Raises
-    ------
-    IolabError
-        If `folder` holds no finished sweep, or a block of it is damaged or not in the store.
     """
     store.check_format()
     for key in _keys(folder):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The gate of traced cells: tracing may cost time, and may not move a cell to another regime.
+"""The gate of traced cells: tracing may cost time, but may not move a cell to another regime.
 
 A traced cell shows how an effect arises, so it must show that of its twin, the same job without
-tracing. Tracing always costs some IOPS. It moved the cell to another regime if its context switches
-per I/O or its IOPS are another's: then its trace explains what was not measured.
+tracing. Tracing always costs some IOPS. If it changes the context switches per I/O or the IOPS too
+much, the cell is in another regime, and its trace explains something that was not measured.
 """
 
 from __future__ import annotations
@@ -16,29 +16,19 @@ import pandas as pd
 __all__ = ["gate_other_regimes"]
 
 # By how much a traced cell may differ from its twin, as a factor. Half of the smallest published
-# loss of IOPS, in logarithms, is a factor of 1.3; what tracing itself costs lies on top of it.
+# loss of IOPS, in logarithms, is a factor of 1.3; the cost of tracing itself comes on top of it.
 _FACTOR: Final = 1.5
-# Switches per I/O that are no other regime, whatever their factor: half a switch. A regime differs
-# by whole ones.
+# A difference of half a switch per I/O is not another regime, whatever the factor: regimes differ
+# by whole switches.
 _SWITCHES: Final = 0.5
 
 
 def gate_other_regimes(cells: pd.DataFrame) -> pd.DataFrame:
-    """Make traced cells invalid whose regime is not that of their untraced twin.
+    """Invalidate traced cells whose regime differs from that of their untraced twin.
 
-    A cell is of another regime if its context switches per I/O differ by a factor of more than 1.5
-    and by more than 0.5, or its steady I/Os per second by a factor of more than 1.5. Twins that are
-    not valid, and values that were not counted, gate nothing.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, with the columns of `iolab.store.columns.CELL_COLUMNS`.
-
-    Returns
-    -------
-    DataFrame
-        The cells; of gated ones ``valid`` is False, and ``gate`` names both values.
+    The regime differs if context switches per I/O differ by a factor of more than 1.5 and by more
+    than 0.5, or steady I/Os per second by a factor of more than 1.5. Invalid twins and values that
+    were not counted gate nothing. Gated cells of the returned table name both values in ``gate``.
     """
     traced = cells.index[cells["valid"] & cells["recorded"] & cells["twin"].ne("")]
     twins = cells[cells["valid"]].drop_duplicates("cell").set_index("cell")
@@ -66,7 +56,7 @@ def _gate(cell: pd.Series, twin: pd.Series) -> str:
 
 
 def _apart(a: float, b: float) -> bool:
-    """Tell whether two values differ by more than the factor; not where one was not counted."""
+    """Return whether two values differ by more than the factor; False if one was not counted."""
     if not (np.isfinite(a) and np.isfinite(b)):
         return False
     return max(a, b) > _FACTOR * min(a, b)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Derive from a kernel what boots fastest: an uncompressed image, modules without signatures.
 
-The kernel's own decompressor was 30 % of the instructions of a short block, and the check of the
-modules' signatures 3 %. Neither is needed: what the cache holds was checked when it was fetched,
-and its digests are part of every result.
+The kernel's own decompressor took 30 % of the instructions of a short block, and checking the
+modules' signatures took 3 %. Neither is needed: files were checked when they were fetched, and
+their digests are part of every result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["RECIPE", "boot_image", "modules_archive"]
 # Part of the identity of a machine: change it with what this module does to a kernel.
 RECIPE = "uncompressed-unsigned-1"
 
-# What scripts/sign-file.c puts behind a signature: struct module_signature, then this.
+# scripts/sign-file.c appends a signature, struct module_signature, and this.
 _SIGNED = b"~Module signature appended~\n"
 _SIGNATURE_BYTES = 12
 _FORCED = re.compile(r"^CONFIG_MODULE_SIG_FORCE=y$", re.MULTILINE)
@@ -31,17 +31,12 @@ _FORCED = re.compile(r"^CONFIG_MODULE_SIG_FORCE=y$", re.MULTILINE)
 def boot_image(kernel: Kernel) -> Path:
     """Return the image to boot: the uncompressed kernel, or `kernel.vmlinuz` where QEMU needs it.
 
-    QEMU enters an uncompressed kernel by its PVH note (CONFIG_PVH). The compressed image is
-    returned for a kernel without that note, or compressed by LZ4 or LZO, which are not read.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        A kernel in the cache.
+    QEMU enters an uncompressed kernel by its PVH note (CONFIG_PVH). A kernel without that note, or
+    compressed with LZ4 or LZO, boots from its compressed image.
     """
     path = cache_dir("image", "kernels") / f"{kernel.identity}.elf"
     if not path.exists():
-        # Empty: there is none. An image that is decompressed each time would cost seconds.
+        # An empty file means: no such image. Decompressing each time would cost seconds.
         payload = payload_of(kernel.vmlinuz.read_bytes())
         atomic_write(path, payload if payload is not None and has_entry(payload) else b"")
     return path if path.stat().st_size else kernel.vmlinuz
@@ -50,10 +45,7 @@ def boot_image(kernel: Kernel) -> Path:
 def modules_archive(kernel: Kernel) -> Path:
     """Return the cpio archive of a kernel's modules, to append to the image.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        A kernel in the cache. Its modules keep their signatures if it loads no others.
+    The modules keep their signatures if the kernel loads only signed ones.
     """
     path = cache_dir("image", "modules") / f"{kernel.identity}-{RECIPE}.cpio"
     if not path.exists():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Read a kernel image for x86: its release, its configuration, the kernel without compression.
+"""Read a kernel image for x86: its release, its configuration, the uncompressed kernel.
 
-An image is a bzImage, or a vmlinux that QEMU can enter. Offsets are those of
+An image is a bzImage, or a vmlinux that QEMU can enter. Offsets follow
 Documentation/arch/x86/boot.rst.
 """
 
@@ -29,17 +29,17 @@ __all__ = [
 ]
 
 KERNEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-# The first version of the boot protocol that says where the compressed kernel is.
+# The first version of the boot protocol that locates the compressed kernel.
 _WITH_PAYLOAD: Final = 0x0208
-# More than any vmlinux has, with its debug information; and more than is loaded of one
+# More than any vmlinux with debug information, and more than the loaded part of one
 # (KERNEL_IMAGE_SIZE).
 _MOST_IMAGE: Final = 3 << 29
 _MOST_PAYLOAD: Final = 1 << 30
 # A distribution's has less than 300 KiB.
 CONFIG_BYTES: Final = 4 << 20
-# What kernel/configs.c (CONFIG_IKCONFIG) puts around its gzip stream.
+# kernel/configs.c (CONFIG_IKCONFIG) puts these around its gzip stream.
 _BEGIN, _END = b"IKCFG_ST", b"IKCFG_ED"
-# Name and type of the note that says where a kernel begins that is entered as a PVH guest
+# Name and type of the note with the entry point of a PVH guest
 # (XEN_ELFNOTE_PHYS32_ENTRY, include/xen/interface/elfnote.h).
 _ENTRY: Final = (b"Xen", 18)
 # linux_banner of init/version-timestamp.c.
@@ -47,20 +47,7 @@ _BANNER: Final = re.compile(rb"Linux version ([A-Za-z0-9][A-Za-z0-9._+-]{0,63}) 
 
 
 def read_given(path: Path, most: int, *, below: Path | None = None, name: str = "") -> bytes:
-    """Return the content of a file of a kernel that somebody gave.
-
-    Parameters
-    ----------
-    path, most, below
-        As for `iolab.reading.read_regular`.
-    name : str
-        What it is called in an error; by default the name that it has.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, or is larger than such a file is.
-    """
+    """Return the content of a kernel's file; errors are UserErrors that call the file `name`."""
     try:
         return read_regular(path, most, below=below)
     except OSError as error:
@@ -68,7 +55,7 @@ def read_given(path: Path, most: int, *, below: Path | None = None, name: str = 
 
 
 def read_image(path: Path, *, below: Path | None = None) -> bytes:
-    """Return a kernel image, as `read_given` does."""
+    """Return the content of a kernel image, read as by `read_given`."""
     return read_given(path, _MOST_IMAGE, below=below)
 
 
@@ -108,18 +95,7 @@ def has_entry(image: bytes) -> bool:
 
 
 def payload_of(image: bytes) -> bytes | None:
-    """Return the uncompressed kernel that an image holds.
-
-    Parameters
-    ----------
-    image : bytes
-        The image, as `release_of` accepts it.
-
-    Returns
-    -------
-    bytes or None
-        None if it is compressed by LZ4 or LZO, which are not read, or damaged.
-    """
+    """Return the uncompressed kernel in an image; None if it is LZ4, LZO or damaged."""
     if image.startswith(ELF):
         return image
 
@@ -131,7 +107,7 @@ def payload_of(image: bytes) -> bytes | None:
     begin = ((number(0x1F1, 1) or 4) + 1) * 512 + number(0x248, 4)
     payload = image[begin : begin + number(0x24C, 4)]
     if not payload.startswith(b"\x1f\x8b"):
-        # The build appends the kernel's size; gzip has that itself (scripts/Makefile.lib).
+        # The build appends the kernel's size, except to gzip, which has it (scripts/Makefile.lib).
         payload = payload[:-4]
     try:
         return read_decompressed(payload, _MOST_PAYLOAD)
@@ -140,20 +116,7 @@ def payload_of(image: bytes) -> bytes | None:
 
 
 def kept_image(image: bytes, name: str) -> bytes:
-    """Return what is kept of an image: of a vmlinux what is loaded, not its symbols.
-
-    Parameters
-    ----------
-    image : bytes
-        The image, as `release_of` accepts it.
-    name : str
-        Its file's.
-
-    Raises
-    ------
-    UserError
-        If a vmlinux is not whole.
-    """
+    """Return the part of an image that is kept: only the loaded part of a vmlinux, no symbols."""
     if not image.startswith(ELF):
         return image
     try:
@@ -163,18 +126,7 @@ def kept_image(image: bytes, name: str) -> bytes:
 
 
 def config_of(image: bytes) -> bytes | None:
-    """Return the configuration that a kernel image holds (CONFIG_IKCONFIG).
-
-    Parameters
-    ----------
-    image : bytes
-        The image, as `release_of` accepts it.
-
-    Returns
-    -------
-    bytes or None
-        None if it holds none, or is not read by `payload_of`.
-    """
+    """Return the configuration inside a kernel image (CONFIG_IKCONFIG), or None."""
     kernel = payload_of(image)
     found = -1 if kernel is None else kernel.find(_BEGIN)
     if kernel is None or found < 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Make a folder of the cache once, completely, also if a process is killed meanwhile."""
+"""Make a folder of the cache once and completely, even if a process is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_folder(
 
 
 def _close(folder: Path) -> None:
-    """Let nobody but the owner write a folder and what is in it, whatever the umask was."""
+    """Make a folder and its contents writable by the owner only, whatever the umask."""
     for path in (folder, *folder.rglob("*")):
         status = path.lstat()
         if not stat.S_ISLNK(status.st_mode) and status.st_mode & _OTHERS_WRITE:

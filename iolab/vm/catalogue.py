@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Catalogue of stock kernels, and the packages that the groups of `parts.lock` are made of."""
+"""Catalogue of stock kernels, and the packages that make up the groups of `parts.lock`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,11 @@ __all__ = ["CATALOGUE", "SOURCES", "PartSource", "kernel_group"]
 
 @dataclass(frozen=True)
 class PartSource:
-    """Where the packages of a group are looked for when a lock is written.
+    """Where to look for the packages of a group when a lock is written.
 
-    Parameters
-    ----------
-    archive : str
-        ``debian`` or ``ubuntu``.
-    suites : tuple of str
-        Suites; the first one is preferred, whatever the version.
-    packages : tuple of str
-        Packages, which the group has with all their dependencies.
-    pattern : str, optional
-        Regular expression for the whole name of one package, which is taken alone: the newest.
-    companions : tuple of str, optional
-        Prefixes of further packages of a kernel, on which its package does not depend.
+    Of several suites the first is preferred, whatever the version. A group is `packages` with all
+    their dependencies, or the newest single package whose whole name matches `pattern`, plus its
+    `companions`: prefixes of kernel packages that it does not depend on.
     """
 
     archive: Archive
@@ -40,7 +31,7 @@ class PartSource:
 CATALOGUE: Mapping[str, PartSource] = {
     "5.10": PartSource("debian", ("bullseye",), pattern=r"linux-image-5\.10\.0-\d+-amd64"),
     "6.1": PartSource("debian", ("bookworm",), pattern=r"linux-image-6\.1\.0-\d+-amd64"),
-    # What Ubuntu released keeps its place in the archive; its updates leave after some weeks.
+    # Ubuntu's archive keeps released packages; it removes updates after some weeks.
     "6.8": PartSource(
         "ubuntu",
         ("noble",),

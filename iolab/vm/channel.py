@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The host's end of the shared memory through which a guest gets its plan and hands over results.
+"""The host's end of the shared memory that carries a guest's plan and its results.
 
 The guest sees a file of the host as the memory of a PCI device (ivshmem; docs/specs of QEMU). It
-reads the plan there before its first cell and writes there after its last one: see
+reads the plan there before its first cell and writes the results there after its last one: see
 `iolab.vm.guest_init`.
 """
 
@@ -45,14 +45,9 @@ class _Payload:
 
 
 def make_channel(path: Path) -> None:
-    """Create the file behind the shared memory and reserve its room on the disk.
+    """Create the file behind the shared memory and reserve its space on the disk.
 
-    If the disk were full later, a write of the guest would end its QEMU (SIGBUS).
-
-    Raises
-    ------
-    ChannelError
-        If the disk lacks the room.
+    On a full disk a later write of the guest would kill its QEMU (SIGBUS).
     """
     try:
         with path.open("wb") as stream:
@@ -62,37 +57,14 @@ def make_channel(path: Path) -> None:
 
 
 def put_plan(path: Path, plan: bytes) -> None:
-    """Put a plan where the guest reads it.
-
-    Parameters
-    ----------
-    path : Path
-        The file behind the shared memory.
-    plan : bytes
-        The plan, as the agent reads it.
-    """
+    """Write a plan where the guest reads it."""
     with path.open("r+b") as stream:
         header = _HEADER.pack(_PLAN_MAGIC, len(plan), zlib.crc32(plan))
         stream.write(header + plan)
 
 
 def unpack_channel(path: Path, most: Mapping[str, int], into: Path) -> None:
-    """Unpack the guest's results.
-
-    Parameters
-    ----------
-    path : Path
-        The file behind the shared memory.
-    most : mapping of str to int
-        The most bytes of each file that may be there, by its name.
-    into : Path
-        The folder for the results.
-
-    Raises
-    ------
-    ChannelError
-        If the guest left no results, damaged ones, or anything else.
-    """
+    """Unpack the guest's results; `most` maps each allowed file to its most bytes."""
     with path.open("rb") as stream:
         # A truncated file is padded with zeros: it lacks the magic bytes.
         magic, length, checksum = _HEADER.unpack(
@@ -109,7 +81,7 @@ def unpack_channel(path: Path, most: Mapping[str, int], into: Path) -> None:
             raise ChannelError("the guest's results are damaged: wrong checksum")
         stream.seek(_HEADER.size)
         try:
-            # The store flushes what it takes in.
+            # No flush: the store flushes the files that it copies.
             unpack(_Payload(stream, length), most, into)
         except TarError as error:
             raise ChannelError(f"the guest's results are damaged: {error}") from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Build small libraries for QEMU: with this machine's C compiler, else with Debian's tcc, unpacked.
+"""Build small libraries for QEMU with this machine's C compiler, else with Debian's tcc, unpacked.
 
-They need no header and no library: QEMU has loaded all that they call. So any compiler for x86-64
-will do, and what it makes runs in QEMUs of other distributions too.
+They need no header and no library, because QEMU has loaded everything they call. Any compiler for
+x86-64 will do, and the result also runs in QEMUs of other distributions.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _COMPILE_S = 300.0
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler: its command, and what it says of itself."""
+    """A C compiler: its command, and the version line that it prints."""
 
     argv: Sequence[str]
     name: str
 
     @property
     def thread_locals(self) -> bool:
-        """Whether it knows thread-local variables, with which several processors are told apart."""
+        """Whether it supports thread-local variables, which observing several processors needs."""
         return not self.name.startswith("tcc")
 
 
@@ -85,7 +85,7 @@ def build_library(
     compiler: Compiler | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Return a library of a folder of sources, whose ``main`` includes the others; cached."""
+    """Return a library built from a folder of sources; ``main`` includes the others. Cached."""
     chosen = find_compiler(progress) if compiler is None else compiler
     digests = {path.name: digest_file(path) for path in sorted(sources.glob("*.[ch]"))}
     recipe = {"sources": digests, "compiler": chosen.name, "options": list(_OPTIONS)}

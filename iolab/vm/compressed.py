@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Decompress what packages and kernel images hold, whatever compressed it, within bounds.
+"""Decompress packages and kernel images within bounds, whatever compressed them.
 
 A kilobyte may unpack to gigabytes, and a header may ask for gigabytes of memory.
 """
@@ -20,49 +20,30 @@ from iolab.reading import Readable, free_bytes
 
 __all__ = ["DAMAGED", "decompressed", "read_decompressed"]
 
-# What reading a damaged stream raises, or one that is larger than it may be.
+# Raised by reading a stream that is damaged or too large.
 DAMAGED: Final = (
     *(EOFError, ValueError, zlib.error, gzip.BadGzipFile, lzma.LZMAError),
     zstandard.ZstdError,
 )
-# Of a decompressor. The build of a kernel asks for up to 128 MiB (scripts/xz_wrap.sh; zstd -22).
+# For a decompressor. A kernel's build asks for up to 128 MiB (scripts/xz_wrap.sh; zstd -22).
 _MOST_MEMORY: Final = 256 << 20
 _CHUNK: Final = 1 << 16
 
 
 def decompressed(stream: io.BufferedReader, most: int) -> Readable:
-    """Return what a stream holds, decompressed if its first bytes say how.
+    """Return a stream's content, decompressed according to its first bytes, at most `most` bytes.
 
-    Parameters
-    ----------
-    stream : BufferedReader
-        What ``open(..., "rb")`` returns: gzip, bzip2, xz, lzma, zstd or plain.
-    most : int
-        The most bytes that it holds, decompressed.
-
-    Returns
-    -------
-    readable
-        A stream; reading it raises one of `DAMAGED` where it is damaged or holds more. One of zstd
-        just ends where it is cut short: what is in it says that it is not whole.
+    Reads gzip, bzip2, xz, lzma, zstd and plain streams. Reading raises one of `DAMAGED` if the
+    stream is damaged or longer. A truncated zstd stream just ends: its content must show that it is
+    whole.
     """
     return _Bounded(_opened(stream), most)
 
 
 def read_decompressed(data: bytes, most: int) -> bytes:
-    """Return what is in `data`, decompressed if its first bytes say how.
+    """Return decompressed `data`: at most `most` bytes and half of the free memory.
 
-    Parameters
-    ----------
-    data : bytes
-        As of `decompressed`.
-    most : int
-        The most bytes that it holds; no more than half of the free memory.
-
-    Raises
-    ------
-    one of DAMAGED
-        If it is damaged or holds more.
+    Raises one of `DAMAGED` if the data are damaged or longer.
     """
     # A BytesIO cannot peek.
     stream, out = cast("io.BufferedReader", io.BufferedReader(io.BytesIO(data))), io.BytesIO()
@@ -86,7 +67,7 @@ def _opened(stream: io.BufferedReader) -> IO[bytes]:
 
 
 class _Bounded:
-    """A stream that holds no more than so many bytes."""
+    """A stream that fails after so many bytes."""
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
         self._stream = stream
@@ -101,7 +82,7 @@ class _Bounded:
 
 
 class _Lzma(io.RawIOBase):
-    """What `lzma.LZMAFile` reads, with a limit of memory: a header may ask for 4 GiB."""
+    """Like `lzma.LZMAFile`, with a memory limit: a header may ask for 4 GiB."""
 
     def __init__(self, stream: io.BufferedReader) -> None:
         self._stream = stream
@@ -125,7 +106,7 @@ class _Lzma(io.RawIOBase):
         return self._decoder.decompress(fed, size)
 
     def _next(self, size: int) -> bytes:
-        """Begin the next stream; what is none ends them, as for xz(1)."""
+        """Begin the next stream; anything else ends the file, as for xz(1)."""
         fed = self._decoder.unused_data or self._stream.read(_CHUNK)
         self._decoder = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
         try:

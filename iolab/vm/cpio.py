@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Write and read initramfs archives, in the cpio format "newc" that the kernel unpacks at boot.
 
-The bytes depend on the entries only: no times, no owners, inodes counted from 1. The kernel
-unpacks several archives in a row (Documentation/driver-api/early-userspace/buffer-format.rst), so
-a boot's archive is their concatenation.
+The bytes depend on the entries only: no times, no owners, inodes counted from 1. The kernel unpacks
+several archives in a row (Documentation/driver-api/early-userspace/buffer-format.rst), so a boot's
+archive is their concatenation.
 """
 
 from __future__ import annotations
@@ -29,18 +29,10 @@ _HEADER = 110
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of an archive; use the class methods to make one.
+    """One entry of an archive; make it with the class methods.
 
-    Parameters
-    ----------
-    name : str
-        The path, relative to the guest's ``/``.
-    mode : int
-        File type and permissions, as ``st_mode``.
-    data : bytes or Path
-        The contents, or the file to read them from; the target of a symbolic link.
-    device : (int, int)
-        Major and minor number of a device.
+    The name is relative to the guest's ``/``; the mode has the file type, as ``st_mode``. The data
+    are the contents, a file to read them from, or a link's target. A device is (major, minor).
     """
 
     name: str
@@ -105,22 +97,7 @@ def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
 
 
 def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
-    """Write an archive under a temporary name and rename it.
-
-    Parameters
-    ----------
-    path : Path
-        The archive.
-    entries : iterable of Entry
-        The entries in any order; directories above them are added.
-
-    Raises
-    ------
-    ValueError
-        If two different entries have the same name.
-    IolabError
-        If the archive cannot be written.
-    """
+    """Write an archive atomically, with missing directories; ValueError if two entries conflict."""
     handle = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,23 +121,7 @@ def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def read_cpio(path: Path) -> Iterator[Entry]:
-    """Yield the entries of an archive that `write_cpio` wrote.
-
-    Parameters
-    ----------
-    path : Path
-        The archive.
-
-    Yields
-    ------
-    Entry
-        In the order of the archive.
-
-    Raises
-    ------
-    IolabError
-        If the archive cannot be read or is damaged.
-    """
+    """Yield the entries of an archive written by `write_cpio`, in its order."""
     try:
         with path.open("rb") as stream:
             while True:

@@ -21,19 +21,13 @@ _AR: Final = b"!<arch>\n"
 _MEMBER: Final = 60
 # A package has three.
 _MOST_MEMBERS: Final = 16
-# More than a control file has, and all that lies beside it: scripts, digests, translations.
+# More than a control file, and everything beside it: scripts, digests, translations.
 _CONTROL_BYTES: Final = 1 << 20
 _CONTROL_ARCHIVE: Final = 64 << 20
 
 
 def control_fields(deb: Path) -> dict[str, str]:
-    """Return a package's control fields, such as ``Package``, ``Version`` and ``Architecture``.
-
-    Raises
-    ------
-    DamagedPackageError
-        If the file is not a whole package.
-    """
+    """Return a package's control fields, such as ``Package``, ``Version`` and ``Architecture``."""
     with package_faults(deb), deb.open("rb") as stream:
         text = _control(decompressed(_member(stream, "control.tar"), _CONTROL_ARCHIVE))
     # Lines that begin with a space continue a field.
@@ -42,21 +36,13 @@ def control_fields(deb: Path) -> dict[str, str]:
 
 
 def unpack(deb: Path, into: Path) -> None:
-    """Unpack a package's files into a folder, without running its scripts.
-
-    Raises
-    ------
-    DamagedPackageError
-        If the file is not a whole package, or unpacks to more than one does.
-    IolabError
-        If the disk is full.
-    """
+    """Unpack a package's files into a folder, without running its scripts."""
     with package_faults(deb), deb.open("rb") as stream:
         unpack_tar(decompressed(_member(stream, "data.tar"), MOST_BYTES), into)
 
 
 def _member(stream: IO[bytes], name: str) -> io.BufferedReader:
-    """Return the member of an ar archive whose name begins so."""
+    """Return the member of an ar archive whose name begins with `name`."""
     size_of_all = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     if stream.read(len(_AR)) != _AR:
@@ -75,7 +61,7 @@ def _member(stream: IO[bytes], name: str) -> io.BufferedReader:
 
 
 class _Member(io.RawIOBase):
-    """One member of an archive, which is read where the archive's stream is."""
+    """One member of an archive, read through the archive's stream."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Fetch files over HTTP or from a folder, through the proxy that this machine names.
 
-What arrives is not trusted: the caller names its size and SHA-256.
+Downloads are not trusted: the caller gives their size and SHA-256.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _NOT_FOUND: Final = (404, 410)
 
 
 class FetchError(IolabError):
-    """A file cannot be fetched, or is not what was asked for."""
+    """A file cannot be fetched, or is not the expected one."""
 
 
 class MissingFileError(FetchError):
-    """The server has no such file."""
+    """The server does not have the file."""
 
 
 class AlteredFileError(FetchError):
-    """A file has arrived with another size or digest."""
+    """A file arrived with another size or digest."""
 
 
 def shown_uri(uri: str) -> str:
-    """Return an address without the user's name and password."""
+    """Return an address without user name and password."""
     parts = urlsplit(uri)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -70,7 +70,7 @@ def fetch_file(uri: str, path: Path, *, size: int, sha256: str) -> None:
 
     with scratch_dir(path.parent) as folder:
         arriving = folder / "arriving"
-        # Nobody else's to write, whatever the umask.
+        # Writable by the owner only, whatever the umask.
         arriving.touch(mode=0o600)
 
         for attempt in range(1, _ATTEMPTS + 1):
@@ -101,13 +101,13 @@ def _write(target: IO[bytes], chunk: bytes) -> None:
     try:
         target.write(chunk)
     except OSError as error:
-        # Not the network's: no attempt helps.
+        # Not the network's fault: retrying does not help.
         raise IolabError(f"cannot write a download: {error.strerror}") from error
 
 
 @contextmanager
 def _opened(uri: str) -> Iterator[IO[bytes]]:
-    """Open an address; what fails there or while it is read is a FetchError."""
+    """Open an address; any failure, also while reading, is a FetchError."""
     shown = shown_uri(uri)
     request = _request(uri)
     proxies = {} if (proxy := _proxy(uri)) is None else {urlsplit(uri).scheme: proxy}
@@ -143,7 +143,7 @@ def _request(uri: str) -> urllib.request.Request:
 
 
 def _proxy(uri: str) -> str | None:
-    """Return the proxy for an address: apt's, else the environment's, as apt.conf(5) has it."""
+    """Return the proxy for an address: apt's, else the environment's, as in apt.conf(5)."""
     parts = urlsplit(uri)
     host = parts.hostname or ""
     named = apt_proxy(parts.scheme, host)

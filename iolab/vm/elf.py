@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Read ELF files: sections and segments of kernels, and the files that a program needs to start.
 
-Kernels and modules may be anybody's. They are read here with bounds, and not by pyelftools, which
-believes what a file says of its sizes; that reads programs.
+Kernels and modules may come from anybody. They are read here, with bounds: pyelftools trusts the
+sizes in a file, so it reads programs only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from elftools.elf.segments import InterpSegment
 
 from iolab.errors import IolabError
 
-__all__ = ["ELF", "Needs", "closure", "link_chain", "loaded_part", "needs", "notes", "section"]
+__all__ = ["ELF", "Needs", "closure", "loaded_part", "needs", "notes", "section"]
 
 ELF: Final = b"\x7fELF"
-# Of 64 bits, the lowest byte first.
+# 64 bits, little-endian.
 _KNOWN: Final = ELF + b"\2\1"
 # struct elf64_hdr, elf64_shdr, elf64_phdr and elf64_note (include/uapi/linux/elf.h).
 _HEADER: Final = struct.Struct("<16xHHIQQQIHHHHHH")
@@ -31,27 +31,14 @@ _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 _NOTE: Final = struct.Struct("<III")
 _PT_NOTE: Final = 4
-# Of elf64_hdr: e_shoff; e_shentsize, e_shnum and e_shstrndx.
+# In elf64_hdr: e_shoff; e_shentsize, e_shnum and e_shstrndx.
 _SECTIONS_AT, _SECTION_NUMBERS = 0x28, 0x3A
-# Of a section or notes that are read: those of real files have a few KiB.
+# For a section or notes; those of real files have a few KiB.
 _MOST: Final = 1 << 20
 
 
 def section(file: bytes, name: str) -> bytes:
-    """Return the content of a file's section; nothing if it has none of that name.
-
-    Parameters
-    ----------
-    file : bytes
-        An ELF file for x86-64.
-    name : str
-        The section.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or the section is larger than 1 MiB.
-    """
+    """Return the content of a section of an x86-64 file, at most 1 MiB; b"" if it is missing."""
     _, _, _, _, _, at, _, _, _, _, size, number, names_at = _header_of(file)
     sections = _table(file, _SECTION, at, size, number)
     if not sections:
@@ -66,13 +53,7 @@ def section(file: bytes, name: str) -> bytes:
 
 
 def notes(file: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield name and type of each note of a file's segments.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged.
-    """
+    """Yield name and type of each note of a file's segments; ValueError if it is damaged."""
     total = 0
     for kind, _, at, _, _, size, _, _ in _segments(file):
         if kind != _PT_NOTE:
@@ -89,12 +70,9 @@ def notes(file: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def loaded_part(file: bytes) -> bytes:
-    """Return a file without its sections and symbols: what is loaded comes first in it.
+    """Return a file without sections and symbols; the loaded part comes first in it.
 
-    Raises
-    ------
-    ValueError
-        If it is no ELF file, or ends within what is to be loaded.
+    Raises ValueError if the file is not ELF, or ends before the loaded part does.
     """
     end = max((at + size for _, _, at, _, _, size, _, _ in _segments(file)), default=0)
     if not _HEADER.size <= end <= len(file):
@@ -131,18 +109,11 @@ def _content(file: bytes, at: int, size: int) -> bytes:
 
 @dataclass(frozen=True)
 class Needs:
-    """What an ELF file says of itself and of the files that it needs to start.
+    """Architecture, loader and libraries of an ELF file.
 
-    Parameters
-    ----------
-    machine : str
-        Architecture and word size, as ``x86-64``, or the ELF specification's own name of another.
-    loader : str
-        Path of the program's loader; "" of a library or a static program.
-    libraries : tuple of str
-        Names of the libraries (DT_NEEDED), in the file's order.
-    rpath, runpath : tuple of str
-        Folders of libraries (DT_RPATH, DT_RUNPATH) as they stand in the file, ``$ORIGIN`` included.
+    The machine is ``x86-64``, or the ELF specification's name and the word size. A library or a
+    static program has the loader "". Libraries are DT_NEEDED in the file's order; folders are
+    DT_RPATH and DT_RUNPATH as written, ``$ORIGIN`` included.
     """
 
     machine: str
@@ -153,25 +124,7 @@ class Needs:
 
 
 def link_chain(root: Path, name: str) -> list[str]:
-    """Follow symbolic links.
-
-    Parameters
-    ----------
-    root : Path
-        The folder that the links take for ``/``.
-    name : str
-        A path relative to `root`.
-
-    Returns
-    -------
-    list of str
-        `name`, the links that it leads to, and the file; all relative to `root`.
-
-    Raises
-    ------
-    IolabError
-        If a link leads to itself, or to a file that does not exist.
-    """
+    """Return `name`, the links that it leads to, and the file, all relative to `root`."""
     chain = [name]
     while (root / chain[-1]).is_symlink():
         target = (root / chain[-1]).readlink()
@@ -185,25 +138,14 @@ def link_chain(root: Path, name: str) -> list[str]:
 
 
 def needs(path: Path) -> Needs | None:
-    """Return what an ELF file needs, or None if the file is no ELF file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Raises
-    ------
-    IolabError
-        If it begins like an ELF file and is damaged.
-    """
+    """Return what an ELF file needs, or None for any other file."""
     with path.open("rb") as stream:
         if stream.read(4) != ELF:
             return None
         try:
             return _read(ELFFile(stream))
         except Exception as error:
-            # pyelftools raises whatever a damaged file makes it stumble over.
+            # pyelftools raises arbitrary exceptions for a damaged file.
             raise IolabError(f"{path} is a damaged program: {error}") from error
 
 
@@ -227,26 +169,9 @@ def _read(file: ELFFile) -> Needs:
 
 
 def closure(root: Path, names: Iterable[str], library_folders: Sequence[str]) -> set[str]:
-    """Return programs with all files that they need to start, including links.
+    """Return programs with all files that they need to start, including links, relative to `root`.
 
-    Parameters
-    ----------
-    root : Path
-        The folder that the programs take for ``/``.
-    names : iterable of str
-        Programs and libraries, relative to `root`.
-    library_folders : sequence of str
-        Folders of libraries, relative to `root`; the first one with a library provides it.
-
-    Returns
-    -------
-    set of str
-        Files and links, relative to `root`.
-
-    Raises
-    ------
-    IolabError
-        If a file or a library is missing.
+    The first of `library_folders` with a library provides it.
     """
     wanted: set[str] = set()
     todo = list(names)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Let fio's own parser check a job before anything boots.
+"""Check a job with fio's own parser before anything boots.
 
-``fio --parse-only`` looks at each option's name and value, and loads the engines. It opens no file
-of the job, and does not compare options with one another: what remains, fio says when it runs.
+``fio --parse-only`` checks each option's name and value, and loads the engines. It opens no file of
+the job and does not compare options with one another: fio reports other faults when it runs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["check_job"]
 
 
 def _said(result: Result) -> str:
-    """Return what fio said of a job's fault, on one line."""
+    """Return fio's message about a job's fault, on one line."""
     words: list[str] = []
     for line in result.stderr.splitlines():
-        # getopt names the program as it was started: a wrapper's fio says its whole path.
+        # getopt prints the program's name as it was started: a wrapper's fio prints its whole path.
         one = re.sub(r"^(\S*/)?fio: ", "", line.strip())
         if one and not re.fullmatch(r"job .* dropped", one) and one not in words:
             words.append(one)
@@ -42,33 +42,18 @@ def check_job(
     fio: Sequence[str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Let fio's parser check a job.
+    """Check a job with fio's parser, by default the guest image's; UserError carries fio's message.
 
-    Parameters
-    ----------
-    job : Job or OpenJob
-        The job.
-    fio : sequence of str, optional
-        The command of the fio that will run it; by default the guest image's, which is made if the
-        cache lacks it. ``["fio"]`` is this machine's.
-    progress : callable, optional
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    UserError
-        If fio refuses the job; the message is fio's, in one sentence.
-    CannotRunError
-        If there is no guest image, and the archive cannot be reached.
+    `fio` is the command that will run the job: ``["fio"]`` means this machine's.
     """
     if fio is None:
-        # It refuses a machine on which the guest's programs cannot run.
+        # Raises on a machine that cannot run the guest's programs.
         ensure_toolbox(progress)
         fio = guest_program(ensure_image(progress), "fio")
     # The measured machine's cores and folders are not this machine's.
     files = job_files(job, Path("/iolab"))
     argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)
-    # fio makes its output file even then, and lists there which values are valid.
+    # fio would create its output file and list the valid values there.
     options = [option for option in argv[1:] if not option.startswith("--output")]
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Find the one kernel in a folder: its image, its modules, its configuration.
 
-A folder is what packages of a distribution unpack to, or where somebody built a kernel. Links in it
-take it for ``/``: none leads out of it.
+A folder holds the unpacked packages of a distribution, or a kernel that somebody built. It is ``/``
+for the links in it: none leads out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iolab.vm.bzimage import read_image, release_of
 
 __all__ = ["Found", "in_folder", "in_packages", "inside"]
 
-# Where distributions put modules, and newer ones everything else of a kernel, too.
+# Where distributions put modules; newer ones put the whole kernel there.
 _BASES: Final = ("lib/modules", "usr/lib/modules")
 # The kernel's own lists of modules: they mark the top of a build.
 _LISTS: Final = ("modules.order", "modules.builtin")
@@ -28,18 +28,8 @@ _LISTS: Final = ("modules.order", "modules.builtin")
 class Found:
     """A kernel's files.
 
-    Parameters
-    ----------
-    root : Path
-        The folder that the modules lie below, and that their links take for ``/``.
-    image : bytes
-        The image.
-    release : str
-        Its release.
-    modules : Path or None
-        A folder that has its modules somewhere below; None if all is built in.
-    config : Path or None
-        Its configuration. Neither path has a link in it.
+    The modules and their links lie below `root`, and ``modules`` is a folder with them somewhere
+    below, or None if everything is built in. The paths contain no link.
     """
 
     root: Path
@@ -50,13 +40,7 @@ class Found:
 
 
 def inside(root: Path, name: str | PurePath) -> Path:
-    """Return where a path below a kernel's folder leads to in it.
-
-    Raises
-    ------
-    UserError
-        If a link leads to itself.
-    """
+    """Return the target of a path below a kernel's folder; UserError for a circular link."""
     try:
         return in_root(root, PurePath(name))
     except RefusedFileError as error:
@@ -64,20 +48,10 @@ def inside(root: Path, name: str | PurePath) -> Path:
 
 
 def in_packages(root: Path) -> Found:
-    """Find the kernel in the unpacked packages of a distribution.
+    """Find the one kernel, with its modules, in unpacked packages of a distribution.
 
-    Debian, Ubuntu, Fedora, openSUSE and Arch differ in whether files lie in boot/ or beside the
-    modules, and some link the one to the other.
-
-    Parameters
-    ----------
-    root : Path
-        The folder that the packages take for ``/``.
-
-    Raises
-    ------
-    UserError
-        If they do not hold exactly one kernel with its modules.
+    Debian, Ubuntu, Fedora, openSUSE and Arch put files in boot/ or beside the modules, and some
+    link one to the other.
     """
     root = root.resolve()
     images = [*_matching(root, "boot", "vmlinuz-*"), *_beside_modules(root)]
@@ -96,24 +70,11 @@ def _is_modules(folder: Path) -> bool:
 
 
 def in_folder(folder: Path) -> Found | None:
-    """Find the kernel in a folder of somebody's: a build, an installation, or loose files.
+    """Find the one kernel in a build, an installation, or a folder of loose files; else None.
 
-    Parameters
-    ----------
-    folder : Path
-        The top of a kernel's build, with or without ``modules_install`` to it; a root directory; or
-        a folder with a bzImage or a vmlinux, alone or with ``lib/modules/RELEASE``. No part of its
-        path is a link.
-
-    Returns
-    -------
-    Found or None
-        None if it has no image of a kernel.
-
-    Raises
-    ------
-    UserError
-        If it has several kernels, or a vmlinux alone that QEMU cannot enter.
+    A build may lack ``modules_install``. Loose files are a bzImage or a vmlinux, alone or with
+    ``lib/modules/RELEASE``. No part of the folder's path may be a link. Raises UserError for
+    several kernels, or for a lone vmlinux that QEMU cannot enter.
     """
     images = (
         _matching(folder, "arch/x86/boot", "bzImage")
@@ -133,7 +94,7 @@ def in_folder(folder: Path) -> Found | None:
 
 
 def _matching(root: Path, folder: str, pattern: str) -> list[Path]:
-    """Return where the names in a folder lead to that match a pattern."""
+    """Return the targets of the names in a folder that match a pattern."""
     return [inside(root, path.relative_to(root)) for path in inside(root, folder).glob(pattern)]
 
 
@@ -143,7 +104,7 @@ def _beside_modules(root: Path) -> list[Path]:
 
 
 def _only(images: Iterable[Path], root: Path, where: str) -> tuple[bytes, str]:
-    """Return the one image and its release; links to it count as it."""
+    """Return the one image and its release; links to it do not count as others."""
     found = sorted({path for path in images if path.is_file()})
     if len(found) != 1:
         number = "no kernel (vmlinuz)" if not found else f"{len(found)} kernels"
@@ -154,7 +115,7 @@ def _only(images: Iterable[Path], root: Path, where: str) -> tuple[bytes, str]:
 
 def _config(root: Path, release: str) -> Path | None:
     names = [f"boot/config-{release}"]
-    # Arch has it in the package of the headers only.
+    # Arch ships it only in the package of the headers.
     names += [f"{base}/{release}/{name}" for base in _BASES for name in ("config", "build/.config")]
     names += [".config", f"config-{release}", "config"]
     return next((path for name in names if (path := inside(root, name)).is_file()), None)

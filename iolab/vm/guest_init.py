@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The guest's first process: mount what a kernel needs, run the agent, hand over what it left.
+"""The guest's first process: mount file systems, run the agent, hand over the results.
 
-It runs inside the virtual machine only. All that does not depend on the plan comes first: then the
-host may stop the machine, keep it as a snapshot, and go on from there for each plan
-(`iolab.vm.snapshots`). The plan arrives, and the results leave, through the shared memory of an
-ivshmem device. Writing there is writing to memory: no driver is involved and nothing reaches the
-host while a cell is measured.
+It runs inside the virtual machine only. All work that does not depend on the plan comes first. Then
+the host may stop the machine, keep it as a snapshot, and continue from there for each plan
+(`iolab.vm.snapshots`). The plan and the results pass through the shared memory of an ivshmem
+device. Writing there is writing to memory: no driver is involved, and nothing reaches the host
+while a cell is measured.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOUNTS = (
     ("cgroup2", "/sys/fs/cgroup"),
 )
 # Vendor and device, and the number of the memory: the shared memory (docs/specs/ivshmem-spec.rst
-# of QEMU), and the device through which a guest says that it panicked (docs/specs/pvpanic.rst).
+# of QEMU), and the device through which a guest reports a panic (docs/specs/pvpanic.rst).
 _SHARED_MEMORY = ("0x1af4", "0x1110", 2)
 _PANIC = ("0x1b36", "0x0011", 0)
 _PANICKED = 1
@@ -55,7 +55,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_all() -> None:
-    """Mount the kernel's file systems; one that this kernel lacks is left out."""
+    """Mount the kernel's file systems; skip those that this kernel lacks."""
     for kind, where in _MOUNTS:
         with suppress(OSError):
             Path(where).mkdir(parents=True, exist_ok=True)
@@ -65,8 +65,8 @@ def mount_all() -> None:
 def seed_random() -> None:
     """Fill the kernel's random pool with fixed bytes.
 
-    On counted instructions nothing random ever arrives, and programs wait for it: each mkfs.xfs
-    slept 3 s in libuuid. What is drawn from the pool is the same in every boot, as it should be.
+    On counted instructions no randomness ever arrives, and programs wait for it: each mkfs.xfs
+    slept 3 s in libuuid. Every boot draws the same bytes from the pool, on purpose.
     """
     seed = bytes(range(64))
     with Path("/dev/random").open("wb", buffering=0) as pool:
@@ -84,7 +84,7 @@ def _device_memory(vendor: str, model: str, number: int) -> mmap.mmap:
 
 
 def shared_memory() -> mmap.mmap:
-    """Return the memory that the host sees, too."""
+    """Return the memory that the guest shares with the host."""
     return _device_memory(*_SHARED_MEMORY)
 
 
@@ -100,7 +100,7 @@ def load_modules() -> None:
 
 
 def look_around() -> None:
-    """Learn what the agent needs to know of this machine, whatever the plan is.
+    """Collect what the agent needs to know about this machine, whatever the plan is.
 
     A file system that cannot be made is reported by the cells that need it.
     """
@@ -113,10 +113,10 @@ def look_around() -> None:
 
 
 def pause() -> int:
-    """Let the host keep this machine, if it wants to; return how far the clock moved, in ns.
+    """Let the host keep this machine if it wants to; return how far the clock moved, in ns.
 
-    QEMU stops a processor right after the instruction that tells it of a panic, or goes on
-    (its option ``-action panic``).
+    QEMU stops a processor right after the instruction that signals a panic, or continues (its
+    option ``-action panic``).
     """
     memory = _device_memory(*_PANIC)
     before_ns = time.monotonic_ns()
@@ -134,10 +134,10 @@ def take_plan(memory: mmap.mmap) -> bytes:
 
 
 def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, object]:
-    """Run the agent to its end; its errors go to the console too, where a person may look.
+    """Run the agent to its end; its errors also go to the console, for people.
 
-    Without a plan there is nothing to run: the host only asks how the machine was restored. A
-    test sends a program with its plan, which runs in the agent's place.
+    Without a plan there is nothing to run: the host only wants to know how the machine was
+    restored. A test sends a program with its plan, which replaces the agent.
     """
     if not plan:
         return {"exit": 0, "stderr": ""}
@@ -175,7 +175,7 @@ def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, objec
 def hand_over(memory: mmap.mmap, ending: dict[str, object]) -> None:
     """Write a tar of the results into the shared memory, then the header that makes it valid.
 
-    The agent's ending is its ``agent.json``. The host compresses: here it would be counted.
+    `ending` becomes ``agent.json``. The host compresses: here it would be counted.
     """
     results = Path(_RESULTS)
     results.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def hand_over(memory: mmap.mmap, ending: dict[str, object]) -> None:
     try:
         with tarfile.open(fileobj=memory, mode="w:", format=tarfile.USTAR_FORMAT) as archive:
             for path in sorted(results.rglob("*")):
-                # What has a dot in front was not finished.
+                # A leading dot marks an unfinished file.
                 if path.is_file() and not path.name.startswith("."):
                     archive.add(path, arcname=str(path.relative_to(results)))
     except ValueError:

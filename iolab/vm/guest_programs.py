@@ -22,48 +22,22 @@ _CONVERT_S = 300.0
 
 
 def compress_trace(image: Image, trace: Path) -> None:
-    """Replace a trace by what the guest's trace-cmd makes of it with zstd.
+    """Recompress a trace with the guest's trace-cmd and zstd.
 
-    Parameters
-    ----------
-    image : Image
-        The image that the trace was recorded with.
-    trace : Path
-        The trace.dat.
-
-    Raises
-    ------
-    CommandError
-        If trace-cmd cannot convert the trace: then it is damaged, or the disk is full.
-    IolabError
-        If the program cannot be unpacked.
+    Raises CommandError if the trace is damaged or the disk is full.
     """
     compressed = trace.with_name(f".{trace.name}.zst")
     convert = ["convert", "-i", str(trace), "-o", str(compressed), "--compression", "zstd"]
-    # Without an environment: nothing of this host's may change the bytes.
+    # Without an environment: nothing on this host may change the bytes.
     run([*guest_program(image, "trace-cmd"), *convert], timeout_s=_CONVERT_S, env={})
     compressed.replace(trace)
 
 
 def guest_program(image: Image, name: str) -> list[str]:
-    """Return a command that runs a program of the guest on this machine; append its arguments.
+    """Return the command that runs the guest's "fio" or "trace-cmd" on this machine.
 
-    Parameters
-    ----------
-    image : Image
-        The guest's userland. Its programs and libraries are unpacked beside it once.
-    name : str
-        "fio" or "trace-cmd".
-
-    Returns
-    -------
-    list of str
-        The image's own loader, with the program.
-
-    Raises
-    ------
-    IolabError
-        If the image is damaged, or the cache is not writable.
+    It starts with the image's own loader; append the program's arguments. The image's programs and
+    libraries are unpacked beside it once.
     """
 
     def make(folder: Path) -> None:

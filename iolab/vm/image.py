@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Make the guest's userland: Debian's fio, trace-cmd, file system tools and Python.
 
-Their packages are unpacked, and no script of theirs runs. Each megabyte costs time at every boot,
-so the archive gets only the wanted programs, the files they need to start, and a pruned,
+The packages are unpacked without running their scripts. Each megabyte costs time at every boot, so
+the archive contains only the wanted programs, the files they need to start, and a pruned,
 byte-compiled Python library.
 """
 
@@ -90,7 +90,7 @@ _RECIPE = {
 
 @dataclass(frozen=True)
 class Image:
-    """The guest's userland: its cpio archive, and the SHA-256 of that."""
+    """The guest's userland: its cpio archive and the SHA-256 of it."""
 
     path: Path
     digest: str

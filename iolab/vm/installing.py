@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Copy what iolab needs of a kernel into a folder of the cache: image, configuration, modules."""
+"""Copy the needed parts of a kernel into a folder of the cache: image, configuration, modules."""
 
 from __future__ import annotations
 
@@ -36,18 +36,13 @@ def install(
 ) -> None:
     """Copy a kernel's image, configuration and wanted modules to `folder`, with their digests.
 
-    Without a file of the configuration, that in the image is taken, if it has one. ``built`` says
-    how iolab built it, if it did; it is kept beside the kernel.
-
-    Raises
-    ------
-    UserError
-        If a file of the kernel is damaged, larger than such a file is, or no regular one.
+    The configuration is `found.config`, else the image's own if it has one. ``built`` records how
+    iolab built the kernel. Raises UserError for a damaged, too large or irregular file.
     """
     (folder / "vmlinuz").write_bytes(kept_image(found.image, "vmlinuz"))
     config = folder / "config"
     if found.config is not None:
-        # What others may not read there, they may not read here.
+        # Others may read the copy only if they may read the original.
         config.touch(stat.S_IMODE(found.config.stat().st_mode) & 0o644 | 0o600)
         config.write_bytes(read_given(found.config, CONFIG_BYTES, below=Path(found.config.anchor)))
     elif (held := config_of(found.image)) is not None:

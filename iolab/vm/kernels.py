@@ -2,7 +2,8 @@
 """Kernels in the cache: fetched from the archive that carries them, or added by the user.
 
 The cache keeps a kernel's image, configuration and wanted modules. A kernel that the user added
-goes before one of the catalogue that has its name; the kernels of two locks lie side by side.
+takes precedence over one of the catalogue with the same name; the kernels of two locks lie side by
+side.
 """
 
 from __future__ import annotations
@@ -57,22 +58,9 @@ _BY_USER = "given by the user"
 class Kernel:
     """A kernel in the cache.
 
-    Parameters
-    ----------
-    name : str
-        The user's name for it, such as ``6.12``.
-    release : str
-        As ``uname -r`` prints it.
-    vmlinuz : Path
-        The image.
-    config : Path or None
-        The configuration, if known.
-    modules : Path
-        Its ``lib/modules/RELEASE`` with the wanted modules.
-    identity : str
-        SHA-256 over image, configuration and modules.
-    source : str
-        Package and version, or "given by the user".
+    The name is the user's, such as ``6.12``; the release is that of ``uname -r``. ``modules`` is
+    its ``lib/modules/RELEASE`` with the wanted modules. The identity is a SHA-256 over image,
+    configuration and modules. The source is package and version, or "given by the user".
     """
 
     name: str
@@ -86,21 +74,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelStatus:
-    """The state of one kernel.
-
-    Parameters
-    ----------
-    name : str
-        The kernel.
-    state : str
-        ``cached``, ``fetchable`` or ``unreachable``.
-    reason : str
-        Why it is unreachable.
-    source, release : str
-        As for `Kernel`, if known.
-    facts : mapping, optional
-        What it reported when it was booted.
-    """
+    """The state of one kernel, why it is unreachable, and the facts from its last boot."""
 
     name: str
     state: Literal["cached", "fetchable", "unreachable"]
@@ -126,7 +100,7 @@ def known_kernels() -> list[str]:
 
 
 def cached_kernel(name: str) -> Kernel | None:
-    """Return a kernel of the cache if its files are still what was put there, else None."""
+    """Return a kernel of the cache if its files are unchanged, else None."""
     kernel = _kept(name, _added_folder(name))
     if kernel is None and name in CATALOGUE:
         kernel = _kept(name, _locked_folder(name))
@@ -154,7 +128,7 @@ def _kept(name: str, folder: Path) -> Kernel | None:
 
 
 def check_name(name: str) -> None:
-    """Check that a kernel has this name, without fetching it; UserError names the known ones."""
+    """Raise UserError, which names the known kernels, unless a kernel of this name is known."""
     if KERNEL_NAME.fullmatch(name) is None or name not in known_kernels():
         raise UserError(
             f"unknown kernel {name!r}: known are {', '.join(known_kernels())}"
@@ -192,7 +166,7 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
 
 
 def _fetchable(name: str) -> list[LockedPart]:
-    """Return the packages of a kernel that the lock has, if they can be had here."""
+    """Return the locked packages of a kernel if they can be fetched here."""
     try:
         parts = locked_parts(kernel_group(name))
         check_offered(parts[0])
@@ -210,7 +184,7 @@ def _source(parts: Sequence[LockedPart]) -> str:
 
 
 def check_new_name(name: str) -> None:
-    """Check that a kernel may have this name; UserError if it may not."""
+    """Raise UserError if no kernel may have this name."""
     if KERNEL_NAME.fullmatch(name) is None:
         raise UserError(f"invalid kernel name {name!r}: use letters, digits and . _ + -")
 
@@ -220,20 +194,9 @@ def add_kernel(
 ) -> Kernel:
     """Add a kernel of the user's to the cache; it replaces one of the same name.
 
-    Parameters
-    ----------
-    name : str
-        The name to use for it.
-    files : sequence of Path
-        Its packages (.deb, .rpm, .pkg.tar.*), or one kernel image and its ``lib/modules/RELEASE``,
-        or a folder with both: `iolab.vm.found.in_folder`.
-    progress : callable
-        Gets a line before each slow step.
-
-    Raises
-    ------
-    UserError
-        If the files are damaged, not for x86-64, or not exactly one kernel.
+    The files are its packages (.deb, .rpm, .pkg.tar.*), one image and its ``lib/modules/RELEASE``,
+    or a folder with both (`iolab.vm.found.in_folder`). Raises UserError unless they are exactly one
+    whole kernel for x86-64.
     """
     check_new_name(name)
     for path in files:
@@ -262,7 +225,7 @@ def add_kernel(
 
 
 def _given(files: Sequence[Path]) -> Found | None:
-    """Return the kernel in files that are no packages; None if they are not one."""
+    """Return the kernel in files that are not packages, or None."""
     images = [path for path in files if path.is_file()]
     folders = [path.resolve() for path in files if path.is_dir()]
     if (len(images), len(folders)) == (0, 1):
@@ -283,21 +246,7 @@ def _given(files: Sequence[Path]) -> Found | None:
 def add_built_kernel(name: str, found: Found, *, source: str, built: Mapping[str, Any]) -> Kernel:
     """Add a kernel that iolab built to the cache; it replaces one of the same name.
 
-    Parameters
-    ----------
-    name : str
-        The name to use for it.
-    found : Found
-        The kernel.
-    source : str
-        What it was built from, in words.
-    built : mapping
-        How it was built; JSON. It is kept beside the kernel.
-
-    Raises
-    ------
-    UserError
-        If the name is invalid.
+    `source` describes its origin; `built` is JSON that is kept beside the kernel.
     """
     check_new_name(name)
 
@@ -316,7 +265,7 @@ def _added(name: str, make: Callable[[Path], None]) -> Kernel:
 
 
 def list_kernels() -> list[KernelStatus]:
-    """Return the state of each kernel; archives are asked for those that the cache lacks."""
+    """Return the state of each kernel; query the archives for those that the cache lacks."""
     return [_status(name) for name in known_kernels()]
 
 
@@ -336,7 +285,7 @@ def _status(name: str) -> KernelStatus:
 
 
 def kernel_facts(name: str) -> Mapping[str, Any]:
-    """Return what a kernel of the cache reported when it was booted last; nothing if unknown."""
+    """Return what a kernel of the cache reported at its last boot; {} if unknown."""
     kernel = cached_kernel(name)
     return (_facts(kernel) if kernel else None) or {}
 

@@ -10,7 +10,7 @@ from iolab.errors import IolabError
 
 __all__ = ["LayoutError", "member_offsets"]
 
-# By the name that the plugin knows: structure and path, an older kernel's behind a newer one's.
+# By the name that the plugin knows: structure and path, newer kernels' first.
 # Since 6.4 (commit ac3b43283923) a module's memory is an array by type.
 _MEMBERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "task_struct.pid": (("task_struct", "pid"),),
@@ -27,22 +27,14 @@ _MEMBERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 class LayoutError(IolabError):
-    """A kernel's types are missing or damaged, or lack what was asked for."""
+    """A kernel's types are missing or damaged, or lack a structure or member."""
 
 
 def member_offsets(offset: Callable[[str, str], int]) -> dict[str, int]:
-    """Return where the members lie, in bytes.
+    """Return the offsets of the members in bytes, by the names that the plugin knows.
 
-    Parameters
-    ----------
-    offset : callable
-        Returns where a member lies: of a structure's name and a path such as ``mem[MOD_TEXT].base``
-        (`iolab.observer.btf.Btf.offset`). It raises `LayoutError` if there is none.
-
-    Raises
-    ------
-    LayoutError
-        If a member is missing.
+    `offset` returns that of a member from a structure's name and a path such as
+    ``mem[MOD_TEXT].base`` (`iolab.observer.btf.Btf.offset`), or raises LayoutError.
     """
     return {name: _first(offset, known) for name, known in _MEMBERS.items()}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Find the mirror of an archive, and the proxy on the way to it.
 
-Where the machine has apt, apt is asked; elsewhere environment variables name them.
+Machines with apt use its configuration; on others, environment variables name them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def apt_reason(error: CommandError) -> str:
 
 @functools.lru_cache
 def _apts_sources(apt_get: str) -> tuple[tuple[str, str], ...]:
-    """Return the address and release of each source, for packages of main."""
+    """Return address and release of each source, for packages of main."""
     # By default apt lists only sources whose lists exist: none on a fresh machine. ReleaseInfo=0
     # lists all (apt-get(8), indextargets).
     try:
@@ -75,7 +75,7 @@ def _configured_sources() -> tuple[tuple[str, str], ...]:
 
 @functools.lru_cache
 def _apts_options(apt_config: str) -> dict[str, str]:
-    """Return apt's options of fetching, by their names in lower case."""
+    """Return apt's options for fetching, by their names in lower case."""
     try:
         dump = run([apt_config, "dump", "Acquire"], timeout_s=60).stdout
     except CommandError:
@@ -91,7 +91,7 @@ def _acquire_options() -> dict[str, str]:
 
 
 def apt_proxy(scheme: str, host: str) -> str | None:
-    """Return the proxy that apt names for a host (apt-transport-http(1)), ``DIRECT`` or None."""
+    """Return apt's proxy for a host (apt-transport-http(1)): an address, ``DIRECT`` or None."""
     options = _acquire_options()
     for kind in ("https", "http") if scheme == "https" else (scheme,):
         for name in (f"acquire::{kind}::proxy::{host}", f"acquire::{kind}::proxy"):
@@ -101,7 +101,7 @@ def apt_proxy(scheme: str, host: str) -> str | None:
 
 
 def mirror_of(archive: Archive) -> str:
-    """Return the URI of the mirror of an archive that the environment names, else apt."""
+    """Return the URI of an archive's mirror: from the environment, else from apt."""
     variable = f"IOLAB_MIRROR_{archive.upper()}"
     if chosen := os.environ.get(variable):
         return chosen.rstrip("/") + "/"

@@ -18,9 +18,9 @@ from iolab.vm.found import Found, inside
 from iolab.vm.toolbox import Toolbox
 from iolab.vm.unpacking import Room
 
-__all__ = ["WANTED", "install_modules"]
+__all__ = ["install_modules"]
 
-# Modules that a kernel lacks or has built in are skipped; modprobe in the guest tells which.
+# Modules that a kernel lacks or has built in are skipped; modprobe in the guest shows which.
 WANTED = (
     *("null_blk", "brd", "loop", "scsi_debug", "sd_mod", "zram", "nvme"),
     *("bfq", "mq-deadline", "kyber-iosched"),
@@ -32,11 +32,11 @@ _NOTES = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 
 
 _SUFFIXES = frozenset({".ko", ".gz", ".xz", ".zst"})
-# Of a module with its debug information, of a list, and of all that one kernel keeps.
+# Limits for a module with debug information, for a list, and for everything kept of a kernel.
 _MOST_MODULE: Final = 256 << 20
 _MOST_LIST: Final = 16 << 20
 _MOST: Final = 2 << 30
-# A kernel's own modules lie no deeper below it.
+# A kernel's own modules are not deeper.
 _DEEPEST: Final = 32
 
 
@@ -45,7 +45,7 @@ def _plain(path: Path) -> str:
 
 
 def _modules_below(top: Path) -> Iterator[Path]:
-    """Yield what is named like a module; links to folders are not followed."""
+    """Yield files named like modules; links to folders are not followed."""
     todo = [top]
     while todo:
         folder = todo.pop()
@@ -60,7 +60,7 @@ def _modules_below(top: Path) -> Iterator[Path]:
 
 
 def _depends(module: bytes) -> list[str]:
-    """Return the modules that must be loaded before a module, by its section ``.modinfo``."""
+    """Return the modules to load before this one, from its section ``.modinfo``."""
     needed: list[str] = []
     for note in section(module, ".modinfo").decode(errors="replace").split("\0"):
         key, _, value = note.partition("=")
@@ -72,23 +72,9 @@ def _depends(module: bytes) -> list[str]:
 
 
 def install_modules(found: Found, into: Path, toolbox: Toolbox) -> None:
-    """Copy the wanted modules of a kernel without compression, and index them with depmod.
+    """Copy the wanted modules of a kernel to ``lib/modules/RELEASE`` and index them with depmod.
 
-    Parameters
-    ----------
-    found : Found
-        The kernel; it has no modules if all is built in.
-    into : Path
-        The new ``lib/modules/RELEASE``.
-    toolbox : Toolbox
-        Has depmod.
-
-    Raises
-    ------
-    UserError
-        If a module is damaged, no regular file, or larger than one can be.
-    IolabError
-        If depmod fails.
+    The copies are not compressed. Raises UserError for a damaged, too large or irregular module.
     """
     into.mkdir(parents=True, exist_ok=True)
     if found.modules is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Talk to a running QEMU through its monitor (QMP, docs/interop/qmp-spec.rst of QEMU)."""
+"""Control a running QEMU through its monitor (QMP, docs/interop/qmp-spec.rst of QEMU)."""
 
 from __future__ import annotations
 
@@ -22,29 +22,20 @@ _ENDS_WITHIN_S = 10.0
 
 
 class MonitorError(IolabError):
-    """QEMU ended, or refused what it was asked to do."""
+    """QEMU ended, or refused a command."""
 
 
 def monitor_options(path: Path) -> list[str]:
     """Return the options of a QEMU that listens at the socket `path`."""
-    # A comma separates QEMU's options; a doubled one is itself.
+    # A comma separates QEMU's options; doubling escapes it.
     return ["-qmp", f"unix:{str(path).replace(',', ',,')},server=on,wait=off"]
 
 
 class Monitor:
     """A connection to QEMU's monitor, for a ``with`` block.
 
-    Parameters
-    ----------
-    path : Path
-        QEMU's socket; it need not exist yet.
-    check : callable
-        Called again and again while QEMU is awaited; raises if there is no use in waiting.
-
-    Raises
-    ------
-    MonitorError
-        If QEMU hangs up or refuses a command.
+    QEMU's socket need not exist yet. `check` is called repeatedly while QEMU is awaited, and raises
+    if waiting is pointless. Methods raise MonitorError if QEMU hangs up or refuses a command.
     """
 
     def __init__(self, path: Path, check: Callable[[], None]) -> None:
@@ -70,7 +61,7 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Hang up; QEMU goes on."""
+        """Hang up; QEMU keeps running."""
         self._socket.close()
 
     def do(self, command: str, **arguments: Any) -> Any:
@@ -88,12 +79,12 @@ class Monitor:
                 return told["return"]
 
     def end(self) -> None:
-        """Let QEMU end; it may have ended before it could answer."""
+        """Make QEMU quit; it may have ended before it could answer."""
         with suppress(OSError):
             self._socket.sendall(json.dumps({"execute": "quit"}).encode())
 
     def wait_for(self, event: str) -> None:
-        """Wait until QEMU tells of an event."""
+        """Wait until QEMU reports an event."""
         while event not in self._events:
             self._next()
         self._events.remove(event)
@@ -108,7 +99,7 @@ class Monitor:
             time.sleep(_POLL_S)
 
     def _hung_up(self) -> NoReturn:
-        """Raise what `check` says of a QEMU that ended."""
+        """Raise the error of `check` for a QEMU that ended."""
         until = time.monotonic() + _ENDS_WITHIN_S
         while time.monotonic() < until:
             self._check()
@@ -116,7 +107,7 @@ class Monitor:
         raise MonitorError("QEMU hung up")
 
     def _next(self) -> dict[str, Any]:
-        """Return what QEMU says next, and keep the name of an event."""
+        """Return QEMU's next message, and keep the name of an event."""
         while b"\n" not in self._told:
             try:
                 more = self._socket.recv(_TOLD_BYTES)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Write a lock of what a mirror has now, with this machine's apt.
 
-apt checks the archive's signatures and resolves dependencies, with a private state: the machine's
-own lists, packages and sources stay as they are.
+apt checks the archive's signatures and resolves dependencies with a private state: the machine's
+own lists, packages and sources do not change.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def newest_lock(log: Log = lambda _: None) -> Path:
 def resolve(
     sources: Mapping[str, PartSource], log: Log = lambda _: None
 ) -> dict[str, list[LockedPart]]:
-    """Return the packages of groups as the mirrors have them; CannotRunError if one has not."""
+    """Return the packages of groups as the mirrors have them; CannotRunError if one is missing."""
     if shutil.which("apt-get") is None:
         raise CannotRunError(
             "what a mirror has now is resolved by apt, which this machine lacks: name a snapshot "
@@ -94,7 +94,7 @@ def _resolved(source: PartSource, apt: _Apt) -> list[LockedPart]:
 
 
 class _Apt:
-    """apt with the suites of a source, and nothing of this machine's but its proxy."""
+    """apt for the suites of a source, isolated from this machine except for its proxy."""
 
     def __init__(self, source: PartSource, folder: Path) -> None:
         self._source = source
@@ -130,14 +130,14 @@ class _Apt:
         return run([program, *self._options, *words], timeout_s=_UPDATE_S).stdout
 
     def closure(self, packages: Sequence[str]) -> Iterator[LockedPart]:
-        """Yield packages with all that they depend on."""
+        """Yield packages with all their dependencies."""
         words = ["-qq", "-y", "install", "--print-uris", f"-t={self._source.suites[0]}", *packages]
         files = [line.split()[1].split("_") for line in self._run("apt-get", *words).splitlines()]
         wanted = {unquote(name): unquote(version) for name, version, _ in files}
         return (part for part, _ in self.shown(wanted))
 
     def newest(self, pattern: str) -> tuple[LockedPart, str]:
-        """Return the newest package whose whole name matches, and what it depends on."""
+        """Return the newest package whose whole name matches, and its dependencies."""
         names = self._run("apt-cache", "pkgnames").split()
         named = dict.fromkeys((n for n in sorted(names) if re.fullmatch(pattern, n)), "")
         if not named:
@@ -151,14 +151,14 @@ class _Apt:
         return max(self.shown(named), key=numbers)
 
     def shown(self, wanted: Mapping[str, str]) -> Iterator[tuple[LockedPart, str]]:
-        """Yield packages by name, and what they depend on; without a version the newest one."""
+        """Yield packages by name, with their dependencies; an empty version means the newest."""
         if not wanted:
             return
         words = [f"{name}={version}" if version else name for name, version in wanted.items()]
         left = dict(wanted)
         for stanza in self._run("apt-cache", "show", "--no-all-versions", *words).split("\n\n"):
             fields = dict(re.findall(r"^([A-Za-z0-9-]+): *(.*?) *$", stanza, re.MULTILINE))
-            # One that is in two suites is shown twice.
+            # apt shows a package twice if it is in two suites.
             if left.pop(fields.get("Package", ""), None) is not None:
                 part = LockedPart(
                     archive=self._source.archive,
@@ -174,7 +174,7 @@ class _Apt:
 
 
 def _keyring(archive: Archive, folder: Path) -> Path:
-    """Return the keys that sign an archive: this machine's; Ubuntu's, else, as Debian has them."""
+    """Return the keys that sign an archive: this machine's, or Debian's package of Ubuntu's."""
     path = _KEYRINGS / f"{archive}-archive-keyring.gpg"
     if path.exists():
         return path

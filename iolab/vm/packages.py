@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Packages of distributions as files: .deb, .rpm and those of pacman, unpacked without their tools.
+"""Packages of distributions as files: .deb, .rpm and pacman's, unpacked without their tools.
 
-Nobody checks their signatures here: whoever gives the files vouches for them.
+Signatures are not checked: the user vouches for the files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from iolab.vm.unpacking import MOST_BYTES, DamagedPackageError, package_faults, 
 
 __all__ = ["is_package", "unpack_package"]
 
-# What packages call the machine's architecture, and none in particular.
+# The packages' names of the machine's architecture, and of none in particular.
 _FITS: Final = frozenset({"amd64", "all", "x86_64", "noarch", "any"})
 _PACMAN: Final = re.compile(r".+\.pkg\.tar(\.\w+)?")
 
@@ -30,21 +30,9 @@ def is_package(path: Path) -> bool:
 
 
 def unpack_package(package: Path, root: Path) -> None:
-    """Unpack a package's files into a folder, without running its scripts.
+    """Unpack a package's files into `root`, without running its scripts.
 
-    Parameters
-    ----------
-    package : Path
-        The package; `is_package`.
-    root : Path
-        The folder that it takes for ``/``.
-
-    Raises
-    ------
-    UserError
-        If it is damaged, or for another architecture.
-    IolabError
-        If the disk is full.
+    Raises UserError for a damaged package, or one for another architecture.
     """
     try:
         if package.suffix == ".deb":
@@ -65,7 +53,7 @@ def _check(package: Path, architecture: str) -> None:
 
 
 def _unpack_pacman(package: Path, root: Path) -> None:
-    """Unpack a package of Arch: a tar archive that has its description in .PKGINFO."""
+    """Unpack a package of Arch: a tar archive with a description in .PKGINFO."""
     about = root / ".PKGINFO"
     with package_faults(package), package.open("rb") as stream:
         about.unlink(missing_ok=True)

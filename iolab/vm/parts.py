@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Fetch exactly the packages of a lock: from this machine's mirror, else from a snapshot archive.
 
-The lock has the SHA-256 of each package, so that neither has to be trusted: no index is read, no
+The lock has the SHA-256 of each package, so neither has to be trusted: no index is read, no
 signature is checked and no version is compared.
 """
 
@@ -65,7 +65,7 @@ class LockedPart:
 
 
 def lock_text(groups: Mapping[str, Iterable[LockedPart]]) -> str:
-    """Return a lock: a line with the format and the SHA-256 of the rest, then a line a package."""
+    """Return a lock: a line with the format and the SHA-256 of the rest, then one per package."""
     rows = "".join(
         f"{group} {p.archive} {p.name} {p.version} {p.path} {p.sha256} {p.size}\n"
         for group, parts in groups.items()
@@ -75,7 +75,7 @@ def lock_text(groups: Mapping[str, Iterable[LockedPart]]) -> str:
 
 
 def read_lock(path: Path | None = None) -> dict[str, list[LockedPart]]:
-    """Return the groups of a lock, by default of the one in use; UserError if it is none."""
+    """Return the groups of a lock, by default of the one in use; UserError if it is damaged."""
     lock = path or Path(os.environ.get(LOCK_VARIABLE) or LOCK)
     try:
         head, _, rows = read_regular(lock).decode(errors="replace").partition("\n")
@@ -95,7 +95,7 @@ def read_lock(path: Path | None = None) -> dict[str, list[LockedPart]]:
 
 
 def locked_parts(group: str, lock: Path | None = None) -> list[LockedPart]:
-    """Return the packages of a group of a lock; CannotRunError if it has no such group."""
+    """Return the packages of a group of a lock; CannotRunError if it lacks the group."""
     parts = read_lock(lock).get(group)
     if parts is None:
         raise CannotRunError(f"the lock of parts has no {group}")
@@ -112,12 +112,12 @@ def kept_lock() -> Path:
 
 
 def parts_digest(parts: Iterable[LockedPart]) -> str:
-    """Return what tells these packages from others, for names of folders in the cache."""
+    """Return an identifier of these packages, for names of folders in the cache."""
     return hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()[:16]
 
 
 def fetch_parts(parts: Sequence[LockedPart], into: Path, title: str) -> list[Path]:
-    """Fetch the packages of something into a folder; CannotRunError if one cannot be had."""
+    """Fetch packages into a folder; CannotRunError if one is not available."""
     paths = [into / Path(part.path).name for part in parts]
     for part, path in zip(parts, paths, strict=True):
         fetch = partial(fetch_file, path=path, size=part.size, sha256=part.sha256)
@@ -129,12 +129,12 @@ def fetch_parts(parts: Sequence[LockedPart], into: Path, title: str) -> list[Pat
 
 
 def check_offered(part: LockedPart) -> None:
-    """Check that an address has a package, without fetching it; raise as `fetch_parts`."""
+    """Check that an address offers a package, without fetching it; raises as `fetch_parts`."""
     _from_first(part, ask_for)
 
 
 def _from_first(part: LockedPart, use: Callable[[str], None]) -> None:
-    """Use the first address that has a package."""
+    """Use the first address that offers a package."""
     problems = []
     gone = False
     for root in _roots(part.archive):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Keep the host's time of day from a QEMU that counts instructions."""
+"""Hide the host's time of day from a QEMU that counts instructions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,5 @@ HOST_TIME = _SOURCES / "host_time.c"
 
 
 def build_host_time(progress: Callable[[str], None] = lambda _: None) -> Path:
-    """Return a library to preload into QEMU, with a time of day that only QEMU's calls move.
-
-    It is built if the cache lacks it; errors are those of `iolab.vm.compiler.build_library`.
-
-    Parameters
-    ----------
-    progress : callable
-        Gets a line before each slow step.
-    """
+    """Return a library to preload into QEMU, whose time of day advances only with QEMU's calls."""
     return build_library(_SOURCES, HOST_TIME.name, "QEMU's time of day", progress=progress)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Take a program of this machine into the guest, with its loader and its libraries.
 
-The guest has a userland of its own, with a C library of its own. A program of this machine runs
-there with this machine's: its loader is called with the folder of its libraries, so that neither
-the guest's loader nor its library path takes part. The loader's file has the program's name, since
-the kernel names a task after the file that was executed: traces show ``stress-ng``, not
-``ld-linux-x86-64``.
+The guest has its own userland and C library. A program of this machine runs there with its own C
+library: its loader is called with the folder of its libraries, so the guest's loader and library
+path play no part. The loader's file carries the program's name, because the kernel names a task
+after the executed file: traces show ``stress-ng``, not ``ld-linux-x86-64``.
 
-What a program opens later by name (dlopen, data files) is not found this way.
+Files that a program opens later by name (dlopen, data files) are not found this way.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from iolab.vm.elf import Needs, needs
 __all__ = ["Shipped", "program", "program_entries", "ship"]
 
 
-# What the guest's own userland runs scripts with.
+# The interpreters of the guest's own userland.
 _INTERPRETERS: Final = {"python3": "/usr/bin/python3", "sh": "/bin/sh", "dash": "/bin/sh"}
 _MACHINE: Final = "x86-64"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -49,12 +48,8 @@ _LARGEST_MIB: Final = 256
 class Shipped:
     """A program as the guest runs it.
 
-    Parameters
-    ----------
-    argv : tuple of str
-        What to execute, before the program's own arguments.
-    files : dict of str to str
-        SHA-256 of each file by its path in the guest. The contents are in iolab's cache.
+    ``argv`` precedes the program's own arguments. ``files`` has the SHA-256 of each file by its
+    path in the guest; the contents are in iolab's cache.
     """
 
     argv: tuple[str, ...]
@@ -62,25 +57,10 @@ class Shipped:
 
 
 def ship(path_or_name: str | Path) -> Shipped:
-    """Find a program with the files that it needs to start, and keep them in the cache.
+    """Find a program by path or name, and keep the files that it needs to start in the cache.
 
-    A script runs with the guest's own python3 or sh, and these two names alone mean the guest's own
-    interpreter.
-
-    Parameters
-    ----------
-    path_or_name : str or Path
-        A path, or a name that is looked up in PATH.
-
-    Returns
-    -------
-    Shipped
-        How the guest runs it.
-
-    Raises
-    ------
-    UserError
-        If there is no such program, it is for another architecture, or a library is missing.
+    A script runs with the guest's own python3 or sh; these two names alone mean the guest's
+    interpreter. Raises UserError for a missing program or library, or another architecture.
     """
     name = str(path_or_name)
     if name in _INTERPRETERS:
@@ -112,14 +92,15 @@ def program(argv: Sequence[str], **different: Any) -> Program:
     Parameters
     ----------
     argv : sequence of str
-        Path or name as for `ship`, then the arguments.
+        Path, or name looked up in PATH, then the arguments.
     **different
         Further fields of `iolab.agent.plan.Program`.
 
     Raises
     ------
     UserError
-        If there is no argument, or as `ship`.
+        If `argv` is empty, the program or a library of it is missing, or it is for another
+        architecture.
     """
     if isinstance(argv, str) or not argv:
         raise UserError("a program is a list: its name or path, then its arguments")
@@ -130,10 +111,7 @@ def program(argv: Sequence[str], **different: Any) -> Program:
 def program_entries(plan: Plan) -> Iterator[Entry]:
     """Yield the files that the programs of a plan need in the guest.
 
-    Raises
-    ------
-    CannotRunError
-        If the cache of this machine lacks one, or has another content.
+    Raises CannotRunError if the cache of this machine lacks one, or has it damaged.
     """
     files = {p: d for cell in plan.cells for one in programs_of(cell) for p, d in one.files.items()}
     for path, digest in sorted(files.items()):
@@ -181,7 +159,7 @@ def _shipped(name: str, files: dict[str, Path], argv: Sequence[str]) -> Shipped:
             f"the program {name} has {size >> 20} MiB with its libraries; the guest, which has "
             f"them in memory, takes {_LARGEST_MIB}"
         )
-    # Two builds of one program may be compared: each has a folder of its own.
+    # Two builds of one program may be compared, so each gets its own folder.
     whole = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
     folder = f"{PROGRAMS}/{name}-{whole[:8]}"
     inside = {*files, "lib"}
@@ -229,7 +207,7 @@ def _libraries(path: Path, wants: Needs) -> dict[str, Path]:
 
 
 def _library(name: str, needer: Path, needer_wants: Needs, path: Path, wants: Needs) -> Path | None:
-    """Look for a library where the loader does, in its order (ld.so(8))."""
+    """Search for a library where the loader does, in its order (ld.so(8))."""
     folders: list[Path] = []
     if not needer_wants.runpath:
         folders += _expanded(needer_wants.rpath, needer) + _expanded(wants.rpath, path)
@@ -258,14 +236,14 @@ def _expanded(folders: Sequence[str], origin: Path) -> list[Path]:
 
 @cache
 def _cached_libraries() -> dict[str, Path]:
-    """Return the libraries in this machine's ld.so.cache; empty where there is no ldconfig."""
+    """Return the libraries in this machine's ld.so.cache; empty without ldconfig."""
     ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
     if ldconfig is None:
         return {}
     libraries: dict[str, Path] = {}
     for line in run([ldconfig, "-p"], timeout_s=30, check=False).stdout.splitlines():
         entry = _CACHED.match(line)
-        # One with "hwcap" is for newer processors than the guest's.
+        # "hwcap" marks libraries for newer processors than the guest's.
         if entry and _MACHINE in entry[2] and "hwcap" not in entry[2]:
             libraries.setdefault(entry[1], Path(entry[3]))
     return libraries

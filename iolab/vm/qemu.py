@@ -46,17 +46,8 @@ _NO_FILE = Path("-")
 class Machine:
     """A virtual machine.
 
-    Parameters
-    ----------
-    accelerator : str
-        ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and ``tcg`` run on
-        the host's clock.
-    cpus : int
-        Number of processors.
-    memory_mib : int
-        Memory in MiB.
-    kernel_options : tuple of str
-        Further options of the kernel's command line.
+    The accelerator ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and
+    ``tcg`` run on the host's clock. `kernel_options` are added to the kernel's command line.
     """
 
     accelerator: Accelerator = "icount"
@@ -66,13 +57,7 @@ class Machine:
 
 
 class GuestError(IolabError):
-    """The guest panicked, hung or ran out of memory, or its QEMU died.
-
-    Attributes
-    ----------
-    reason : str
-        What happened, on one line.
-    """
+    """The guest panicked, hung or ran out of memory, or its QEMU died; `reason` is one line."""
 
     def __init__(self, reason: str, console: Path | None = None) -> None:
         tail = "" if console is None else f"; its last lines:\n{console_tail(console)}"
@@ -83,12 +68,11 @@ class GuestError(IolabError):
 def _counting(cpus: int) -> str:
     """Return the options of ``-icount``.
 
-    QEMU's main loop moves the clock on when every processor is halted
-    (``icount_start_warp_timer`` in accel/tcg/icount-common.c). It may see the HLT before the last
-    instructions are counted, and then moves the clock too far: rare, but on a busy host it happens.
-    Recording excludes that, because the main loop and the processor then take turns on one lock
-    (``replay_mutex_lock`` in ``icount_prepare_for_run``). The record itself is thrown away. QEMU
-    records one processor only.
+    QEMU's main loop advances the clock when every processor is halted (``icount_start_warp_timer``
+    in accel/tcg/icount-common.c). On a busy host it sometimes sees the HLT before the last
+    instructions are counted, and advances the clock too far. Recording prevents that, because the
+    main loop and the processor then take turns on one lock (``replay_mutex_lock`` in
+    ``icount_prepare_for_run``). The record itself is discarded. QEMU can record one processor only.
     """
     return "shift=0,sleep=off" + (",rr=record,rrfile=/dev/null" if cpus == 1 else "")
 
@@ -144,7 +128,7 @@ def _argv(
         *([] if initrd is None else ["-initrd", str(initrd)]),
         "-append",
         " ".join(options),
-        # Through it a guest asks to be stopped: see `pause` of iolab.vm.guest_init.
+        # The guest uses it to ask for a stop: see `pause` of iolab.vm.guest_init.
         "-device",
         "pvpanic-pci",
         "-action",
@@ -153,7 +137,7 @@ def _argv(
 
 
 def options_digest() -> str:
-    """Return the SHA-256 (hex) of QEMU's options, those of a file or a machine's shape left out."""
+    """Return the SHA-256 (hex) of QEMU's options, without those for files or a machine's shape."""
     return digest_of(
         [
             _argv(Machine(cpus=cpus), qemu=(), kernel=_NO_FILE, initrd=_NO_FILE, console=_NO_FILE)
@@ -170,13 +154,7 @@ def _lines(console: Path, *, complete: bool = False) -> list[str]:
 
 
 def console_tail(console: Path) -> str:
-    """Return the lines of a console that show how its kernel ended, indented.
-
-    Parameters
-    ----------
-    console : Path
-        The console's output.
-    """
+    """Return the lines of a console that show how its kernel ended, indented."""
     lines = _lines(console)
     # The cause of a panic comes before a long stack trace: begin there.
     marks = ("Kernel panic", "BUG:", "Oops", "Out of memory", "invoked oom-killer")
@@ -189,25 +167,10 @@ def console_tail(console: Path) -> str:
 class Boot:
     """What a machine is started with.
 
-    Parameters
-    ----------
-    qemu : sequence of str
-        The command that runs QEMU.
-    kernel : Path
-        The kernel image.
-    initrd : Path or None
-        The archives of its first file system; a restored machine needs none.
-    channel : Path
-        The file behind the guest's shared memory (`iolab.vm.channel`).
-    folder : Path
-        The folder for the console's output.
-    stall_s : float
-        Seconds without output after which the machine is killed; those in which it waits for a
-        processor do not count.
-    options : sequence of str
-        Further options of QEMU, which the guest must not see.
-    preload : Path, optional
-        A library that QEMU loads before its own.
+    A restored machine needs no `initrd`. The channel is the file behind the shared memory
+    (`iolab.vm.channel`), the folder is for the console's output. A machine is killed after
+    `stall_s` seconds without output, not counting those spent waiting for a processor. The guest
+    must not see `options`. QEMU loads the library `preload` before its own.
     """
 
     qemu: Sequence[str]
@@ -221,21 +184,9 @@ class Boot:
 
 
 class Running:
-    """A machine that runs.
+    """A machine that runs; `progress` gets each line of its console that begins with "iolab:".
 
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    given : Boot
-        What it is started with.
-    progress : callable
-        Gets every line of the console that begins with "iolab:", as it appears.
-
-    Raises
-    ------
-    GuestError
-        If QEMU fails, or the guest prints nothing for `given.stall_s` seconds.
+    Methods raise GuestError if QEMU fails, or the guest prints nothing for `given.stall_s` seconds.
     """
 
     def __init__(
@@ -255,11 +206,11 @@ class Running:
         )
         path = given.channel.absolute()
         memory = f"memory-backend-file,id=results,mem-path={path},size={CHANNEL_BYTES},share=on"
-        # As the only one at this memory it may be part of a snapshot.
+        # As the memory's only user (master=on) the device may be part of a snapshot.
         argv += ["-object", memory, "-device", "ivshmem-plain,memdev=results,master=on"]
         environment, directory = dict(os.environ), None
         if given.preload is not None:
-            # The list of LD_PRELOAD is separated by spaces and colons, which a path may hold.
+            # Spaces and colons separate LD_PRELOAD's entries, and a path may contain them.
             environment["LD_PRELOAD"] = f"./{given.preload.name}"
             directory = given.preload.parent
         self._printed, self._waited_s = 0, 0.0
@@ -296,9 +247,9 @@ class Running:
             raise self._failure()
 
     def share_one_core(self) -> None:
-        """Let all threads of QEMU share one core of the host, so that no two of them race.
+        """Make all threads of QEMU share one core of the host, so that no two of them race.
 
-        It is the core of the busiest: the scheduler keeps two machines on two cores.
+        It is the busiest thread's core: the scheduler keeps two machines on two cores.
         """
         tasks = list(Path(f"/proc/{self._process.pid}").glob("task/*"))
         core = _core(max(tasks, key=lambda task: _schedstat(task)[0], default=Path()))
@@ -308,7 +259,7 @@ class Running:
                 os.sched_setaffinity(int(task.name), {core})
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for QEMU's end; tell whether it came."""
+        """Wait for QEMU's end; return whether it came."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.poll() is not None
@@ -333,8 +284,8 @@ class Running:
     def _look(self, *, ended: bool) -> None:
         """Pass on the console's new lines; raise GuestError if none comes.
 
-        Time in which other work had the processors does not count: a guest that gets none prints
-        none.
+        Time in which other work had the processors does not count: a guest without one prints
+        nothing.
         """
         self._waited_s = max(self._waited_s, _waited_s(self._process.pid))
         now = time.monotonic() - self._waited_s
@@ -352,13 +303,7 @@ class Running:
 def boot(
     machine: Machine, given: Boot, progress: Callable[[str], None] = lambda line: None
 ) -> Path:
-    """Run a machine from its boot to its end; parameters and errors are those of `Running`.
-
-    Returns
-    -------
-    Path
-        The console's output.
-    """
+    """Run a machine from its boot to its end, and return its console's output."""
     running = Running(machine, given, progress)
     try:
         running.wait()
@@ -368,13 +313,13 @@ def boot(
 
 
 def _waited_s(pid: int) -> float:
-    """Return how long that thread of a process waited for a processor which waited longest."""
+    """Return the longest time that a thread of a process waited for a processor, in seconds."""
     tasks = Path(f"/proc/{pid}").glob("task/*")
     return max((_schedstat(task)[1] for task in tasks), default=0) / 1e9
 
 
 def _schedstat(task: Path) -> tuple[int, int]:
-    """Return a task's time on a processor and on a runqueue, in ns; 0 of one that ended."""
+    """Return a task's time on a processor and on a runqueue, in ns; 0 if it ended."""
     with suppress(OSError, ValueError):
         # A third number is how often it ran (Documentation/scheduler/sched-stats.rst).
         ran_ns, waited_ns, _ = map(int, (task / "schedstat").read_text().split())
@@ -385,6 +330,6 @@ def _schedstat(task: Path) -> tuple[int, int]:
 def _core(task: Path) -> int:
     """Return the core where a task runs, or ran last."""
     with suppress(OSError, ValueError, IndexError):
-        # `processor` of proc(5), the 39th field; the 2nd, a name, may hold spaces.
+        # `processor` of proc(5), the 39th field; the 2nd, a name, may contain spaces.
         return int((task / "stat").read_text().rpartition(")")[2].split()[36])
     return min(os.sched_getaffinity(0))

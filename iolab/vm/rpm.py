@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Read what RPM packages say of themselves and unpack their files, without rpm.
+"""Read the headers of RPM packages and unpack their files, without rpm.
 
 A package of version 3 or 4 is a lead of 96 bytes, a header of signatures, a header of tags, and a
-compressed cpio archive. A header is a magic, the number of its entries and the size of its data;
-an entry is a tag, a type, an offset and a count, each of 32 bits, big-endian.
+compressed cpio archive. A header is a magic, the number of its entries and the size of its data; an
+entry is a tag, a type, an offset and a count, each of 32 bits, big-endian.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["architecture", "unpack_rpm"]
 _LEAD: Final = b"\xed\xab\xee\xdb"
 _LEAD_BYTES: Final = 96
 _HEADER: Final = b"\x8e\xad\xe8\x01"
-# Of a header's entries and data, as rpm itself has it, and of a text that is read here.
+# For a header's entries and data, as in rpm itself, and for a text that is read here.
 _MOST_ENTRIES: Final = 0xFFFF
 _MOST_BYTES: Final = 1 << 26
 _LONGEST: Final = 64
@@ -28,13 +28,7 @@ _ARCHITECTURE, _PAYLOAD_FORMAT = 1022, 1124
 
 
 def architecture(rpm: Path) -> str:
-    """Return the architecture that a package is for, such as ``x86_64`` or ``noarch``.
-
-    Raises
-    ------
-    DamagedPackageError
-        If the file is not a whole package.
-    """
+    """Return the architecture that a package is for, such as ``x86_64`` or ``noarch``."""
     with package_faults(rpm), rpm.open("rb") as stream:
         return _text(*_header_of(stream), _ARCHITECTURE)
 
@@ -42,13 +36,7 @@ def architecture(rpm: Path) -> str:
 def unpack_rpm(rpm: Path, into: Path) -> None:
     """Unpack a package's files into a folder, without running its scripts.
 
-    Raises
-    ------
-    DamagedPackageError
-        If the file is not a whole package, unpacks to more than one does, or its payload is no cpio
-        archive.
-    IolabError
-        If the disk is full.
+    Raises DamagedPackageError, also if the payload is not a cpio archive.
     """
     with package_faults(rpm), rpm.open("rb") as stream:
         kind = _text(*_header_of(stream), _PAYLOAD_FORMAT) or "cpio"
@@ -59,7 +47,7 @@ def unpack_rpm(rpm: Path, into: Path) -> None:
 
 
 def _header_of(stream: IO[bytes]) -> tuple[bytes, bytes]:
-    """Return the index and the data of the package's header; the stream is at its payload then."""
+    """Return the index and the data of the package's header; leave the stream at its payload."""
     if stream.read(_LEAD_BYTES)[:4] != _LEAD:
         raise ValueError("it does not begin as one does")
     _, data = _header(stream)
@@ -82,7 +70,7 @@ def _header(stream: IO[bytes]) -> tuple[bytes, bytes]:
 
 
 def _text(index: bytes, data: bytes, wanted: int) -> str:
-    """Return the text of a tag; "" if there is none."""
+    """Return the text of a tag; "" if it is missing."""
     for tag, kind, offset, _ in struct.iter_unpack(">IIII", index):
         if (tag, kind) == (wanted, 6):  # a text
             return data[offset : offset + _LONGEST].split(b"\0")[0].decode(errors="replace")

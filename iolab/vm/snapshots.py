@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Keep a booted machine as a snapshot, and go on from there for each plan.
+"""Keep a booted machine as a snapshot, and continue from there for each plan.
 
-A guest asks to be stopped when it has done all that does not depend on a plan
+A guest asks to be stopped when it has done all work that does not depend on a plan
 (`iolab.vm.guest_init`). QEMU stops its processor right after that instruction, and saves memory,
-devices, clock and timers. Each plan then begins there, in a new QEMU: a block is the same bytes
+devices, clock and timers. Each plan then begins there, in a new QEMU: a block has the same bytes
 whether the snapshot was made for it or long before.
 
 While a machine stops, the thread of its processor races with QEMU's main loop. If the main loop
-comes second, it finds the processor idle and moves the clock on to the next timer
-(``icount_start_warp_timer`` in accel/tcg/icount-common.c). On one core of the host it seldom does.
-The guest tells how far the clock moved, and a snapshot in which it did not stand still is made
-again. Other processors may have their turn before the guest reads the clock: that takes as long in
-each stop.
+comes second, it finds the processor idle and advances the clock to the next timer
+(``icount_start_warp_timer`` in accel/tcg/icount-common.c). On one core of the host this is rare.
+The guest reports how far the clock moved, and a snapshot whose clock moved is made again. Other
+processors may have their turn before the guest reads the clock: that takes equally long in each
+stop.
 
-QEMU runs several processors in turns. A restored machine begins with the first one's turn, whoever
-had it at the stop, so it may give other bytes than a booted machine, but the same each time. On the
-host's clock there is nothing to keep the same.
+QEMU runs several processors in turns. A restored machine begins with the first one's turn, even if
+the stop came in another's. It may give other bytes than a booted machine, but always the same
+ones. On the host's clock there is nothing to keep the same.
 """
 
 from __future__ import annotations
@@ -42,15 +42,7 @@ from iolab.vm.channel import make_channel, put_plan, unpack_channel
 from iolab.vm.monitor import Monitor, MonitorError, monitor_options
 from iolab.vm.qemu import Boot, GuestError, Machine, Running
 
-__all__ = [
-    "Snapshot",
-    "can_be_kept",
-    "kept_snapshot",
-    "make_snapshot",
-    "run_restored",
-    "run_until_stop",
-    "stopped",
-]
+__all__ = ["Snapshot", "can_be_kept", "kept_snapshot", "run_restored", "run_until_stop"]
 
 _NAME = "booted"
 _NODE = "snapshot"
@@ -59,13 +51,13 @@ _MOST_KEPT = 12
 _ROOM_BYTES = 600 << 20
 _POLL_S = 0.05
 _TRIES = 8
-# More than the instructions between two readings of the clock (1,171 on 6.1), and less than most
-# timers are away.
+# More than the instructions between two readings of the clock (1,171 on 6.1), and less than the
+# time to most timers.
 _STILL_NS = 10_000
-# A race seldom goes wrong, and not so often in a row.
+# The race is rarely lost, and hardly ever this often in a row.
 _ALIKE = 3
 _ENDS_WITHIN_S = 30.0
-# That of the disk itself, which holds nothing.
+# The size of the disk itself, which is empty.
 _DISK_BYTES = 1 << 20
 
 
@@ -77,16 +69,16 @@ class Snapshot:
 
     @property
     def disk(self) -> Path:
-        """The disk image that holds the machine's state; no machine sees a disk."""
+        """The disk image with the machine's state; no machine sees a disk."""
         return self.folder / "snapshot.qcow2"
 
     @property
     def console(self) -> Path:
-        """What the guest printed until then."""
+        """What the guest printed until the snapshot."""
         return self.folder / "console.txt"
 
     def is_good(self) -> bool:
-        """Tell whether it is as it was made."""
+        """Return whether its files are unchanged."""
         try:
             described = json.loads((self.folder / "snapshot.json").read_text())
             status = self.disk.stat()
@@ -102,30 +94,14 @@ def _digest(path: Path, size: int, changed_ns: int) -> str:
 
 
 def can_be_kept(machine: Machine) -> bool:
-    """Tell whether a snapshot of this machine is the same wherever it is made."""
+    """Return whether a snapshot of this machine is the same wherever it is made."""
     return machine.accelerator == "icount"
 
 
 def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
-    """Boot a machine until it asks to be stopped, and keep it.
+    """Boot a machine until it asks to be stopped, and keep it in the empty folder `into`.
 
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    given : Boot
-        What it is booted with.
-    into : Path
-        An empty folder for the snapshot.
-
-    Raises
-    ------
-    GuestError
-        If the guest does not boot.
-    CannotRunError
-        If the disk lacks the room.
-    MonitorError
-        If QEMU cannot keep it.
+    Raises CannotRunError if the disk lacks the space.
     """
     snapshot = Snapshot(into)
     moved_ns: list[int] = []
@@ -139,7 +115,7 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
         options = [
             *given.options,
             *_disk_options(_image(_file(snapshot.disk))),
-            # Else a restored machine would be as stopped as this one.
+            # Otherwise a restored machine would be stopped, like this one.
             *("-global", "migration.store-global-state=off"),
         ]
         with stopped(machine, replace(given, options=options)) as (running, monitor):
@@ -156,7 +132,7 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
 
 
 def _stood_still(moved_ns: Sequence[int], cpus: int) -> bool:
-    """Tell whether the clock stood still in the last stop, from how far it moved in each."""
+    """Return whether the clock stood still in the last stop, from how far it moved in each."""
     if moved_ns[-1] < _STILL_NS:
         return True
     return cpus > 1 and moved_ns[-_ALIKE:] == [moved_ns[-1]] * _ALIKE
@@ -178,20 +154,7 @@ def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
 
 @contextmanager
 def stopped(machine: Machine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
-    """Boot a machine until it asks to be stopped; its QEMU is killed after the ``with`` block.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    given : Boot
-        What it is booted with.
-
-    Raises
-    ------
-    GuestError
-        If the guest does not boot.
-    """
+    """Boot a machine until it asks to be stopped; its QEMU is killed after the ``with`` block."""
     with short_dir() as folder:
         options = [
             *given.options,
@@ -211,8 +174,7 @@ def stopped(machine: Machine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
 def run_until_stop(machine: Machine, given: Boot) -> None:
     """Boot a machine until it asks to be stopped, and let its QEMU end by itself.
 
-    Parameters and errors are those of `stopped`. A QEMU that records may hang at its end if a
-    signal comes then: it is run again.
+    A QEMU that records may hang at its end if a signal comes then: it is run again.
     """
     for _ in range(_TRIES):
         with stopped(machine, given) as (running, monitor):
@@ -225,23 +187,10 @@ def run_until_stop(machine: Machine, given: Boot) -> None:
 def kept_snapshot(
     key: str, machine: Machine, given: Callable[[Path], Boot], progress: Callable[[str], None]
 ) -> Snapshot:
-    """Return the snapshot that is kept under a key; make it if there is none.
+    """Return the snapshot that is kept under `key`; make it if it is missing or damaged.
 
-    Parameters
-    ----------
-    key : str
-        Names everything that the booted machine depends on.
-    machine : Machine
-        The machine.
-    given : callable
-        Returns what it is booted with, from a folder for its files.
-    progress : callable
-        Gets a line before the machine is booted.
-
-    Raises
-    ------
-    GuestError, MonitorError
-        As `make_snapshot`.
+    `key` names everything that the booted machine depends on. `given` returns what it is booted
+    with, from a folder for its files.
     """
 
     def make(folder: Path) -> None:
@@ -265,32 +214,10 @@ def run_restored(
     plan: bytes,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Run a machine from its snapshot to its end.
+    """Run a machine from its snapshot to its end, and return the console's output since then.
 
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    snapshot : Snapshot
-        Where it begins.
-    given : Boot
-        What it was booted with, without its first file system.
-    plan : bytes
-        What the guest gets.
-    progress : callable
-        Gets every line of the console that begins with "iolab:", as it appears.
-
-    Returns
-    -------
-    Path
-        The console's output since then.
-
-    Raises
-    ------
-    GuestError
-        If the guest did not come to its end.
-    MonitorError
-        If QEMU refuses to go on.
+    `given` is what it was booted with, without the initrd. Raises GuestError if the guest does not
+    come to its end.
     """
     # QEMU writes to its disk while it loads: to a second image, before the one that is kept.
     written = given.folder / "written.qcow2"
@@ -308,7 +235,7 @@ def run_restored(
             # QEMU answers when it has loaded the machine, and with it the shared memory.
             with Monitor(folder / "monitor", running.check) as monitor:
                 put_plan(given.channel, plan)
-                # What is unlinked now need not be written to the host's disk.
+                # Unlinked now, it need not be written to the host's disk.
                 written.unlink()
                 monitor.do("cont")
             running.wait()
@@ -343,7 +270,7 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _write_disk(path: Path, size: int) -> None:
-    """Write an empty image of a size, since no image means no snapshot (docs/interop/qcow2.rst)."""
+    """Write an empty image, because QEMU needs one for a snapshot (docs/interop/qcow2.rst)."""
     bits = 16
     cluster = 1 << bits
     table, block, level_1 = cluster, 2 * cluster, 3 * cluster
@@ -360,7 +287,7 @@ def _write_disk(path: Path, size: int) -> None:
 
 
 def _forget_old(folder: Path) -> None:
-    """Remove the snapshots that were not used for the longest time."""
+    """Remove the least recently used snapshots."""
     used = {path: path.stat().st_mtime for path in folder.glob("[!.]*") if path.is_dir()}
     for path in sorted(used, key=lambda path: used[path])[:-_MOST_KEPT]:
         old = path.with_name(f".{path.name}.old")

@@ -83,7 +83,7 @@ class Toolbox:
         return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
 
     def qemu_version(self) -> tuple[int, int, int]:
-        """Return QEMU's version; UserError if ``IOLAB_QEMU`` is none, or too old."""
+        """Return QEMU's version; UserError if ``IOLAB_QEMU`` is not a QEMU, or too old."""
         argv = self.qemu_argv()
         own = os.environ.get("IOLAB_QEMU")
         try:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Unpack archives of packages (tar, cpio) into a folder, and nowhere else.
 
-An archive is somebody's: no name and no link in it leads outside of the folder, and what it unpacks
-to is bounded before it is written. Owners, devices and the bits that give privileges are not kept.
+An archive may come from anybody: nothing is written outside of the folder, through a name or a
+link, and sizes are checked before anything is written. Owners, devices and privilege bits are
+dropped.
 """
 
 from __future__ import annotations
@@ -27,21 +28,20 @@ __all__ = [
     "MOST_BYTES",
     "DamagedPackageError",
     "Room",
-    "Unpacker",
     "package_faults",
     "tar_members",
     "unpack_cpio",
     "unpack_tar",
 ]
 
-# Of a package. The largest ones of kernels, with their debug information, unpack to less.
+# For a package. The largest kernel packages, with debug information, unpack to less.
 MOST_BYTES: Final = 8 << 30
 _MOST_MEMBERS: Final = 200_000
 _DEEPEST: Final = 64
 _LONGEST_NAME: Final = 1024
-# Of the disk, for all else on the machine.
+# Left free on the disk, for everything else on the machine.
 _KEPT_FREE: Final = 1 << 30
-# Of a long name or an extended header in a tar, and of all of them.
+# For a long name or an extended header in a tar, and for all of them.
 _MOST_HEADER: Final = 1 << 16
 _MOST_HEADERS: Final = 256 << 20
 _TRAILER: Final = "TRAILER!!!"
@@ -56,15 +56,7 @@ class DamagedPackageError(IolabError):
 
 @contextmanager
 def package_faults(package: Path) -> Iterator[None]:
-    """Report what goes wrong while a package is read.
-
-    Raises
-    ------
-    DamagedPackageError
-        If the package is not whole.
-    IolabError
-        If the disk is full.
-    """
+    """Raise DamagedPackageError for faults while a package is read; IolabError for a full disk."""
     try:
         yield
     except TarError as error:
@@ -85,15 +77,7 @@ def _damaged(package: Path, reason: object) -> DamagedPackageError:
 
 
 class Room:
-    """What may be written below a folder: so many bytes and files, and the disk is never filled.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    most : int
-        Bytes.
-    """
+    """The number of bytes and files that may be written below a folder; it never fills the disk."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
@@ -101,14 +85,9 @@ class Room:
         self._members = _MOST_MEMBERS
 
     def take(self, size: int) -> None:
-        """Take the room of one more file; call it before the file is written.
+        """Reserve the space of one more file, before it is written.
 
-        Raises
-        ------
-        ValueError
-            If it is too large, or one too many.
-        OSError
-            If the disk lacks the space (ENOSPC).
+        Raises ValueError beyond a limit, and OSError (ENOSPC) if the disk lacks the space.
         """
         self._left -= size
         self._members -= 1
@@ -121,17 +100,9 @@ class Room:
 
 
 class Unpacker:
-    """Writes the members of an archive below a folder.
+    """Write the members of an archive below a folder, which is made if it is missing.
 
-    Parameters
-    ----------
-    root : Path
-        The folder; it is made if it is missing.
-
-    Raises
-    ------
-    ValueError
-        By every method, if a name leads outside of the folder.
+    Every method raises ValueError if a name leads out of the folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -140,7 +111,7 @@ class Unpacker:
         self.room = Room(self._root, MOST_BYTES)
 
     def directory(self, name: str, mode: int) -> None:
-        """Make a directory; one that is there stays, and so does a link to one."""
+        """Make a directory; keep an existing one, and a link to one."""
         path = self._place(name)
         if not path.is_dir():
             path.mkdir()
@@ -160,7 +131,7 @@ class Unpacker:
         self._free(name).symlink_to(target)
 
     def link(self, name: str, target: str) -> None:
-        """Make another name for a file that is there."""
+        """Make another name for an existing file."""
         other = self._place(target)
         if other.is_symlink() or not other.is_file():
             raise ValueError(f"{name} is a link to {target}, which is no file of the archive")
@@ -177,8 +148,8 @@ class Unpacker:
         if ".." in parts or "\0" in name:
             raise ValueError(f"{name!r} leads out of the folder")
         path = self._root.joinpath(*parts)
-        # A link to a directory may be a part of the way: it has to stay inside. `Path.resolve`
-        # raises an error of its own for a link to itself; this leaves it to the kernel.
+        # The path may go through a link to a directory, which has to stay inside. `Path.resolve`
+        # raises its own error for a circular link; realpath leaves that to the kernel.
         folder = Path(os.path.realpath(path.parent if parts else path))
         if not folder.is_relative_to(self._root):
             raise ValueError(f"{name!r} leads out of the folder")
@@ -189,20 +160,7 @@ class Unpacker:
 
 
 def unpack_tar(stream: Readable, root: Path) -> None:
-    """Unpack a tar archive.
-
-    Parameters
-    ----------
-    stream : readable
-        The archive, not compressed; it is read once.
-    root : Path
-        The folder.
-
-    Raises
-    ------
-    ValueError, EOFError, TarError
-        If it is damaged, larger than it may be, or a name leads outside of the folder.
-    """
+    """Unpack a tar archive that is not compressed; it is read once."""
     out = Unpacker(root)
     for member, data in tar_members(stream):
         out.room.take(member.size)
@@ -219,15 +177,11 @@ def unpack_tar(stream: Readable, root: Path) -> None:
 
 
 def tar_members(stream: Readable) -> Iterator[tuple[Header, Iterator[bytes]]]:
-    """Yield the members of a tar, with their data in pieces; what is left unread is skipped.
+    """Yield the members of a tar, with their data in pieces; unread data are skipped.
 
-    Names and sizes in extended headers (POSIX.1-2001) and GNU's long names are in the member. A
-    plain file has the kind ``0``.
-
-    Raises
-    ------
-    ValueError, EOFError, TarError
-        If the archive is damaged, or has members that packages do not have, such as sparse files.
+    Names and sizes from extended headers (POSIX.1-2001) and GNU's long names are resolved. A plain
+    file has the kind ``0``. Raises ValueError, EOFError or TarError for a damaged archive, or for
+    members that packages do not have, such as sparse files.
     """
     extended: dict[bytes, bytes] = {}
     headers = 0
@@ -250,11 +204,11 @@ def tar_members(stream: Readable) -> Iterator[tuple[Header, Iterator[bytes]]]:
 
 
 def _whole(member: Header, extended: dict[bytes, bytes]) -> Header:
-    """Return a member with what extended headers say of it."""
+    """Return a member with the values of its extended headers."""
     name, target = extended.get(b"path", member.name), extended.get(b"linkpath", member.target)
     size, kind = int(extended.get(b"size", b"%d" % member.size)), member.kind
     if kind in b"\0007":
-        # In the oldest format a directory is a name that ends so.
+        # In the oldest format a trailing slash marks a directory.
         kind = b"5" if kind == b"\0" and name.endswith(b"/") else b"0"
     if kind not in b"0123456" or size < 0 or any(key.startswith(b"GNU.sparse") for key in extended):
         raise ValueError(f"{os.fsdecode(name[:100])!r} is no file that a package has")
@@ -273,27 +227,14 @@ def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
         if not length.isdigit() or not equals or data[end - 1 : end] != b"\n":
             raise ValueError("an extended header in it is damaged")
         found[field], at = value, end
-    # A global one says what all files share: nothing that is needed.
+    # A global header has fields that all files share; none is needed.
     return found if kind == b"x" else {}
 
 
 def unpack_cpio(stream: Readable, root: Path) -> None:
-    """Unpack a cpio archive of the format "newc", as RPM packages hold it.
-
-    Parameters
-    ----------
-    stream : readable
-        The archive, not compressed; it is read once.
-    root : Path
-        The folder.
-
-    Raises
-    ------
-    ValueError, EOFError
-        If it is damaged, larger than it may be, or a name leads outside of the folder.
-    """
+    """Unpack an RPM's cpio archive ("newc") that is not compressed; it is read once."""
     out = Unpacker(root)
-    # Of a file with several names, the last one has the data; the key is its inode.
+    # If a file has several names, the last one carries the data; the key is its inode.
     waiting: dict[int, list[str]] = {}
     while True:
         header = exactly(stream, _HEADER)
@@ -331,6 +272,6 @@ def unpack_cpio(stream: Readable, root: Path) -> None:
 
 
 def _drain(stream: Readable) -> None:
-    """Read to the end: only there a compressed stream has its checksum."""
+    """Read to the end: a compressed stream's checksum is there."""
     while stream.read(1 << 20):
         pass
