@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""How long blocks take on this machine: what they took, what others will take, and their order.
+"""How long blocks take on this machine: measured durations, a forecast, and their order.
 
-A line in the cache for each block that was measured, the newest kept.
+The cache has a line for each measured block; only the newest are kept.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 class Took:
     """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores.
 
-    ``guessed_s`` is what `assumed_block` says of it, ``beside`` counts the block itself, and
+    ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
     ``machine`` is a digest of the machine's name, processor and number of cores.
     """
 
@@ -68,12 +68,12 @@ class Took:
 
     @property
     def alone_s(self) -> float:
-        """Seconds that it takes where every block has a core of its own."""
+        """Seconds that it takes if every block has a core of its own."""
         return self.seconds / max(1.0, self.beside / max(1, self.cores))
 
 
 def assumed_block(block: Block) -> float:
-    """Return the seconds that a block may take, if nothing is known of such blocks."""
+    """Return the seconds that a block may take, if no similar block was measured."""
     times = (int(getattr(cell.job, "runtime_ms", 0)) for cell in block.plan.cells)
     cells = (_CELL_S + _CELL_S_PER_JOB_S * time / 1e3 if time else _WRITES_S for time in times)
     return _BOOT_S + sum(cells)
@@ -95,10 +95,10 @@ def _file() -> Path:
 
 
 def note_duration(block: Block, seconds: float, beside: float) -> None:
-    """Keep how long a block took on this machine, from the start of its program to its end.
+    """Record how long a block took on this machine, from the start of its program to its end.
 
-    ``beside`` blocks ran at the same time, itself among them, on average. A cache that cannot be
-    written keeps nothing.
+    On average ``beside`` blocks ran at the same time, this one included. Does nothing if the cache
+    cannot be written.
     """
     took = Took(
         pathology=block.pathology,
@@ -125,7 +125,7 @@ def note_duration(block: Block, seconds: float, beside: float) -> None:
 
 
 def measured_here() -> list[Took]:
-    """Return how long blocks took on this machine, the oldest first; damaged lines are left out."""
+    """Return how long blocks took on this machine, oldest first; damaged lines are skipped."""
     machine, found = _machine(), []
     try:
         lines = _file().read_text(errors="replace").splitlines()
@@ -144,9 +144,9 @@ def measured_here() -> list[Took]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long some blocks take: until the last one ends, and their sum, each with a core.
+    """How long blocks take: until the last one ends, and in sum with a core for each.
 
-    ``basis`` says in words what it rests on; ``known`` blocks have something like them here.
+    ``basis`` explains the forecast in words; ``known`` blocks have similar ones measured here.
     """
 
     seconds: float
@@ -157,7 +157,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class _Source:
-    """What a block has in common with those that tell how long it takes."""
+    """What a block has in common with those that its duration is estimated from."""
 
     words: str
     alike: Callable[[Block, Took], bool]
@@ -166,7 +166,7 @@ class _Source:
 
 
 def _same_work(block: Block, took: Took) -> bool:
-    """Tell whether blocks do the same: of one kind, as many cells, and jobs as long."""
+    """Return whether blocks do the same: of one kind, as many cells, and jobs as long."""
     return (
         (took.pathology, took.kernel, took.clock) == (block.pathology, block.kernel, block.clock)
         and took.cells == len(block.cells)
@@ -202,7 +202,7 @@ def forecast(
 ) -> Forecast:
     """Forecast how long blocks take that start in this order, ``jobs`` side by side.
 
-    By default it rests on what was measured on this machine, and on the cores usable here.
+    By default it uses the durations measured on this machine, and the cores usable here.
     """
     cores = usable_cores() if cores is None else cores
     alone: list[float] = []
@@ -228,7 +228,7 @@ def expected_s(blocks: Iterable[Block], history: Sequence[Took]) -> list[float]:
 
 
 def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[float, str, int]]:
-    """Yield what `_of_one` says of each block."""
+    """Yield the result of `_of_one` for each block."""
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     for block in blocks:
         # Boots of one kernel are alike.
@@ -239,7 +239,7 @@ def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[f
 
 
 def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:
-    """Return the seconds of one block, from what they are, and from how many."""
+    """Return the seconds of one block, their source, and from how many blocks they are."""
     assumed = assumed_block(block)
     for source in _SOURCES:
         alike = [took for took in history if source.alike(block, took)][-_NEWEST:]
@@ -252,7 +252,7 @@ def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:
 
 
 def _last_end(seconds: Sequence[float], side_by_side: int) -> float:
-    """Return when the last of some jobs ends, each starting as soon as one before it ended."""
+    """Return when the last job ends, if each starts as soon as a place is free."""
     ends = [0.0] * side_by_side
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
@@ -273,10 +273,9 @@ def in_order(
 ) -> list[str]:
     """Return the keys of blocks in the order of measuring, the longest pathology's first.
 
-    At the end each core waits for the last block of another: the shorter the last ones are, the
-    less. Within a pathology machines take turns. One is booted once and then restored for each of
-    its blocks; what needs it while it boots waits, so that two first blocks of one machine, side by
-    side, would leave a core idle.
+    At the end cores wait for the last block, so the last ones should be short. Machines take turns
+    within a pathology: a machine is booted once and then restored, and two first blocks of one
+    machine side by side would leave a core idle.
     """
     pathologies: dict[str, dict[object, list[str]]] = {}
     for key in keys:

@@ -53,7 +53,7 @@ def _measure(task: dict[str, Any], folder: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Measure the block of the task in a file; an error is one line of JSON on stdout."""
+    """Measure the block of the task in a file; print an error as one line of JSON."""
     task, folder = map(Path, argv)
 
     def measure() -> None:
