@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command that says what is damaged in a folder of results: fsck."""
+"""The command that reports damage in a folder of results: fsck."""
 
 from __future__ import annotations
 

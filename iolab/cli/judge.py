@@ -30,17 +30,17 @@ _PATH = click.Path(path_type=Path)
 
 
 class AbortError(IolabError):
-    """No verdict on the kernel: the question, this machine or its disk is at fault."""
+    """There is no verdict: the question, this machine or its disk is at fault, not the kernel."""
 
     # `git bisect run` takes 1 to 127 for a bad commit, and ends at 128 and above.
     exit_code = 128
 
 
 class JudgingCommand(click.Command):
-    """A command whose exit code is a verdict: whatever else goes wrong is 128 or above."""
+    """A command whose exit code is a verdict: any other failure is 128 or above."""
 
     def make_context(self, *words: Any, **more: Any) -> click.Context:
-        """Parse the arguments; a wrong one is no bad kernel."""
+        """Parse the arguments; a wrong argument must not count as a bad kernel."""
         try:
             return super().make_context(*words, **more)
         except click.exceptions.NoArgsIsHelpError:

@@ -141,7 +141,7 @@ def compare(
 def _chosen(
     pathology: str | Pathology | None, levels: dict[str, Any]
 ) -> tuple[Pathology, dict[str, Any]]:
-    """Return what is measured, and the levels that are set of it."""
+    """Return the pathology to measure, and the levels that are set for it."""
     if pathology is None:
         for name in levels:
             one_of("argument of iolab.question", name, inspect.signature(question).parameters)

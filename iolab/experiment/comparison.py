@@ -358,21 +358,10 @@ class Comparison:
 def comparison_of(
     data: Dataset, kernel: object = None, root: Path | str | None = None
 ) -> Comparison:
-    """Return the comparison that a folder of results holds.
+    """Return the comparison in a data set, restricted to the given kernels if any.
 
-    Parameters
-    ----------
-    data : Dataset
-        What was measured.
-    kernel : str or sequence of str, optional
-        Only what was measured on these kernels.
-    root : Path or str, optional
-        Folder of the store that the data are from.
-
-    Raises
-    ------
-    UserError
-        If it holds no cell, or nothing of a kernel, or its pathology is unknown.
+    `root` is the folder of the store that the data are from. Raises UserError if no cell is left,
+    or the pathology is unknown.
     """
     pathology, store = pathology_of(data.cells), None if root is None else Path(root)
     if kernel is None:

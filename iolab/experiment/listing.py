@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What there is to work with: kernels, pathologies, folders of results, traces."""
+"""What is available: kernels, pathologies, folders of results, traces."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _devices(given: Device | Sequence[Device] | None, *, size_mib: int) -> tuple
 
 
 def _check_changes(every: Sequence[Change], recipe: Recipe) -> None:
-    """Apply each level once, so that what cannot be meant is refused here."""
+    """Apply each level once, so that impossible ones are refused early."""
     names = [name for change in every for name in change.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -21,7 +21,7 @@ __all__ = ["Outcomes", "sweep"]
 
 
 class Outcomes(list[Outcome]):
-    """What a sweep came to, one `Outcome` for each pathology; shows itself as a table."""
+    """The outcomes of a sweep, one `Outcome` for each pathology; displays itself as a table."""
 
     @property
     def table(self) -> pd.DataFrame:

@@ -93,7 +93,7 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return the migrations of the job's thread, each second and for 1000 I/Os."""
+    """Return the migrations of the job's thread, per second and per 1000 I/Os."""
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
     moved = sum(
@@ -119,7 +119,7 @@ _RECORDING = Recording(
 def _from_trace(trace: Trace) -> dict[str, float]:
     """Count the thread's migrations by the path through the scheduler, and time them.
 
-    ``every_…_ns`` are quantiles of the time from one migration to the next.
+    ``every_…_ns`` are quantiles of the time between successive migrations.
     """
     from iolab import measure
 

@@ -120,7 +120,7 @@ _RECORDING = Recording(
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return dd's throughput, and what the file system made of one write."""
+    """Return dd's throughput, and what one write becomes in the file system."""
     written = sum(process["bytes"] for process in result["copies"])
     seconds = sum(process["seconds"] for process in result["copies"])
     writes = sum(process["writes"] for process in result["copies"])
@@ -131,12 +131,12 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count when the device did nothing for 1 ms or more although a request waited for it.
+    """Count the gaps of 1 ms or more in which the device idled although a request waited.
 
-    ``gap_share`` is of the time in which the device had a request, in flight or waiting in such a
-    gap: not of the time in which the next dd is started. ``gaps_jbd2_waits`` are those in which
-    jbd2's request waits and dd's was the last one served, ``gaps_dd_waits`` the other way round.
-    ``gaps_per_write`` is missing where the I/O scheduler is "none", which shows no write of dd.
+    ``gap_share`` relates to the time in which the device had a request, in flight or waiting in a
+    gap; starting the next dd does not count. In ``gaps_jbd2_waits`` jbd2's request waits and dd's
+    was served last, in ``gaps_dd_waits`` vice versa. ``gaps_per_write`` is missing for the
+    scheduler "none", which shows no write of dd.
     """
     from iolab import measure
 

@@ -153,12 +153,12 @@ _WORKER = re.compile(r"kworker/\d+:\d+(?![\dH])")
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return what the CPU time of fio and of the workers says.
+    """Return measures from the CPU time of fio and of the workers.
 
     ``balance_weight`` is the cpu.weight at which fio's time over its weight equals the workers'
     time over theirs (100): above it, a scheduler that is fair by weight owes fio the core whenever
-    fio wakes. ``reniced_share`` is how much of the workers' time ran at a nice value below 0. Both
-    are left out where no worker ran.
+    fio wakes. ``reniced_share`` is the share of the workers' time at a nice value below 0. Both are
+    missing where no worker ran.
     """
     fio_ns = worker_ns = reniced_ns = 0
     for pid, task in result["last"]["tasks"].items():
@@ -195,7 +195,7 @@ _RECORDING = Recording(
 
 
 def _turns(trace: Trace) -> tuple[float, float]:
-    """Return how often fio and a kworker take turns for each I/O, and for what share of time."""
+    """Return the turns between fio and a kworker per I/O, and their share of the time."""
     from iolab import measure
 
     names = trace.frame("sched_switch")["prev_comm"].cat.categories
@@ -207,11 +207,11 @@ def _turns(trace: Trace) -> tuple[float, float]:
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count what the report describes, for each I/O that was completed in the trace.
+    """Count what the report describes, per I/O completed in the trace.
 
-    fio is woken by the kworker, preempts it, and goes back to sleep (``slept_again`` of its stays
-    that began so); ``stay_median_ns`` is how long such a stay was, ``path_…_ns`` the mean segments
-    of an I/O's path.
+    The kworker wakes fio, which preempts it and sleeps again (``slept_again``: the share of such
+    stays that end so). ``stay_median_ns`` is the length of these stays, ``path_…_ns`` the mean
+    segments of an I/O's path.
     """
     from iolab import measure
 

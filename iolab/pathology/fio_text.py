@@ -25,28 +25,12 @@ _Parts = Iterable[tuple[str | None, dict[str, str]]]
 
 
 def parse_fio(job: str | Path) -> list[Section]:
-    """Return the sections of a fio job.
+    """Return the sections of a fio job, at least one, for `iolab.agent.plan.OpenJob`.
 
-    Options of ``[global]`` become options of each section after it, as in fio. What iolab sets
-    itself (size, times, seed, files) stands in no section: it is refused with the name of the
-    parameter that sets it.
-
-    Parameters
-    ----------
-    job : str or Path
-        Options (``"rw=randrw bs=8k iodepth=64"``), a command line (``"fio --name=a --rw=read"``),
-        the text of a job file, or the path of one.
-
-    Returns
-    -------
-    list of Section
-        At least one, for `iolab.agent.plan.OpenJob`.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, is not a job file, or has options that iolab refuses; one
-        sentence names all of them.
+    `job` is options, a command line (``"fio --name=a --rw=read"``), the text of a job file, or the
+    path of one. Options of ``[global]`` apply to each section after it, as in fio. Raises UserError
+    for an unreadable file, and for options that iolab refuses or sets itself (size, times, seed,
+    files).
 
     Examples
     --------
@@ -159,7 +143,7 @@ def _sections(parts: _Parts) -> list[Section]:
 
 
 def _plain(name: str) -> str:
-    """Return a section's name with ``-`` for each character that no name of iolab has."""
+    """Return a section's name with ``-`` for each character that iolab's names cannot have."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64]
     if not plain[:1].isalnum() or plain.startswith("global"):
         raise UserError(f"the fio job: {name[:60]!r} cannot be the name of a section")

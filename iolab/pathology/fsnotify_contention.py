@@ -81,7 +81,7 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return the calls of each counted function for one completed read."""
+    """Return the calls of each counted function per completed read."""
     first, last = result["first"], result["last"]
     ios = last["ios"] - first["ios"]
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Published reports behind the pathologies, in the words that a mail about them needs."""
+"""Published reports behind the pathologies, in the words for a mail about them."""
 
 from __future__ import annotations
 

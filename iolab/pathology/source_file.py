@@ -21,20 +21,11 @@ MODULE_PREFIX: Final = "iolab_pathology_file_"
 
 
 def read_file(path: Path) -> list[Pathology]:
-    """Run a Python file and return the pathologies among its global names, in their order.
+    """Run a Python file (``.py``) and return the pathologies among its globals, in order.
 
-    The file is compiled anew each time: a cached ``.pyc`` of the same second would hide an edit.
-
-    Parameters
-    ----------
-    path : Path
-        A file whose name ends with ``.py``. It stands alone: its folder is no place to import from.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read or run, or defines no pathology, or two of one name; the message names
-        the file, and the line where there is one.
+    Compiled anew each time: a cached ``.pyc`` of the same second would hide an edit. Its folder is
+    not importable. Raises UserError, with file and line, if it fails or defines no pathology, or
+    two of one name.
     """
     if path.suffix != ".py":
         raise UserError(f"{path} is no Python file: the file of a pathology ends with .py")

@@ -117,10 +117,10 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return what the unbound kworkers did: their share of one CPU, and their time for a MiB.
+    """Return what the unbound kworkers did: their share of one CPU, and their time per MiB.
 
-    ``device_mib_per_s`` is what reached the device. On several virtual processors the times hold
-    the waiting for each other's instructions.
+    ``device_mib_per_s`` is what reached the device. With several virtual processors the times
+    include waiting for each other's instructions.
     """
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
@@ -153,10 +153,10 @@ _RECORDING = Recording(
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Return how many flush workers there were, at once and in all, and what a MiB cost them.
+    """Return the number of flush workers, at once and in all, and their time per MiB.
 
-    ``pages_per_folio`` is the mean size of the pieces of memory that the page cache took for what
-    was written (one page where the kernel knows no other); it is missing where it took none.
+    ``pages_per_folio`` is the mean size of the folios that the page cache allocated for the writes
+    (one page on kernels without folios); missing if it allocated none.
     """
     from iolab import measure
 

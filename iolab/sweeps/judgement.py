@@ -31,7 +31,7 @@ class Judgement:
     reason : str
         Why it is untestable, or what decided.
     measures : dict of str to dict
-        Mean of every number of the cells, by role ("control", "treatment") and name.
+        Mean of every number of the cells, by name, then by role ("control", "treatment").
     """
 
     verdict: Verdict

@@ -139,7 +139,7 @@ def _measured(
 ) -> Dataset:
     """Return the cells of some boots, after measuring those that the store lacks.
 
-    If `observed` is a list, the cells are observed; a reason why they cannot be is appended to it.
+    If `observed` is a list, the cells are observed; reasons why they cannot be are appended to it.
     """
     question = how.question
     request = Request(
@@ -169,7 +169,7 @@ def _measured(
 
 
 def _last_words(reason: str) -> str:
-    """Return why a block failed in a line: the error, and the kernel's last message."""
+    """Return why a block failed in a line: the error, and the kernel's BUG or panic if any."""
     first, *console = reason.splitlines()
     first = first.removesuffix("; its last lines:")
     died = [line.strip() for line in console if "BUG" in line or "Kernel panic" in line]

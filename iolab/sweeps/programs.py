@@ -75,7 +75,7 @@ def run_saying(work: Callable[[], None]) -> int:
 
 
 def error_said(log: IO[bytes], code: int) -> str:
-    """Return why a program failed, from the JSON in its last line of output, or its exit code."""
+    """Return a program's error: from the JSON in its last line, else its signal or exit code."""
     # The program's place in the file is this one, too.
     size = os.fstat(log.fileno()).st_size
     said = os.pread(log.fileno(), _MOST, max(0, size - _MOST)).decode(errors="replace").strip()
