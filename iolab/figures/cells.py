@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What happened in cells: a block in the order measured, the core's time, latencies.
 
-Colours come from a palette that colour-blind readers can tell apart, and nothing is shown by colour
-alone. A figure is an `iolab.figures.Figure`, drawn at the size it is printed: no global state,
-nothing to close.
+The palette suits colour-blind readers, and nothing is shown by colour alone. A figure is an
+`iolab.figures.Figure`, drawn at the size it is printed: no global state, nothing to close.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class _Row:
 
 
 def _rows(panel: pd.DataFrame) -> list[_Row]:
-    """Return a claim's results from top to bottom: each kernel here, then those in virtual time."""
+    """Return a claim's results from top to bottom: each kernel here, then virtual time."""
     rows = []
     for kernel, group in panel.groupby("kernel", sort=False):
         compared = group.to_dict("records")
@@ -132,7 +132,7 @@ def _rows(panel: pd.DataFrame) -> list[_Row]:
 
 
 def _virtual_label(row: dict[Any, Any]) -> str:
-    """Name a kernel of virtual time, with the agreement of the verdicts or its scheduler."""
+    """Return the label of a kernel in virtual time, with the verdicts' agreement or scheduler."""
     kernel = row["virtual_kernel"]
     if kernel != row["kernel"]:
         return f"{kernel} ({row['virtual_scheduler']})"

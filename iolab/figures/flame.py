@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Flame graphs of profiles that zoom and search, in one file without any address in it."""
+"""Flame graphs of profiles that zoom and search, in one file without external resources."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Flame:
 
 
 def _tree(profile: Profile, scale: float) -> dict[str, Any]:
-    """Return the stacks of all tasks as one tree: own value and children by name."""
+    """Return the stacks of all tasks as one tree: own value, and children by name."""
     root: dict[str, Any] = {"s": 0.0, "k": "", "c": {}}
     parents = profile.nodes["parent"].tolist()
     columns = (profile.nodes[name] for name in ("task", "function", "module", "instructions"))
@@ -187,7 +187,7 @@ def _child(node: dict[str, Any], name: str, kind: str) -> dict[str, Any]:
 
 
 def _drawn(name: str, node: Mapping[str, Any], other: Mapping[str, Any], least: float) -> Any:
-    """Return a node for the page: its value with its children's, and those worth drawing."""
+    """Return a node for the page: its value with its children's, and the children worth drawing."""
     drawn, whole = [], node["s"]
     for below, child in node["c"].items():
         beside = other.get("c", {}).get(below, {})

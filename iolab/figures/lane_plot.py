@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lanes of one trace as a plot of Bokeh: bars, wake-ups and what the pointer says of them."""
+"""The lanes of one trace as a Bokeh plot: bars, wake-ups and their tooltips."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Maps of a treatment crossed with another factor, on logarithmic axes of both numbers.
 
-Tiles reach halfway to the next measured level, so that a tile's width and height show which levels
-it stands for. A line runs where the effect begins.
+Tiles reach halfway to the next measured level, so their size shows which levels they represent. A
+line marks where the effect begins.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _levels(column: pd.Series) -> list[int]:
 
 
 def _edges(levels: Sequence[int]) -> Floats:
-    """Return where tiles begin and end: halfway between levels on a logarithmic axis."""
+    """Return the edges of tiles: halfway between levels on a logarithmic axis."""
     at = np.log10(np.asarray(levels, np.float64))
     if len(at) == 1:
         return np.asarray(10 ** np.array([at[0] - _LONE, at[0] + _LONE]), np.float64)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Figures of traces: who ran, who waited, who was moved.
+"""Figures of traces: who ran, who waited, who migrated.
 
-A *lane* is the tasks whose comm fits a regular expression: ``{"kworker": "kworker/.*"}`` draws all
-kworkers as one.
+A *lane* is the tasks whose comm matches a regular expression: ``{"kworker": "kworker/.*"}`` draws
+all kworkers as one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
-    """Return which categorical names fit a pattern."""
+    """Return which categorical names match a pattern."""
     fits = names.cat.categories.str.fullmatch(pattern).astype(bool)
     return np.asarray(fits)[names.cat.codes.to_numpy()]
 
@@ -196,9 +196,9 @@ def _draw_wakeups(
 
 
 def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, npt.NDArray[np.int64]]:
-    """Return every wait for a CPU (ns) of the tasks of a pattern in each trace.
+    """Return every wait for a CPU (ns) of the matching tasks in each trace.
 
-    A wait begins with a wake-up or a preemption. The result is empty where no trace has one.
+    A wait begins with a wake-up or a preemption. The result is empty if no trace has one.
     """
     found = {}
     for label, trace in traces.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attribution for people: read what ``iolab why`` wrote, and say it in words."""
+"""Attribution for people: read what ``iolab why`` wrote, and put it into words."""
 
 from __future__ import annotations
 

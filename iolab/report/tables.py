@@ -320,19 +320,10 @@ def mechanism_table(data: Dataset) -> pd.DataFrame:
 
 
 def traced_measures(data: Dataset) -> pd.DataFrame:
-    """Return the mean of each measure of the traces in each condition.
+    """Return the mean of each measure of the traces, a row for each kernel and recorded condition.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and validly recorded condition, none without: kernel, the factors that
-        vary, the treatment (missing in the control), n (recorded cells), a column for each measure
-        with its unit in the name.
+    Columns: kernel, the factors that vary, the treatment (missing in the control), n (recorded
+    cells), and each measure with its unit in the name. Only valid cells count.
     """
     recorded = data.cells.loc[data.cells["recorded"] & data.cells["valid"], "cell"]
     measures = data.mechanism[data.mechanism["cell"].isin(recorded)]
@@ -351,12 +342,12 @@ def traced_measures(data: Dataset) -> pd.DataFrame:
 
 
 def _varying(table: pd.DataFrame, cells: pd.DataFrame) -> list[str]:
-    """Return the kernel and the factors that a reader needs to tell the rows apart."""
+    """Return the kernel and the factors that distinguish the rows."""
     return [n for n in shared_columns(cells) if n == "kernel" or table[n].nunique() > 1]
 
 
 def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
-    """Return a table with the control's name where the treatment has no level."""
+    """Return a table with the control's name in place of a missing level of the treatment."""
     levels = table[pathology.treatment].astype(object)
     return table.assign(**{pathology.treatment: levels.where(levels.notna(), pathology.control)})
 

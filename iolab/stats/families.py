@@ -294,7 +294,7 @@ def family_members(
 
 
 def _matches(table: pd.DataFrame, condition: Mapping[str, object]) -> pd.Series[bool]:
-    """Return which rows are of a condition; a level that is NA is none of its levels."""
+    """Return which rows are of a condition; NA matches no level."""
     matches = pd.Series(True, index=table.index)
     for name, level in condition.items():
         matches &= (table[name] == level).fillna(False).astype(bool)

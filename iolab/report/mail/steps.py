@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A cell of a plan as shell commands: devices, file system, files, cgroup, settings, work.
 
-What the agent does for a cell, in ordinary commands and in its order; `tests/targets` runs them in
-a guest and compares the result with the agent's.
+The agent's actions for a cell, as ordinary commands in its order; `tests/targets` runs them in a
+guest and compares the result with the agent's.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _SETTINGS: Final = {
 
 
 def disk_names(cell: Cell) -> dict[str, str]:
-    """Return what each device of a cell is called in /sys/block, as words of the shell.
+    """Return the name of each device of a cell in /sys/block, as words of the shell.
 
-    null_blk disks are called as the folders of configfs that make them, and on kernels before Linux
-    commit 49c3b9266a71 by their number: folders nullb0, nullb1, ... have both names.
+    null_blk disks are named like the folders of configfs that make them, and on kernels before
+    Linux commit 49c3b9266a71 by their number: for folders nullb0, nullb1, ... both are the same.
     """
     names, made = {}, 0
     for device in cell.devices:
@@ -80,7 +80,7 @@ def _unstored(filesystem: FileSystem, devices: Sequence[Device]) -> bool:
 
 
 def shared_steps(*cells: Cell) -> list[str]:
-    """Return the commands that come first, whatever a cell is: modules, a way to make disks."""
+    """Return the commands that come first for any cell: modules, a way to make disks."""
     kinds = {device.kind for cell in cells for device in cell.devices}
     names = {cell.filesystem.kind for cell in cells if cell.filesystem is not None}
     names |= {d.scheduler for cell in cells for d in cell.devices} & {"bfq"}
@@ -100,16 +100,8 @@ def shared_steps(*cells: Cell) -> list[str]:
 def setup_steps(cell: Cell) -> list[str]:
     """Return the commands that make a cell's devices, file system, files, settings and cgroup.
 
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-
-    Returns
-    -------
-    list of str
-        Commands of one line or more, or comments for what no ordinary command does. They follow
-        those of `shared_steps`.
+    They follow those of `shared_steps` and may span several lines; a comment stands for what no
+    ordinary command does.
     """
     disks = disk_names(cell)
     steps = []
@@ -207,7 +199,7 @@ def _files(job: FioJob) -> list[str]:
 
 
 def _scheduler(cell: Cell) -> list[str]:
-    """Return what switches features of the scheduler and the preemption model."""
+    """Return the commands that set features of the scheduler and the preemption model."""
     names = [name if on else f"NO_{name}" for name, on in cell.features.items()]
     # Linux commit 8a99b6833c88 moved the file.
     steps = [f"f={_SCHED}/features; [ -e $f ] || f={_SCHED}_features"] if names else []
@@ -248,23 +240,10 @@ def _group(group: Group) -> list[str]:
 
 
 def work_steps(cell: Cell, *, cpus: int, cpu: int, ramp_ms: int, runtime_ms: int) -> list[str]:
-    """Return the words of the command that does a cell's work, the first of which may be `FIO`.
+    """Return the words, for the shell as they are, of the command for a cell's work.
 
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-    cpus : int
-        How many CPUs the machine has.
-    cpu : int
-        The core that a job is pinned to unless it names its own.
-    ramp_ms, runtime_ms : int
-        Times of a fio job, in ms: before what it counts, and of what it counts.
-
-    Returns
-    -------
-    list of str
-        Words that the shell reads as they are.
+    The first word may be `FIO`. `cpus` is the machine's number of CPUs; jobs are pinned to `cpu`
+    unless they name a core. fio's times are in ms: before it counts, and while it counts.
     """
     if cell.job is not None:
         return _fio(cell, cell.job, cpus=cpus, cpu=cpu, ramp_ms=ramp_ms, runtime_ms=runtime_ms)
@@ -299,7 +278,7 @@ def _fio(
 
 
 def _shortened(word: str) -> str:
-    """Return an option of fio as people write it."""
+    """Return an option of fio in its usual form."""
     name, _, value = word.partition("=")
     if value == "1" and name in ("--time_based", "--norandommap", "--group_reporting"):
         return name

@@ -34,7 +34,7 @@ def bullet(words: str) -> str:
 
 
 def fold_subject(words: str) -> str:
-    """Return a mail's subject; a long one goes on in lines that begin with a space (RFC 5322)."""
+    """Return a mail's subject, folded onto lines that begin with a space if long (RFC 5322)."""
     return textwrap.fill(
         f"Subject: {words}",
         WIDTH,
@@ -45,7 +45,7 @@ def fold_subject(words: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, the first of which is the head, as columns; one space apart if it must be."""
+    """Return rows (the first is the head) as columns, one space apart if they are too wide."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     wide = sum(widths) + 2 * (len(widths) - 1) > WIDTH
     lines = (
@@ -56,7 +56,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def command(words: Sequence[str], indent: str = "") -> str:
-    """Return the quoted words of a shell command; it goes on after a backslash."""
+    """Return the quoted words of a shell command, broken after a backslash if long."""
     lines, line = [], indent
     for word in words:
         joined = f"{line} {word}" if line.strip() else f"{line}{word}"

@@ -69,20 +69,20 @@ _DIGITS: Final = ((100, 0), (10, 1), (1, 2), (0.1, 3), (0.01, 4))
 
 
 def value_words(value: str, cell: Cell) -> str:
-    """Return what a mail calls a value."""
+    """Return a mail's name for a value."""
     if value == "iops" and cell.copies is not None:
         return "writes/s"
     return _VALUES.get(value, value.replace("_", " "))
 
 
 def measure_words(name: str) -> str:
-    """Return what the table of the mechanism calls a column or measure."""
+    """Return the name of a column or measure in the table of the mechanism."""
     words = name.removesuffix("_ns").replace("_", " ").strip()
     return _MEASURES.get(name, words.replace("per io", "per I/O").replace(" ios", " I/Os"))
 
 
 def contrast_words(claim: Claim) -> str:
-    """Return the head of the table's column of a claim's estimate."""
+    """Return the head of the column of a claim's estimate."""
     return _CONTRASTS[claim.contrast]
 
 
@@ -102,7 +102,7 @@ def number_words(value: float) -> str:
 
 
 def effects_words(claim: Claim, estimates: Mapping[str, float], words: str) -> str:
-    """Return estimates by kernel as a subject says them."""
+    """Return estimates by kernel for a subject line."""
     said: list[str] = []
     for kernel, estimate in estimates.items():
         amount = _amount(claim, estimate)
@@ -127,7 +127,7 @@ def _amount(claim: Claim, estimate: float) -> str:
 
 
 def work_words(cell: Cell, cpus: int) -> str:
-    """Return what a cell's work is and where: "fio (libaio randwrite 4 KiB ...) on XFS, ..."."""
+    """Return a cell's work and place: "fio (libaio randwrite 4 KiB ...) on XFS, ..."."""
     where = ""
     if cell.filesystem is not None:
         where = f" on {'XFS' if cell.filesystem.kind == 'xfs' else cell.filesystem.kind}"
