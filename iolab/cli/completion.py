@@ -49,7 +49,7 @@ def complete_kernel(
     try:
         return _beginning(known_kernels(), incomplete)
     except IolabError:
-        # A cache that is not used; the command says why.
+        # An unusable cache: the command itself reports why.
         return []
 
 

@@ -32,7 +32,7 @@ def json_option(command: _Command) -> _Command:
 
 def print_json(document: Any) -> None:
     """Print a document: mappings, sequences, dataclasses, paths, strings, numbers and None."""
-    # Escapes leave nothing that a terminal obeys.
+    # JSON's escapes leave no control characters for a terminal.
     click.echo(json.dumps(_plain(document), indent=1, allow_nan=False, ensure_ascii=True))
 
 
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if not isinstance(value, str | int | float | None) and hasattr(value, "item"):
-        value = value.item()  # a number of NumPy
+        value = value.item()  # a NumPy number
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -19,7 +19,7 @@ from click.shell_completion import (
 
 from iolab.errors import IolabError
 
-__all__ = ["Bash", "Fish", "Zsh", "complete"]
+__all__ = ["complete"]
 
 
 def complete(command: click.Command, variable: str) -> int:

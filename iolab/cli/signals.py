@@ -42,7 +42,7 @@ def ending_signals() -> Iterator[Ending]:
     def end(number: int, frame: FrameType | None) -> None:
         ending.number = signal.Signals(number)
         for other in _SIGNALS:
-            # Not SIG_IGN: what the clean-up starts would inherit that.
+            # Not SIG_IGN: processes that the clean-up starts would inherit it.
             signal.signal(other, lambda *_: None)
         raise KeyboardInterrupt
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOSED_PIPE", "open_streams"]
 
-# As shells count a program that SIGPIPE ended.
+# The shells' exit code of a program that SIGPIPE ended.
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 
 
@@ -37,7 +37,7 @@ class _Stream(io.FileIO):
                 return super().write(data)
             except OSError as error:
                 self._works = False
-                # A command goes on without its progress.
+                # A command continues without showing its progress.
                 if self.fileno() == 1:
                     if isinstance(error, BrokenPipeError):
                         raise SystemExit(CLOSED_PIPE) from None

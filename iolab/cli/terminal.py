@@ -58,7 +58,7 @@ def _lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
     if not rows:
         return []
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    # A text of several lines would break its row.
+    # A line break would break the row.
     table = [[" ".join(shown.terminal(text).split()) for text in line] for line in table]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [

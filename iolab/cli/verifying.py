@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 _FOLDER = click.Path(path_type=Path)
-# Of a block that differs, more cells and values than this only fill the terminal.
+# Cells and values shown of a block that differs; more would only fill the terminal.
 _MOST_CELLS = 8
 _MOST_VALUES = 3
 _SEEDS = 1 << 32
@@ -126,7 +126,7 @@ def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
             )
         except KeyboardInterrupt:
             interrupted = True
-    # As they were drawn, whichever ended first.
+    # In the order drawn, not the order of completion.
     done.sort(key=lambda checked: choice.chosen.index(checked.chosen))
     if as_json:
         print_json(_document(done, choice, seed))

@@ -24,7 +24,7 @@ from iolab.pathology.factors import CategoricalFactor, Condition, Factor, Intege
 __all__ = ["Cells", "Change", "changes"]
 
 _ANTAGONIST: Final = "antagonist"
-# The one level of several names that change together.
+# The single level of several names that change together.
 _TOGETHER: Final = "treated"
 _Level = int | str
 

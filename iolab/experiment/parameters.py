@@ -24,13 +24,13 @@ __all__ = [
     "listed",
 ]
 
-# Of notebooks/experiment.ipynb.
+# Parameters of notebooks/experiment.ipynb.
 PARAMETERS: Final = (
     *("pathology", "kernel", "weight", "iodepth", "numjobs", "levels", "boots", "record"),
     *("target", "results", "data", "block", "figures_folder", "results_file", "family"),
 )
 
-# What IPython itself puts into the namespace of a notebook.
+# Names that IPython itself puts into a notebook's namespace.
 _IPYTHON = frozenset({"In", "Out", "exit", "quit", "open", "get_ipython"})
 
 

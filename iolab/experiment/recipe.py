@@ -25,7 +25,7 @@ __all__ = ["Recipe"]
 # Kernel modules by kind of device and file system.
 _MODULES = {
     "null_blk": ("null_blk",),
-    # The agent loads scsi_debug for each cell: its parameters are the disk.
+    # The agent loads scsi_debug for each cell: its parameters define the disk.
     "scsi_debug": ("sd_mod",),
     "loop": ("loop",),
     "zram": ("zram",),
@@ -72,7 +72,7 @@ class Recipe:
                 ramp_ms=profile.ramp_ms,
                 runtime_ms=profile.runtime_ms,
                 seed=rng.randrange(1, 2**31),
-                # Where in a tick the run begins.
+                # Phase of the tick at which the run begins.
                 start_delay_us=rng.randrange(4000),
                 cpus=cores,
             )

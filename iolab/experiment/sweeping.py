@@ -17,7 +17,7 @@ from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 
-__all__ = ["Outcomes", "sweep"]
+__all__ = ["sweep"]
 
 
 class Outcomes(list[Outcome]):

@@ -52,7 +52,7 @@ class TreatmentAxis:
 
     @staticmethod
     def _thin_out(labels: list[str], x: list[float], room: float) -> None:
-        # Every level keeps its tick; a label that would run into the one before is left out.
+        # Every level keeps its tick; a label that would overlap the one before is left out.
         last = -np.inf
         for index, here in enumerate(x, start=1):
             if here - last < room:

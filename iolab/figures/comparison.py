@@ -143,7 +143,7 @@ def _virtual_label(row: dict[Any, Any]) -> str:
 def _draw(axes: Axes, claim: Claim, rows: Sequence[_Row]) -> None:
     for y, row in enumerate(rows):
         style = _STYLES[row.side]
-        # Where boots do not differ there is no interval to draw.
+        # Boots that do not differ have no interval to draw.
         ends = np.nan_to_num([row.estimate - row.low, row.high - row.estimate])
         reach = np.maximum(ends, 0).reshape(2, 1)
         axes.errorbar(

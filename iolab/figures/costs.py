@@ -16,7 +16,7 @@ from iolab.figures.style import DOUBLE_IN, legend, styled
 
 __all__ = ["cost_split"]
 
-# Okabe and Ito's colours and greys, with a second sign for those who see no colour.
+# Okabe and Ito's colours and greys, with a hatch for readers who see no colour.
 _LOOKS = {
     "user": ("#56b4e9", ""),
     "submit": ("#0072b2", ""),

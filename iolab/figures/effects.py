@@ -25,7 +25,7 @@ from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, path
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
 
-__all__ = ["Contrast", "Reference", "by_kernel", "by_treatment"]
+__all__ = ["Reference", "by_kernel", "by_treatment"]
 
 # The pair of two controls, in ratios.
 _AA = "A/A"
@@ -234,5 +234,5 @@ def _draw_kernels(
 
 
 def _start_at_zero(axes: Axes) -> None:
-    # The panels share their axis: how far it reaches is known only when all are drawn.
+    # The panels share their axis: its range is known only when all are drawn.
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))

@@ -17,7 +17,7 @@ from iolab.measure.profile import Profile
 
 __all__ = ["Flame", "differential_flame", "flame"]
 
-# Nodes below this share of the whole are not drawn one by one: they are too narrow to be seen.
+# Nodes below this share of the whole are too narrow to see and not drawn one by one.
 _LEAST_SHARE: Final = 2e-4
 _HEIGHT_PX: Final = 640
 _SWATCH: Final = '<i style="background:{}"></i>{}'
@@ -213,7 +213,7 @@ def _whole(node: Mapping[str, Any]) -> float:
 
 def _page(tree: Mapping[str, Any], *, title: str, unit: str, differential: bool) -> Flame:
     given = {"root": tree, "unit": unit, "differential": differential}
-    # Inside of a script element only "</" could end it; names come from the guest.
+    # Only "</" could end the script element; names come from the guest.
     data = json.dumps(given, separators=(",", ":")).replace("<", "\\u003c")
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"

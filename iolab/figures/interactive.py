@@ -23,14 +23,14 @@ from iolab.files import write_output
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
 from tracedat import RequestError, Trace, perfetto_bytes
 
-__all__ = ["Timeline", "perfetto_link", "script_hashes", "timeline"]
+__all__ = ["Timeline", "script_hashes", "timeline"]
 
-# The length of the first view, unless another one is asked for.
+# Default length of the first view.
 _VIEW_NS: Final = 1_000_000
-# The most bars and wake-ups of a timeline that are embedded one by one: less than 100 bytes each.
+# Most bars and wake-ups that a timeline embeds one by one: less than 100 bytes each.
 _MOST: Final = 24_000
 
-# What the pointer says is cut off at the end of a frame that is less tall.
+# A tooltip would be cut off at the end of a shorter frame.
 _LEAST_PX: Final = 360
 
 

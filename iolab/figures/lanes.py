@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 WAITING: Final = ("runnable", "preempted")
-# What the lanes are without patterns: the CPUs with most switches, the tasks that run longest.
+# Default lanes: the CPUs with most switches, then the tasks that run longest.
 _CPUS: Final = 8
 _TASKS: Final = 6
 _WORK_EVENTS: Final = (
@@ -104,7 +104,7 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
     first, last = shown.trace.span
     if last - first <= length_ns:
         return first, max(last, first + 1)
-    # The edges of a trace hold half-known states.
+    # States at the edges of a trace are only partly known.
     margin = min(length_ns, (last - first - length_ns) // 2)
     starts = shown.bars["start_ns"]
     middle = shown.bars[(starts >= first + margin) & (starts <= last - length_ns - margin // 2)]
@@ -194,7 +194,7 @@ def work_names(trace: Trace, bars: pd.DataFrame) -> list[str]:
     far = trace.span[1] + 1
     for worker, executed in items.groupby("worker"):
         begun = executed["started_ns"].to_numpy("int64")
-        # A worker executes one item after the other: an end that is missing came before the next.
+        # A worker executes one item after the other: a missing end came before the next item.
         ended = executed["ended_ns"].to_numpy("int64", na_value=far)
         ended = np.minimum(ended, np.append(begun[1:], far))
         functions = executed["function_name"].tolist()
@@ -220,7 +220,7 @@ def _explained(trace: Trace) -> pd.DataFrame:
     """Return `measure.intervals` with the cause and length of each task's wait."""
     states = measure.intervals(trace)
     cause = np.full(len(states), "", dtype=object)
-    # Both functions keep the order of the intervals that they are about.
+    # Both functions keep the order of the intervals.
     woken = (states["state"] == "runnable") & (states["waker"] >= 0)
     cause[woken.to_numpy()] = _woken_by(measure.waits(trace))
     put_off = (states["state"] == "preempted").to_numpy()
@@ -231,7 +231,7 @@ def _explained(trace: Trace) -> pd.DataFrame:
     length = (states["end_ns"] - states["start_ns"]).to_numpy(dtype=float)
     waiting = states["state"].isin(WAITING).to_numpy()
     wait = np.where(waiting, length, np.nan)
-    # A task that runs had waited before, if its interval before says so.
+    # A running task waited before if its previous interval is a wait.
     order = np.lexsort((states["end_ns"], states["start_ns"], states["pid"]))
     before, after = order[:-1], order[1:]
     pid, start, end = (states[c].to_numpy() for c in ("pid", "start_ns", "end_ns"))
@@ -260,7 +260,7 @@ def _tasks(comms: list[Any], pids: list[int]) -> list[str]:
 
 def _wakes(waits: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
     """Return the wake-ups of the tasks that have a lane."""
-    # The lanes of CPUs come before those of tasks; a task of several lanes is woken in its last.
+    # CPU lanes come before task lanes; a task of several lanes is woken in its last one.
     of_task = bars[bars["group"] >= 0].sort_values("lane").drop_duplicates("pid", keep="last")
     lane_of = dict(zip(of_task["pid"], of_task["lane"], strict=True))
     woken = waits[waits["pid"].isin(lane_of)].reset_index(drop=True)

@@ -27,7 +27,7 @@ __all__ = [
     "title_panel",
 ]
 
-# Letters of 8 and of 7 points, about, and what a panel's y axis takes.
+# Approximate widths of letters of 8 and 7 points, and of a panel's y axis.
 _TITLE_LETTER_IN: Final = 0.066
 _TICK_LETTER_IN: Final = 0.057
 _MARGIN_IN: Final = 0.5
@@ -91,7 +91,7 @@ def grid_of(
     wide = count // rows
     if rows == 1 and wide > columns:
         rows = -(-count // columns)
-        # As even as it goes: four are two and two, not three and one.
+        # As even as possible: four are two and two, not three and one.
         wide = -(-count // rows)
     width = COLUMN_IN if wide == 1 else DOUBLE_IN
     figure = Figure(figsize=(width, 0.55 + height_in * rows), layout="constrained")

@@ -30,7 +30,7 @@ _METADATA: Final[dict[str, dict[str, Any]]] = {
     "pdf": {"CreationDate": None, "Creator": "iolab", "Producer": None},
 }
 
-# What a reader must know about a clock before believing a number that was measured by it.
+# What a reader must know about a clock before trusting its numbers.
 CLOCKS: Final = {
     "virtual": (
         "Virtual time (counted instructions, no caches): scheduling decisions and ratios between "

@@ -36,7 +36,7 @@ def document(model: UIElement, *, title: str, above: str = "", below: str = "") 
 
 def frame(inside: str, *, height_px: int, title: str) -> str:
     """Return a document as a sandboxed frame, isolated from the page's scripts and data."""
-    # Scripts and JSON have far more of the other quotation mark.
+    # Scripts and JSON contain far more double quotes.
     quoted = inside.replace("&", "&amp;").replace("'", "&#39;")
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{html.escape(title)}" '
@@ -88,7 +88,7 @@ def _runs(kind: str) -> bool:
 
 
 def _hash(script: str) -> str:
-    # A browser reads every end of a line as \n.
+    # A browser normalises every line end to \n.
     read = script.replace("\r\n", "\n").replace("\r", "\n")
     return f"sha256-{base64.b64encode(hashlib.sha256(read.encode()).digest()).decode()}"
 

@@ -55,7 +55,7 @@ STYLE: Final[Mapping[str, Any]] = {
     "savefig.dpi": 300,
     "svg.fonttype": "path",
     "svg.hashsalt": "iolab",
-    # Labels hold text of measured machines; no formula is drawn.
+    # Labels contain text of measured machines: no formula is typeset.
     "text.parse_math": False,
     "xtick.labelsize": 7,
     "xtick.major.width": 0.6,
@@ -77,7 +77,7 @@ def styled(draw: Callable[P, F]) -> Callable[P, F]:
     def drawn(*args: P.args, **kwargs: P.kwargs) -> F:
         with matplotlib.style.context(["default", dict(STYLE)]):
             figure = draw(*args, **kwargs)
-            # Ticks take their style when they are made: make them here.
+            # Ticks take their style when they are created: create them here.
             figure.draw_without_rendering()
         return figure
 

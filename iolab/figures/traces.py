@@ -77,7 +77,7 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
         raise UserError(f"{trace.path} is shorter than {length_ns / 1e6:g} ms")
     switch = trace.frame("sched_switch")
     at = switch["timestamp_ns"].to_numpy()
-    # Whole windows in the middle of the trace: its edges hold half-known states.
+    # Whole windows in the middle of the trace: states at its edges are only partly known.
     margin = min(length_ns, (last - first - length_ns) // 2)
     whole = (at >= first + margin) & (at <= last - length_ns - margin // 2)
     for pattern in reversed(list(lanes.values())):
@@ -212,7 +212,7 @@ def _line_styles(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     colours = sns.color_palette("viridis", max(1, len(labels) - 1))
     styles: dict[str, dict[str, Any]] = {}
     for index, label in enumerate(labels):
-        # The control is dark and wide: what lies exactly on it stays visible.
+        # The control is dark and wide, so that a curve exactly on it stays visible.
         styles[label] = (
             {"color": "0.2", "linewidth": 2.0}
             if index == 0

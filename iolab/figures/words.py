@@ -13,7 +13,7 @@ __all__ = ["condition_text", "level_names", "number", "tick_name"]
 
 def number(value: float) -> str:
     """Return a number, rounded to an integer, with thin spaces between groups from 10 000 on."""
-    # From five digits on a number is no longer read at a glance.
+    # From five digits on, a number cannot be read at a glance.
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10_000 else f"{value:.0f}"
 
 

@@ -27,7 +27,7 @@ from iolab.errors import CannotRunError
 from iolab.measure.join import first_after, last_before, unique_matches, values_at
 from tracedat import Trace
 
-__all__ = ["REASONS", "SEGMENTS", "IoPath", "io_path"]
+__all__ = ["SEGMENTS", "IoPath", "io_path"]
 
 Rows = NDArray[np.int64]
 

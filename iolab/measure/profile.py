@@ -18,13 +18,13 @@ import pandas as pd
 
 from iolab.errors import UserError
 
-__all__ = ["AGENT", "KINDS", "NO_PID", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
+__all__ = ["KINDS", "NO_PID", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
 
 USER = "[user]"
 UNKNOWN_CALLERS = "[callers not known]"
 NO_SYMBOL = "[no symbol]"
 AGENT = "python3"
-# Of a recorded call whose arguments name no other task.
+# For a recorded call whose arguments name no other task.
 NO_PID = -1
 _IDLE = "swapper/"
 

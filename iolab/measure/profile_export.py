@@ -10,7 +10,7 @@ from pathlib import Path
 from iolab.files import write_output
 from iolab.measure.profile import Profile
 
-__all__ = ["collapsed_difference", "collapsed_stacks", "write_collapsed", "write_pprof"]
+__all__ = ["write_collapsed", "write_pprof"]
 
 # Numbers of the fields of profile.proto (github.com/google/pprof, proto/profile.proto).
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6

@@ -23,7 +23,7 @@ __all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profi
 _KEY = b"iolab"
 EVENTS_KEY = b"iolab-calls"
 _FORMAT = "iolab-profile/1"
-# What other values than a profile's raise.
+# Errors raised by values that are not a profile's.
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions", "calls")
 

@@ -15,7 +15,7 @@ import pandas as pd
 from iolab.errors import UserError
 from iolab.measure.profile import NO_PID
 
-__all__ = ["INTERRUPT", "SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]
+__all__ = ["SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]
 
 _ENTER, _SWITCH, _WAKE = "__schedule", "__switch_to", "try_to_wake_up"
 SWITCH_CALLS: Final = (_ENTER, _SWITCH, _WAKE)

@@ -162,7 +162,7 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
         statement="one thread that could stay where it is is migrated 5000 to 10,000 times in 30 s",
         condition={**first_levels(_BASE), "size": size, "tuning": tuning},
         value="migrations_per_s",
-        # A pinned thread is hardly migrated: the rate itself is judged, which is never negative.
+        # A pinned thread hardly migrates: the rate itself, never negative, is judged.
         contrast="treated",
         published=_PUBLISHED_PER_S,
         secondary=secondary,

@@ -96,7 +96,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             writes=writes,
             processes=max(1, min(_MOST_PROCESSES, _WRITES // writes)),
             dsync=True,
-            # Where in the ticks of kernel and scheduler the first dd begins.
+            # Phase of the kernel's and scheduler's ticks at which the first dd begins.
             start_delay_us=rng.randrange(20_000),
         ),
     )
@@ -183,7 +183,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         condition={**_SHORT, "io_scheduler": scheduler, "writes": writes},
         value="iops",
         contrast="ratio",
-        # Of a drop of 10 to 30 times.
+        # The report: a drop to between a tenth and a thirtieth.
         published=0.1,
         secondary=writes != _WRITES,
     )

@@ -74,10 +74,10 @@ def _blamed(pathology: Pathology, part: str, function: Callable[..., Any]) -> It
         yield
     except (IolabError, TraceError):
         raise
-    # It is the user's code, or as good as: it may fail in any way.
+    # User code: it may fail in any way.
     except BaseException as error:
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
-        # The name of a cell in a notebook is a temporary file's: it tells nobody anything.
+        # A notebook cell's file name is a temporary one, of no use in a message.
         shown = f": {file}" if Path(file).is_file() else ""
         raise BrokenPathologyError(
             f"{part} of pathology {pathology.name} failed{shown}{blame(error, file)}"

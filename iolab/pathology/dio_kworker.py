@@ -88,7 +88,7 @@ _LONG_RAMP_MS, _LONG_RUNTIME_MS = 1000, 1100
 # perf's counts of context switches a second over the IOPS, inside and outside: 2.10 and 0.51.
 _PUBLISHED_SWITCHES = 243_755 / 116_073.72 - 103_001 / 200_570.37
 _PUBLISHED_RATIO = 0.579
-# 100 for each of 96 CPUs, as the report says a Kubernetes node sets it.
+# 100 for each of 96 CPUs, as a Kubernetes node sets it according to the report.
 _LARGE_NODE = 9600
 # Nodes of 1 to 96 CPUs, closer together where the effect begins on the kernels that have it.
 _FINE = (100, 400, 600, 800, 900, 1000, 1200, 1600, 3200, _LARGE_NODE)
@@ -133,7 +133,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             ramp_ms=profile.ramp_ms,
             runtime_ms=profile.runtime_ms,
             seed=rng.randrange(1, 2**31),
-            # Where in a tick the run begins.
+            # Phase of the tick at which the run begins.
             start_delay_us=rng.randrange(4000),
         ),
     )
@@ -259,7 +259,7 @@ def _at(weight: int, **different: int | str) -> Condition:
     return {**first_levels(_BASE), "weight": weight, **different}
 
 
-# One that an ordinary node has, the published one, and the largest that a Kubernetes node sets.
+# The weight of an ordinary node, the published one, and the largest of a Kubernetes node.
 _NODES: Grid = {"weight": (400, _PUBLISHED_WEIGHT, _LARGE_NODE)}
 _LARGE: Grid = {**_BASE, "weight": (_LARGE_NODE,)}
 _BOTH: Grid = {**_BASE, "weight": (_PUBLISHED_WEIGHT, _LARGE_NODE)}

@@ -60,12 +60,6 @@ def question_of(text: str) -> Question:
     MEASURE [ratio|difference|treated] [at FACTOR=LEVEL, ...]`` followed by ``> NUMBER``,
     ``< NUMBER`` or ``within N% of KERNEL``. The default contrast is the treated value; other
     factors are as in the claim about this measure, or in the pathology's first one.
-
-    Examples
-    --------
-    >>> asked = question_of("dio_kworker: iops ratio at weight=9600 > 0.9")
-    >>> asked.claim.value, asked.claim.contrast, asked.claim.above, asked.holds_is_good
-    ('iops', 'ratio', 0.9, True)
     """
     words = text.strip()
     prefix, separator, rest = words.partition(":")

@@ -38,7 +38,7 @@ NO_INTERVENTION: Final = "none"
 
 _FEATURE = re.compile(r"(NO_)?([A-Z][A-Z0-9_]{1,39})")
 _SETTING = re.compile(r"([a-z][a-z_0-9.]{0,59})=([A-Za-z0-9-]{1,20})")
-# What takes a word.
+# Settings that take a word.
 _WORDS: Final = {
     "preempt": ("none", "voluntary", "full", "lazy"),
     "iosched": ("none", "mq-deadline", "bfq", "kyber"),

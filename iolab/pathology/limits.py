@@ -31,16 +31,8 @@ def limit_of(
 
     `published` is in the unit of the contrast; for a range, the end nearer to no effect. `without`
     is the contrast without the effect, by default `no_effect`. For a ratio, or a treated value with
-    the scale "log", the way is halved in logarithms. Raises UserError for unusable numbers.
-
-    Examples
-    --------
-    >>> round(limit_of(0.579, "ratio"), 3)
-    0.761
-    >>> limit_of(-0.5, "difference")
-    -0.25
-    >>> limit_of(1, "treated", without=2)
-    1.5
+    the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit 0.761. Raises
+    UserError for unusable numbers.
     """
     start = no_effect(contrast) if without is None else without
     if not (math.isfinite(published) and math.isfinite(start)):

@@ -44,7 +44,7 @@ class Published:
     treated: Mapping[str, str] = field(default_factory=dict)
 
 
-# The mail has neither subject nor date in the copy that is at hand.
+# The available copy of the mail has neither subject nor date.
 FSDEVEL_DIO = Published(
     citation=(
         'Stephan, mail to fsdevel: "we are running into disk/iops perf issues because the dio '

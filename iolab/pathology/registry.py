@@ -71,10 +71,10 @@ class _Entry:
     inherited: bool = False
 
 
-# By name, the last registered last. An entry point that is broken is kept with its sentence.
+# By name, in order of registration. A broken entry point is kept as its error message.
 _registered: dict[str, _Entry] = {}
 _installed: dict[str, _Entry | str] = {}
-# Holds something once the environment was read.
+# Not empty once the environment was read.
 _read: list[bool] = []
 
 
@@ -213,7 +213,7 @@ def handover_file() -> bytes | None:
     for entry in own:
         try:
             pickled.append(cloudpickle.dumps((entry.pathology, entry.notebook)))
-        # Pickling runs the code of whatever the pathology refers to.
+        # Pickling runs code of the objects that the pathology refers to.
         except BaseException as error:
             raise UserError(
                 f"pathology {entry.pathology.name} cannot be handed to its pages"
@@ -230,7 +230,7 @@ def _check_name(pathology: Pathology) -> None:
 
 
 def _add(entry: _Entry) -> None:
-    # To the end, so that a child which repeats the order comes to the same result.
+    # Move it to the end, so that a child that repeats the order gets the same result.
     _registered.pop(entry.pathology.name, None)
     _registered[entry.pathology.name] = entry
 
@@ -285,7 +285,7 @@ def _load(point: metadata.EntryPoint) -> _Entry | str:
             return f"{what} is called {loaded.name!r}, and its entry point must be, too"
         folder = Path(str(module.__file__)).parent if module.__file__ else None
         return _Entry(loaded, _own_notebook(loaded, folder))
-    # Somebody else's package may fail in any way; the other pathologies are not its business.
+    # A foreign package may fail in any way; it must not affect the other pathologies.
     except BaseException as error:
         return f"{what}{blame(error, '')}"
 
@@ -318,7 +318,7 @@ def _read_handover(digest: str, file: Path) -> None:
         raise UserError(f"the sweep that made this page has ended: there is no {file}") from error
     if hashlib.sha256(payload).hexdigest() != digest:
         raise UserError(f"{file} is not what the sweep wrote that made this page")
-    # The digest is from the environment, which is set by whoever started this process.
+    # The digest is from the environment, set by the process that started this one.
     places, pickled = pickle.loads(payload)  # noqa: S301
     sys.path.extend(place for place in places if place not in sys.path)
     for one in pickled:

@@ -16,7 +16,7 @@ from iolab.pathology.built_in import PATHOLOGIES
 
 __all__ = ["MODULE_PREFIX", "read_file"]
 
-# Names of the modules that are made of such files.
+# Prefix of the modules' names.
 MODULE_PREFIX: Final = "iolab_pathology_file_"
 
 
@@ -40,7 +40,7 @@ def read_file(path: Path) -> list[Pathology]:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
-        # The user named this file to be run.
+        # The user asked to run this file.
         exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
         return _defined(module, path)
     except BaseException as error:

@@ -70,7 +70,7 @@ _DEVICE_MIB = 12 * 1024
 _DIRTY_BYTES = 64 * _MIB
 _DIRTY_BACKGROUND_BYTES = 16 * _MIB
 _MOST_JOBS = 32
-# Short, so that what the fastest writes into the page cache stays below the machine's memory.
+# Short, so that the fastest writer's pages stay below the machine's memory.
 _RAMP_MS = 200
 _RUNTIME_MS = 500
 _CORES = (
@@ -112,7 +112,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
 
 
 def _machine(boot: Condition) -> Machine:
-    # What a growing file writes stays in the page cache.
+    # A growing file stays in the page cache.
     return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=NULL_BLK_MODULES)
 
 
@@ -162,7 +162,7 @@ def _from_trace(trace: Trace) -> dict[str, float]:
 
     issued = trace.frame("block_rq_issue")
     written = issued[issued["rwbs"].astype("str").str.contains("W")]
-    # The device of the data is the one that most is written to.
+    # The data's device is the one with the most written sectors.
     sectors = written.groupby("dev")["nr_sector"].sum().max()
     mib = float(sectors) * 512 / _MIB
     stretches = measure.flushes(trace)
@@ -179,7 +179,7 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     return found
 
 
-# What a MiB costs the worker, with its control past the cache.
+# The worker's cost per MiB, with a control that bypasses the cache.
 _COST: Grid = {
     "filesystem": ("ext4",),
     "io": ("buffered", "direct"),
@@ -207,7 +207,7 @@ def _busy(name: str, statement: str, grid: Grid, *, secondary: bool = False) -> 
     )
 
 
-# Of the article's shares of a CPU and bandwidths: (100 % / 5383 MB/s) / (20 % / 14600 MB/s).
+# From the article's CPU shares and bandwidths: (100 % / 5383 MB/s) / (20 % / 14600 MB/s).
 _PUBLISHED_COST = (1.0 / 5383) / (0.2 / 14600)
 
 # Where every claim is decided.
@@ -298,7 +298,7 @@ WRITEBACK_KWORKER = Pathology(
             value="flush_workers_at_once",
             contrast="treated",
             published=1.0,
-            # A whole number: what contradicts one worker is two.
+            # A whole number: one worker is contradicted by two.
             without=2.0,
         ),
         _busy(

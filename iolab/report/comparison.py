@@ -40,7 +40,7 @@ COMPARISON_COLUMNS: Final = (
     *("same_scheduler", "change_of", "change", "change_low", "change_high"),
     *("agreement", "reason"),
 )
-# What the agent says of a kernel that does not show its scheduler's settings.
+# The agent's value for a kernel that does not show its scheduler's settings.
 _UNKNOWN: Final = "unknown"
 
 

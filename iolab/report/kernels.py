@@ -77,7 +77,7 @@ def differences(
     """
     kernels = [_cached(name) for name in (first, second)]
     told = [_told(kernel, facts.get(kernel.name) or {}) for kernel in kernels]
-    # A kernel that was never booted has said nothing: only its configuration can be compared.
+    # A kernel that was never booted has no facts: only its configuration can be compared.
     both = all("scheduler" in one for one in told)
     names = [
         what for what in {**told[0], **told[1]} if both or (what in told[0] and what in told[1])

@@ -29,7 +29,7 @@ from iolab.stats.conditions import (
 )
 from iolab.store.dataset import Dataset
 
-__all__ = ["Archive", "pyperf_suites", "write_archives"]
+__all__ = ["write_archives"]
 
 _VALUE = "seconds_per_io"
 _CONTROL = "control"
@@ -121,7 +121,7 @@ def _run(cells: pd.DataFrame, metadata: Mapping[str, Any]) -> Run:
     own = {
         "block": str(cells["block"].iloc[0]),
         "boot": int(cells["boot"].iloc[0]),
-        # Of a whole run, so what holds for each of its values: the mean of at least so many I/Os.
+        # For the whole run: each of its values is the mean of at least so many I/Os.
         "loops": int(cells["ios"].min()),
         "duration": float(cells["runtime_s"].sum()),
     }

@@ -39,7 +39,7 @@ __all__ = [
     "traced_measures",
 ]
 
-# A core that is idle for at least this share of its time is not what limits the control.
+# A core idle for at least this share of its time does not limit the control.
 IDLE_SHARE: Final = 0.05
 
 
@@ -137,7 +137,7 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     columns = [*_varying(table, data.cells), pathology.treatment]
     columns += ["mean", "low", "high", "n", "cells"]
     made = _with_control(table[columns], pathology)
-    # What the numbers are, for whoever formats them.
+    # What the numbers are, for their formatting.
     made.attrs["value"] = value
     return made
 
@@ -355,7 +355,7 @@ def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
 def _reading(row: Mapping[Any, Any]) -> str:
     if row["n"] < 2:
         return "one boot: no interval"
-    # Boots that agree to the last digit have no spread to make an interval of.
+    # Boots that agree to the last digit have no spread for an interval.
     low, high = (row["ratio"] if math.isnan(row[name]) else row[name] for name in ("low", "high"))
     if high < 1:
         return "treatment lower"

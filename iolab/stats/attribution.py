@@ -52,10 +52,10 @@ ATTRIBUTION_COLUMNS: Final = (
     *("claim", "intervention", "stage", "effect", "baseline", "baseline_verdict"),
     *("estimate", "low", "high", "verdict", "share", "n", "reason"),
 )
-# Of `_scale`: what is worth confirming, and what is nothing.
+# Shares of `_scale`: worth confirming, and no change at all.
 _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
-# Of a change in short runs: what is left of it in longer ones if it lasts.
+# Share of a change in short runs that is left in longer ones if it lasts.
 _LASTING: Final = 0.5
 
 
@@ -176,7 +176,7 @@ def _word(claim: Claim, baseline: float, share: float) -> str:
 
 
 def _direction(claim: Claim, baseline: float, share: float) -> str:
-    # Moving towards the limit weakens what is there, and strengthens what is not.
+    # Moving towards the limit weakens an effect that is there, and strengthens one that is not.
     return "weakens" if (share > 0) == _is_there(claim, baseline) else "strengthens"
 
 

@@ -19,11 +19,11 @@ from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
 
-__all__ = ["FEWEST", "Judged", "boot_values", "cells_of", "judge", "judge_boots"]
+__all__ = ["Judged", "boot_values", "cells_of", "judge", "judge_boots"]
 
-# Two boots say too little about their spread.
+# Two boots show too little of their spread.
 FEWEST: Final = 3
-# How the gate begins of a cell whose kernel or machine lacks something.
+# Prefix of the gate of a cell whose kernel or machine lacks something.
 _LACKING: Final = "cannot run here"
 
 
@@ -317,9 +317,9 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
     gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
     lacking = [gate for gate in gates if gate.startswith(_LACKING)]
     if gates:
-        # A kernel that lacks something lacks it in every cell; another gate is of that run.
+        # A kernel that lacks something lacks it in every cell; other gates concern one run.
         verdict = "cannot run here" if len(lacking) == len(gates) else "not measured"
-        # The verdict says it already.
+        # The verdict already has these words.
         return _without_boots(verdict, gates[0].removeprefix("cannot run here: "))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"

@@ -192,7 +192,7 @@ def holm(p_values: npt.ArrayLike, *, unmeasured: int = 0) -> Floats:
     if not p.size:
         return p
     padded = np.append(np.nan_to_num(p, nan=1.0), np.ones(unmeasured))
-    # By hand, and tested against statsmodels, which collects garbage at each call: half a second.
+    # By hand, and tested against statsmodels, whose garbage collection takes half a second a call.
     order = np.argsort(padded, kind="stable")
     steps = padded[order] * np.arange(padded.size, 0, -1)
     corrected = np.empty_like(padded)

@@ -20,10 +20,8 @@ from scipy import stats
 from iolab.errors import UserError
 
 __all__ = [
-    "FEWEST_BOOTS",
     "ROUNDING",
     "Floats",
-    "by_order",
     "check_confidence",
     "crossover_interval",
     "format_boots",
@@ -223,11 +221,6 @@ def from_zero(y: Floats, low: float, high: float) -> tuple[float, float]:
 
     Neither end is then below 0 unless a value is. The part cut off cannot contain the truth, so the
     coverage is unchanged.
-
-    Examples
-    --------
-    >>> from_zero(np.array([4.0, 7.0, 51.0]), -30.6, 72.0)
-    (0.0, 72.0)
     """
     if (y < 0).any():
         return low, high

@@ -31,7 +31,7 @@ class Look:
     confidence: float
 
 
-# Nearly all of the error is left for the last look: where virtual time decides at all, it decides
+# Nearly all of the error is left for the last look: if virtual time decides at all, it decides
 # after three boots even so.
 LOOKS: Final = (Look(3, 0.99), Look(6, 0.96))
 

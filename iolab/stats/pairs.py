@@ -94,7 +94,7 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
     if pairs.empty:
         raise UserError("there is no pair with two valid cells")
     refuse_mixture(pairs, by, pair_columns(kept))
-    # In one order, so that sums round alike however the rows came.
+    # Sorted, so that sums round alike for any order of the rows.
     pairs = pairs.sort_values(["block", "pair"], ignore_index=True)
     return pairs.assign(y=pairs["y"] - pairs["y_control"])
 
@@ -102,9 +102,9 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
 def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
     """Join each treated cell with its control, whose columns get the suffix ``_control``.
 
-    The cells must be valid and of one pathology; a cell without its partner is left out. ``order`` is
-    1 if the treated cell came first, else -1. Raises UserError if a pair is not one control and one
-    treated cell measured next to each other under otherwise equal conditions.
+    The cells must be valid and of one pathology; a cell without its partner is left out. ``order``
+    is 1 if the treated cell came first, else -1. Raises UserError if a pair is not one control and
+    one treated cell measured next to each other under otherwise equal conditions.
 
     Examples
     --------

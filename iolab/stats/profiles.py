@@ -208,7 +208,7 @@ def profile_differences(
 def _over_boots(condition: pd.DataFrame, name: str, confidence: float) -> list[dict[str, Any]]:
     """Return the mean costs of each function, and the interval of their difference."""
     values = ["treated", "control", "difference"]
-    # What a boot did not call cost nothing there.
+    # A function that a boot did not call cost nothing there.
     boots = condition.pivot_table(index=name, columns="block", values=values, fill_value=0.0)
     rows = []
     for function in boots.index:

@@ -91,7 +91,7 @@ def _measures(data: Dataset) -> dict[str, dict[str, float]]:
     for key, group in mechanism.groupby(["measure", "role"])["value"]:
         measure, role = key
         note(str(measure), role, group.mean())
-    # In one order, whether they were measured or remembered.
+    # Sorted, so that measured and remembered answers are equal.
     return {name: dict(sorted(found[name].items())) for name in sorted(found)}
 
 

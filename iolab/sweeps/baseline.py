@@ -27,7 +27,6 @@ from iolab.sweeps.judging import Judging
 from iolab.vm.kernels import cached_kernel, check_name, known_kernels
 
 __all__ = [
-    "LOCK",
     "Answer",
     "Case",
     "Expected",
@@ -38,7 +37,7 @@ __all__ = [
     "write_lock",
 ]
 
-# Its name in a repository.
+# The lock's file name in a repository.
 LOCK: Final = "iolab.lock"
 _FORMAT: Final = "iolab-lock/1"
 _KEYS: Final[dict[str, type | tuple[type, ...]]] = {

@@ -125,7 +125,7 @@ class _Run:
         newest = found.new
         skipped: set[str] = set()
         while True:
-            # Sorted by how evenly they divide what is left; the last one is `new` itself.
+            # Sorted by how evenly they divide the rest; the last one is `new` itself.
             listed = self.repository.text("rev-list", "--bisect-all", new, "--not", *old)
             left = [line.split(" ")[0] for line in listed.splitlines()]
             open_ = [commit for commit in left if commit != new and commit not in skipped]

@@ -59,7 +59,7 @@ def read_block(path: Path) -> Block:
 
 def target_of(block: Block) -> Target:
     """Prepare a block's virtual machine, or connect to its real one, and return it."""
-    # A block of a virtual machine names none.
+    # The block of a virtual machine has no target.
     if block.target is not None:
         return real_target(block.target)
     return prepare(
@@ -87,7 +87,7 @@ def _measure(
         profiles = ProfileStore(store.root)
         cells, calls, flat = observed
         with suppress(CannotRunError):
-            # What prepared the observer has said why.
+            # The reason was logged when the observer was prepared.
             observation = observation_of(
                 target,
                 block,
@@ -135,7 +135,7 @@ def run_on(
             progress(int(match[1]), int(match[2]))
 
     progress(0, len(block.cells))
-    # Before the clock runs, and before the agent looks at what else the machine does.
+    # Before the clock starts, and before the agent checks the machine's other load.
     shown = target.system_shown() if isinstance(target, RealTarget) else None
     began = time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -21,14 +21,7 @@ from iolab.vm.image import ensure_image
 from iolab.vm.kernels import known_kernels
 from iolab.vm.toolbox import ensure_toolbox
 
-__all__ = [
-    "Choice",
-    "ChosenBlock",
-    "NothingComparedError",
-    "Source",
-    "choose_blocks",
-    "read_sources",
-]
+__all__ = ["Choice", "ChosenBlock", "NothingComparedError", "choose_blocks", "read_sources"]
 
 # The parts of a target's identity, in words. Where a kernel comes from does not change its bytes.
 _PARTS: Final = {
@@ -153,7 +146,7 @@ class _Machines:
         if not self.fetch:
             return own_identity()
         if not self.known:
-            # What every kernel needs comes first: if it cannot be had, nothing can be measured.
+            # The parts that every kernel needs come first: without them nothing can be measured.
             ensure_toolbox(self.log)
             ensure_image(self.log)
         shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
@@ -195,7 +188,7 @@ def choose_blocks(
     for kernel in kernels:
         one_of("kernel", kernel, {b.kernel for source in sources for b in source.blocks})
     drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
-    # Reproducible on purpose: whoever has the seed draws the same blocks.
+    # Reproducible on purpose: the same seed draws the same blocks.
     random.Random(seed).shuffle(drawn)  # noqa: S311
     machines = _Machines(fetch, log)
     chosen: list[ChosenBlock] = []
@@ -259,7 +252,7 @@ def _differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str
 def _shown(part: str, identity: Mapping[str, Any]) -> str:
     words = _DIGEST.sub(r"\1", str(identity.get(part, "none")))
     source = identity.get(_NOT_COMPARED)
-    # Part of a sentence, whoever wrote the file.
+    # Untrusted text that becomes part of a sentence.
     return foreign.line(f"{source}, {words}" if part == "kernel" and source else words, _SHOWN)
 
 

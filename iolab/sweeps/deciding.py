@@ -35,7 +35,7 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 
-__all__ = ["Decision", "Decisions", "decide"]
+__all__ = ["Decisions", "decide"]
 
 _UNMEASURED: Final = Judged(
     *(math.nan, math.nan, math.nan, 0), "not measured", "no block was measured to its end"
@@ -102,7 +102,7 @@ class _Study:
             if not claims:
                 continue
             profile = _profile(self.pathology, request.profile, claims, look.boots)
-            # A real machine runs the one kernel that it runs.
+            # A real machine runs just one kernel.
             here = replace(request, kernels=[kernel] if request.target == "vm" else [])
             (plan,) = plan_blocks([(self.pathology, profile)], here, lambda line: None)
             found |= {key: block for key, block in plan.blocks.items() if block.boot >= before}

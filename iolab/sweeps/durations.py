@@ -24,7 +24,6 @@ from iolab.files import atomic_write, cache_dir, digest_of, locked
 from iolab.sweeps.limits import usable_cores
 
 __all__ = [
-    "Forecast",
     "Took",
     "assumed_block",
     "expected_s",
@@ -40,10 +39,10 @@ _BOOT_S: Final = 13.0
 _CELL_S: Final = 1.5
 _CELL_S_PER_JOB_S: Final = 2.4
 _WRITES_S: Final = 2.5
-# Lines that are kept, and the bytes above which the file is cut back to them.
+# Lines to keep, and the bytes above which the file is cut back to them.
 _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
-# Older blocks may be of a slower iolab, or of another disk.
+# Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 
@@ -120,7 +119,7 @@ def note_duration(block: Block, seconds: float, beside: float) -> None:
                 kept = path.read_text(errors="replace").splitlines()[-_KEPT:]
                 atomic_write(path, "".join(f"{line}\n" for line in kept))
     except (IolabError, OSError):
-        # A forecast is no result.
+        # A forecast is not a result: a failure here is ignored.
         return
 
 
@@ -161,7 +160,7 @@ class _Source:
 
     words: str
     alike: Callable[[Block, Took], bool]
-    # Whether seconds are taken as they are, or as a ratio to what is assumed.
+    # Whether to use seconds as they are, or as a ratio to the assumed ones.
     same: bool
 
 
@@ -174,7 +173,7 @@ def _same_work(block: Block, took: Took) -> bool:
     )
 
 
-# From the most alike on.
+# The most similar ones first.
 _SOURCES: Final = (
     _Source("such blocks on this machine", _same_work, same=True),
     _Source(
@@ -231,7 +230,7 @@ def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[f
     """Yield the result of `_of_one` for each block."""
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     for block in blocks:
-        # Boots of one kernel are alike.
+        # Boots of one kernel are similar.
         kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))
         if kind not in memory:
             memory[kind] = _of_one(block, known)

@@ -51,7 +51,7 @@ def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
     bad = next(step for step in sides if step.judgement.verdict == "bad")
     profiles: list[Profile | None] = []
     switches = None
-    # The bad one comes last, so that it is built once.
+    # The bad one comes last, so that it is built only once.
     for step in sorted(sides, key=lambda step: step is bad):
         with judged.built(judged.tree.state(step.commit)) as kernel:
             profiles.append(_observed(judged, kernel, step, notes))

@@ -16,7 +16,7 @@ from iolab.shown import CAPTION, SCRIPTS, terminal
 __all__ = ["html_page", "script_hashes_of"]
 
 _HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
-# Markup of our own notebooks' sentences, which an alternative text does not need.
+# Markup in our own notebooks, which an alternative text does not need.
 _MARKUP = re.compile(r"[*`]|<[^>]*>")
 _HASH = re.compile(r"sha(256|384|512)-[A-Za-z0-9+/]+={0,2}")
 

@@ -90,7 +90,7 @@ class JudgedTree:
             state,
             self.wanted,
             name=self.kernel,
-            # Not the commit: one that changes no code is the same kernel, measured already.
+            # Not the commit: if it changes no code, the kernel was already measured.
             origin=f"built from {self.tree.path.name}, {self.wanted.title}, {compiler_version()}",
             progress=self.how.log,
         )

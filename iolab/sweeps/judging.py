@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Judging", "judge_kernel", "observe_kernel"]
 
-# Boots in all, step by step: the next step is taken while the question is open.
+# Total boots, step by step: the next step is taken while the question is open.
 _STEPS: Final = (1, 3, 6)
 
 

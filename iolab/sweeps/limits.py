@@ -61,7 +61,7 @@ def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
 
 
 def _number(word: str) -> int | None:
-    # "max", and -1 in version 1, are no limits.
+    # "max", and -1 in version 1, mean no limit.
     return int(word) if word.isdecimal() else None
 
 

@@ -29,7 +29,6 @@ __all__ = [
     "check_room",
     "measure",
     "measure_blocks",
-    "measure_jobs",
     "missing_blocks",
     "store_locked",
 ]
@@ -71,7 +70,7 @@ def _remove_left(root: Path) -> None:
     for path in (root / "plans").glob("*.progress"):
         path.unlink(missing_ok=True)
     own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
-    # Nobody else's folders: the root may be anywhere.
+    # Only our own folders: the root may be anywhere.
     sweeps = {path.parent for path in root.glob("*/*/blocks.json")}
     for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
         remove_abandoned(folder)
@@ -158,7 +157,7 @@ def measure_jobs(
 
     def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
         block = read_block(job.plan)
-        # Whoever observes waits longer, and a real machine is another one.
+        # Observed blocks take longer, and a real machine is a different one.
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 

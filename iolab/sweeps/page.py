@@ -38,7 +38,7 @@ from iolab.sweeps.programs import end_processes, program_environment
 __all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
 
 _POLL_S: Final = 0.05
-# What it logs of a page that fails is in the error that `make_pages` returns.
+# The error that `make_pages` returns has what papermill logs about a failed page.
 logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 
@@ -129,7 +129,7 @@ def _error_of(page: Page, sockets: Path) -> IolabError | None:
     """Make a page; return its error, or None."""
     try:
         _check(page)
-        # Nobody else closes the loop of this thread, on which papermill runs.
+        # Nothing else closes this thread's event loop, on which papermill runs.
         with closing(ensure_event_loop()):
             _make(page, sockets)
     except IolabError as error:

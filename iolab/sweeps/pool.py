@@ -29,16 +29,15 @@ __all__ = [
     "LocalPlace",
     "OnEnd",
     "OnProgress",
-    "OnTime",
     "Place",
     "Progress",
     "default_jobs",
     "run_jobs_in",
 ]
 
-# Between two looks at what runs: a core is idle for half of it, on average, after each job.
+# Between two polls: after each job a core is idle for half of it on average.
 _POLL_S = 0.1
-# To put an end to its virtual machine and remove its folders, on a host with other work.
+# Time to end its virtual machine and remove its folders, on a busy host.
 _GRACE_S = 10.0
 _VM_BYTES = 2 << 30
 
@@ -82,7 +81,7 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 OnEnd = Callable[[Any, str], None]
-# Called with a job that succeeded, its seconds, and how many ran beside it on average, itself too.
+# Called with a job that succeeded, its seconds, and how many ran on average, itself included.
 OnTime = Callable[[Any, float, float], None]
 
 
@@ -115,7 +114,7 @@ class _Running:
     log: IO[bytes]
     cells_done: int = 0
     began: float = field(default_factory=time.monotonic)
-    # How many ran, at each look.
+    # How many ran at each poll.
     beside: list[int] = field(default_factory=list)
 
     def look(self, running: int) -> None:
@@ -183,7 +182,7 @@ class LocalPlace:
             if entry.process.poll() is None:
                 continue
             self._running.remove(entry)
-            # What it left running in its group goes with it.
+            # End what it left running in its group.
             kill_group(entry.process)
             error = entry.error()
             ended.append((entry.job, error))
@@ -205,7 +204,7 @@ class LocalPlace:
         end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
         for entry in self._running:
             entry.log.close()
-        # What had to be killed could not remove its folder of sockets.
+        # A killed program could not remove its folder of sockets.
         remove_short_dirs()
 
 

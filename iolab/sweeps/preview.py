@@ -26,14 +26,7 @@ from iolab.sweeps.request import (
 from iolab.vm.catalogue import CATALOGUE
 from iolab.vm.kernels import cached_kernel
 
-__all__ = [
-    "DurationEstimate",
-    "KernelPreview",
-    "KernelStatus",
-    "PathologyPreview",
-    "preview_sweep",
-    "sweep_status",
-]
+__all__ = ["KernelStatus", "PathologyPreview", "preview_sweep", "sweep_status"]
 
 
 @dataclass(frozen=True)

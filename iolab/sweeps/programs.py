@@ -31,10 +31,10 @@ __all__ = [
     "signals_held",
 ]
 
-# Of what a program said, no more is looked at.
+# Bytes of a program's output that are read.
 _MOST: Final = 1 << 20
 _POLL_S: Final = 0.02
-# A virtual machine gives its memory back before it is gone.
+# A virtual machine returns its memory before it ends.
 _GONE_S: Final = 10.0
 _HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -69,14 +69,14 @@ def run_saying(work: Callable[[], None]) -> int:
         print(json.dumps({"error": f"{error.strerror or error}{where}"}))
         return IolabError.exit_code
     finally:
-        # Before Python prints a traceback, which is then the last that is said.
+        # Before Python prints a traceback, which would then be the last output.
         sys.stdout.flush()
     return 0
 
 
 def error_said(log: IO[bytes], code: int) -> str:
     """Return a program's error: from the JSON in its last line, else its signal or exit code."""
-    # The program's place in the file is this one, too.
+    # The program shares this file offset: do not move it.
     size = os.fstat(log.fileno()).st_size
     said = os.pread(log.fileno(), _MOST, max(0, size - _MOST)).decode(errors="replace").strip()
     with suppress(ValueError, KeyError, IndexError, TypeError):

@@ -31,7 +31,6 @@ from iolab.vm.kernels import check_name
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
-    "MOST_BOOTS",
     "PathologyPlan",
     "Request",
     "check_request",
@@ -42,7 +41,7 @@ __all__ = [
     "sweep_label",
 ]
 
-# More than any interval needs; a typing error would fill the disk.
+# More than any interval needs; a typo would fill the disk.
 MOST_BOOTS = 1000
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
@@ -153,7 +152,7 @@ def chosen_pathologies(request: Request) -> list[Pathology]:
             )
     for pathology in chosen:
         one_of("profile", request.profile, pathology.profiles)
-        # Before anything is measured: its cells must fit into a table.
+        # Before anything is measured: the cells must fit into a table.
         column_types(pathology.name)
     return chosen
 
@@ -216,7 +215,7 @@ def plan_blocks(
     logged: set[str] = set()
 
     def log_once(line: str) -> None:
-        # Each pathology asks for the same kernels.
+        # Every pathology needs the same kernels.
         if line not in logged:
             logged.add(line)
             log(line)
@@ -241,7 +240,7 @@ def _plan_virtual(
     plan: PathologyPlan, request: Request, profile: Profile, log: Callable[[str], None]
 ) -> None:
     """Plan the blocks on every kernel that runs here, or on its first alternative that does."""
-    # What every kernel needs comes first: if it cannot be had, one sentence says so.
+    # The parts that every kernel needs come first: if they are missing, there is one error.
     ensure_toolbox(log)
     ensure_image(log)
     for alternatives in [(k,) for k in request.kernels] or profile.kernels:

@@ -134,13 +134,13 @@ def _make_experiments(
 def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
     """Return the kernels whose experiment has a page of its own."""
     kernels = kernels_of(data.cells)
-    # Then the pathology's page is the same.
+    # The pathology's page would show the same.
     return [] if plan.pathology.notebook == EXPERIMENT and len(kernels) == 1 else kernels
 
 
 def _experiment(request: Request, plan: PathologyPlan, kernel: str) -> Page:
     """Return the page that shows one kernel's conditions."""
-    # A real machine says itself what its kernel is called.
+    # A real machine reports its kernel's name itself.
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", kernel)
     output = plan.folder / "experiments" / f"kernel-{name}.ipynb"
     own = plan.pathology.name

@@ -14,7 +14,7 @@ __all__ = ["fixed_switches", "switches"]
 
 # Settings that are on or off.
 _ON_OFF: Final = ("autogroup", "timer_migration")
-# Of bfq, what decides when it idles (block/bfq-iosched.c).
+# Tunables that decide when bfq idles (block/bfq-iosched.c).
 _BFQ: Final = ("iosched.slice_idle=0", "iosched.strict_guarantees=1")
 _IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
 

@@ -91,7 +91,7 @@ def verify_blocks(
     with scratch_dir(cache_dir("verify")) as root:
         wanted = {}
         for number, (one, block) in enumerate(zip(chosen, blocks, strict=True)):
-            # Two folders may hold blocks of the same name, and even the same block.
+            # Two folders may have blocks of the same name, even the same block.
             own = root / str(number)
             job = block_job(f"{number} {one.words}", block, own / "plan.json", own)
             wanted[job.name] = (one, block_key(block, one.identity), RawStore(job.root), job)

@@ -149,7 +149,7 @@ class _Run:
             boots=boots,
             recorded={},
             control_boots=None if any(claim.contrast != "treated" for claim in claims) else 0,
-            # An A/A pair says nothing of a switch.
+            # An A/A pair shows nothing about a switch.
             repeats_control=False,
         )
 
@@ -351,7 +351,7 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
     for number, one in enumerate(best):
         for other in best[number + 1 :]:
             named = {level.removeprefix("NO_").partition("=")[0] for level in (one, other)}
-            # Two values of one setting exclude each other; two of a boot would be a third machine.
+            # Two values of one setting exclude each other; two boot options need a third machine.
             if len(named) == 2 and not (boot_part(one) and boot_part(other)):
                 pairs.append(f"{one}+{other}")
     return pairs

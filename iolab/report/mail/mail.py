@@ -36,10 +36,10 @@ from iolab.store.kernels import KernelBuild
 
 __all__ = ["finding_mail"]
 
-# The profile whose condition the reproducer and the commands have.
+# The profile whose conditions the reproducer and the commands use.
 _PROFILE: Final = "quick"
 _UNKNOWN: Final = "?"
-# The share of the way to a claim's limit from which something happens, if not enough.
+# From this share of the way to a claim's limit on, there is an effect, if a small one.
 _SOME: Final = 0.1
 # Kernels whose treated and control columns fit beside each other.
 _BESIDE: Final = 2
@@ -87,7 +87,7 @@ def finding_mail(
         *_references(pathology),
         "-- \n" + paragraph(f"iolab {__version__}: {pathology.name}, {finding.claim.name}"),
     ]
-    # A list takes plain text; what a machine said of itself may be anything.
+    # A list takes plain text; a machine's own facts may be anything.
     said = terminal("\n\n".join(parts)).encode("ascii", "replace").decode()
     return f"{said}\n"
 
@@ -181,7 +181,7 @@ def _interval(row: Row) -> str:
 def _results(data: Dataset, finding: Finding, sides: Sides) -> str:
     claim = finding.claim
     head = ["kernel", "sched", "preempt", "HZ", "treated", "control"]
-    # The numbers below are short: a long head would make the lines too wide.
+    # The numbers are short: a long head would make the lines too wide.
     contrast = "diff" if claim.contrast == "difference" else contrast_words(claim)
     rows = [[*head, contrast, f"{CONFIDENCE:.0%} interval", "n"]]
     for row in finding.rows:
@@ -300,6 +300,6 @@ def _references(pathology: Pathology) -> list[str]:
     if published is None:
         return [paragraph(f"Source: {pathology.source}")]
     lines = [bullet(published.citation)]
-    # An address is longer than a line may be, and is not broken.
+    # An address may be longer than a line, and is not broken.
     lines += [f"- {link}" for link in published.links]
     return ["References:\n\n" + "\n".join(lines)]

@@ -24,7 +24,7 @@ from iolab.report.mail.steps import (
 )
 from iolab.report.mail.text import WIDTH, command
 
-__all__ = ["RAMP_MS", "RUNTIME_MS", "Sides", "reproducer"]
+__all__ = ["Sides", "reproducer"]
 
 RAMP_MS: Final = 1_000
 RUNTIME_MS: Final = 10_000
@@ -32,7 +32,7 @@ _TRACING: Final = "/sys/kernel/tracing"
 _PER_100: Final = "c=$((100 * (c - c0) / (n - n0)))"
 _WORKER: Final = "$c us, $((c / n)) us per MiB"
 _LAST: Final = "cat /sys/block/nullb*/stat | tail -n 1"
-# Values of which fio's own output, or dd's, is all that is needed.
+# Values that fio's or dd's own output shows.
 _OWN_OUTPUT: Final = ("iops", "steady_iops", "kb_per_s", "latency_")
 
 
@@ -127,7 +127,7 @@ def _watched(cell: Cell) -> list[str]:
         return []
     disk = disk_names(cell)[cell.devices[-1].name]
     path = {"node": f"/dev/{disk}", "directory": "/dev", "other": "/dev/zero"}[cell.watch.on]
-    # Of inotify-tools.
+    # From inotify-tools.
     return [f"inotifywait -qm -e {cell.watch.event} {path} >/dev/null &", "w=$!; sleep 1"]
 
 
@@ -146,7 +146,7 @@ class _Counting:
     """Commands that count a claim's value: before the work, in its steady part, and after it."""
 
     before: Sequence[str] = ()
-    # What `look` finds is compared between two moments of the steady part.
+    # The results of `look` at two moments of the steady part are compared.
     look: str = ""
     said: Sequence[str] = ()
     after: Sequence[str] = ()

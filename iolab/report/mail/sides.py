@@ -10,7 +10,7 @@ from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.report.mail.reproducer import Sides
 
-__all__ = ["in_words", "sides_of"]
+__all__ = ["sides_of"]
 
 
 def sides_of(pathology: Pathology, claim: Claim, profile: Profile, rng: random.Random) -> Sides:

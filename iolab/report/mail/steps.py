@@ -21,12 +21,12 @@ from iolab.report.mail.text import command
 
 __all__ = ["FIO", "disk_names", "keeps_open", "setup_steps", "shared_steps", "work_steps"]
 
-# What begins the step that runs the work.
+# First word of the step that runs the work.
 FIO: Final = "fio"
 _MOUNT: Final = Path("/mnt")
 _LAYOUT_MIB: Final = 16
 _CGROUP: Final = "/sys/fs/cgroup"
-# Of the agent's command line: what a reader does not need, or fio does by default.
+# Options of the agent that a reader does not need, or that are fio's defaults.
 _DROPPED: Final = ("--output", "--output-format", "--randrepeat", "--randseed")
 _DEFAULTS: Final = (
     *("--iodepth=1", "--iodepth_batch_submit=1", "--iodepth_batch_complete_min=1"),
@@ -112,7 +112,7 @@ def setup_steps(cell: Cell) -> list[str]:
     if cell.job is not None and cell.filesystem is not None:
         steps += _files(cell.job)
     if any(device.kind == "null_blk" for device in cell.devices):
-        # The metadata's disk has one, too.
+        # The metadata's disk has one as well.
         steps.append("for q in /sys/block/nullb*/queue/scheduler; do echo none >$q; done")
     for device in cell.devices:
         steps += _queue(device, f"/sys/block/{disks[device.name]}/queue")
@@ -149,7 +149,7 @@ def _device(device: Device, disk: str) -> list[str]:
 
 
 def _queue(device: Device, queue: str) -> list[str]:
-    # null_blk says of itself that it does not rotate, and has no scheduler by now.
+    # null_blk reports itself as non-rotational, and has no scheduler at this point.
     plain = device.kind == "null_blk"
     steps = []
     if not device.real and (device.rotational or not plain):
@@ -174,7 +174,7 @@ def _file_system(
             f"mount -t xfs -o rtdev={data} {node} {_MOUNT}",
         ]
     stored = not _unstored(filesystem, devices)
-    # The page cache of the disk holds the metadata as long as somebody has it open.
+    # The disk's page cache keeps the metadata as long as the disk is open.
     steps = [] if stored else [f"exec 9<{node} # nothing is stored: keep the page cache"]
     small = "" if stored else "-b 4096 -N 64 "
     lazy = "lazy_itable_init=0,lazy_journal_init=0"
@@ -269,7 +269,7 @@ def _fio(
         *(["--invalidate"] if job.direct else []),
         *(["--group_reporting"] if len(files) == 1 else []),
     }
-    # The shell reads the name of the disk; nothing else in it is the shell's.
+    # The shell expands only the name of the disk.
     return [
         word if node in word else shlex.quote(_shortened(word))
         for word in argv

@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["WIDTH", "bullet", "command", "fold_subject", "paragraph", "plain_number", "table"]
 
 WIDTH: Final = 72
-# From this size on, so many digits behind the point.
+# Digits after the decimal point, from this size on.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2), (0.1, 3), (0.01, 4))
 _THOUSANDS: Final = 10_000
 _NOTHING: Final = 0.00005
@@ -69,13 +69,7 @@ def command(words: Sequence[str], indent: str = "") -> str:
 
 
 def plain_number(value: float) -> str:
-    """Return a number with the digits that a reader compares.
-
-    Examples
-    --------
-    >>> [plain_number(value) for value in (66677.29, 2071.4, 143.26, 1.9927, 0.0151, 3e-6)]
-    ['66.7k', '2071', '143.3', '1.993', '0.0151', '0']
-    """
+    """Return a number with the digits that a reader compares, such as "66.7k" or "0.0151"."""
     size = abs(value)
     if size < _NOTHING:
         return "0"

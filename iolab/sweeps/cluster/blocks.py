@@ -36,7 +36,7 @@ class _Blocks:
         self, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
     ) -> None:
         self._store, self._log = store, log
-        # Who a machine is takes a quarter of a second: QEMU is hashed.
+        # An identity takes a quarter of a second: QEMU is hashed.
         self._machines: dict[tuple[str, str, Machine], tuple[VmTarget, dict[str, Any]]] = {}
         wanted = list(blocks)
         for block in wanted:
@@ -56,7 +56,7 @@ class _Blocks:
 
     def _places(self, blocks: Iterable[Block]) -> list[str]:
         """Return the paths below the cache of everything that these blocks' machines need."""
-        # With this machine's lock a worker looks for these parts, whatever it has itself.
+        # With this machine's lock a worker looks for these parts, not its own.
         paths = {kept_lock()}
         for target, _ in self._machines.values():
             paths |= {target.toolbox.root, target.image.path.parent, target.kernel.vmlinuz.parent}

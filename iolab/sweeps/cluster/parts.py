@@ -20,9 +20,9 @@ from iolab.errors import IolabError
 from iolab.files import cache_dir, digest_of, locked
 from iolab.vm.cached import make_folder
 
-__all__ = ["Part", "Settled", "part_of", "receive", "settle", "write_tar"]
+__all__ = ["Part", "part_of", "receive", "settle", "write_tar"]
 
-# What a booted kernel reported is no part of it.
+# A booted kernel's facts are not part of it.
 _LEFT_OUT: Final = {"facts.json"}
 _CHUNK: Final = 1 << 20
 
@@ -101,7 +101,7 @@ def _here(part: Part) -> Path | None:
     """Return where this machine has a part: as shipped, or in its own cache."""
     shipped, own = _shipped(part), cache_dir(part.place)
     if shipped.is_dir():
-        # A file was unpacked by its name.
+        # A file is unpacked under its own name.
         file = shipped / PurePosixPath(part.place).name
         return file if file.is_file() and len(list(shipped.iterdir())) == 1 else shipped
     try:

@@ -29,12 +29,12 @@ _LOOK_S: Final = 1.0
 # How long a sweep waits for another worker after all of them were lost or refused, and for a
 # scheduler that does not answer.
 _PATIENCE_S: Final = 30.0
-# A worker that fails block after block is not given more.
+# A worker that fails block after block gets no more.
 _MOST_FAULTS: Final = 2
 _GATHER_S: Final = 600
-# Workers that are made ready at once: each may be sent a third of a gigabyte.
+# Workers prepared at once: each may receive a third of a gigabyte.
 _RECRUITS: Final = 8
-# A block that takes worker after worker with it.
+# A block whose workers are lost so often fails.
 _MOST_LOSSES: Final = 3
 
 
@@ -115,7 +115,7 @@ class ClusterPlace:
         # Workers that were refused, with the reason.
         self._refused: dict[str, str] = {}
         self._coming: dict[str, Pending[Recruit]] = {}
-        # One at a time of each host: its workers may share a cache, which then is filled once.
+        # One at a time per host: its workers may share a cache, which is then filled once.
         self._recruiters: dict[str, ThreadPoolExecutor] = {}
         self._recruiting = Semaphore(_RECRUITS)
         self._running: list[_Attempt] = []
@@ -129,7 +129,7 @@ class ClusterPlace:
         client.subscribe_topic(self._topic, self._heard)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        # From the client's own thread. It comes from a worker: anything may be in it.
+        # Called in the client's own thread, with untrusted data of a worker.
         message = event[1]
         with suppress(KeyError, TypeError, ValueError):
             key, cells = str(message["key"]), int(message["cells"])
@@ -139,7 +139,7 @@ class ClusterPlace:
     def fits(self, job: BlockJob) -> bool:
         """Return whether a worker has room for a job."""
         self._look()
-        # Those that have to be measured again come first.
+        # Jobs that have to be measured again come first.
         return not self._again and self._room(_Attempt(job)) is not None
 
     def start(self, job: BlockJob) -> None:
@@ -180,7 +180,7 @@ class ClusterPlace:
         """Cancel what runs; the workers end it within a second."""
         for recruiter in self._recruiters.values():
             recruiter.shutdown(wait=False, cancel_futures=True)
-        with suppress(Exception):  # the scheduler may be gone: then nobody is left to be told
+        with suppress(Exception):  # the scheduler may be gone
             if futures := [attempt.future for attempt in self._running]:
                 self._client.cancel(futures, force=True)
             self._client.unsubscribe_topic(self._topic)
@@ -239,7 +239,7 @@ class ClusterPlace:
             return None
         try:
             answer = attempt.future.result(timeout=_GATHER_S)
-        except Exception as error:  # of Dask, or whatever the worker's Python raised
+        except Exception as error:  # Dask's, or any error of the worker's Python
             if self._gone(error):
                 return self._lost(attempt)
             kind = type(error).__name__
@@ -270,7 +270,7 @@ class ClusterPlace:
     def _lost(self, attempt: _Attempt) -> str:
         attempt.losses += 1
         name = attempt.worker.name if attempt.worker else "a worker"
-        with suppress(Exception):  # nobody may be left who could cancel it
+        with suppress(Exception):  # the scheduler may be gone
             attempt.future.cancel(force=True)
         if attempt.losses >= _MOST_LOSSES:
             return f"{attempt.losses} workers were lost while they measured it, {name} the last"
@@ -347,7 +347,7 @@ class ClusterPlace:
         if self._workers or self._coming:
             self._seen, self._hopeless_since = True, None
         elif not known and not self._seen:
-            # A queue may start the first one in hours.
+            # A batch queue may take hours to start the first one.
             if not self._said_waiting:
                 self._log("the cluster has no workers yet: waiting for them")
                 self._said_waiting = True

@@ -17,7 +17,7 @@ from iolab.sweeps.programs import run_saying
 
 __all__ = ["OTHER_MACHINE", "difference"]
 
-# Exit code of a worker that would measure something else than was asked for.
+# Exit code of a worker whose machine differs from the one that was asked for.
 OTHER_MACHINE = 4
 
 

@@ -76,7 +76,7 @@ def recruit(
 
 
 def _check_version(client: Client, address: str, name: str) -> None:
-    # Dask's own question first: code of another Python cannot be read there.
+    # Dask's own query first: another version of Python cannot read our code.
     answers = client.get_versions()["workers"].get(address)
     if answers is None:
         raise IolabError(f"{name} does not answer")
@@ -89,7 +89,7 @@ def _check_version(client: Client, address: str, name: str) -> None:
         )
 
     def version() -> str:
-        # A function in a function travels whole: of another iolab, nothing else can be imported.
+        # A nested function is sent as code: nothing of another iolab can be imported.
         try:
             return str(__import__("iolab").__version__)
         except ImportError:
@@ -105,7 +105,7 @@ def _ask(client: Client, address: str, name: str, function: Callable[..., Any], 
     """Call a function on a worker; raise IolabError if that fails or the worker is gone."""
     try:
         return client.run(function, *args, workers=[address])[address]
-    except Exception as error:  # of the worker: whatever its Python raises arrives here
+    except Exception as error:  # any error of the worker's Python arrives here
         kind = type(error).__name__
         raise IolabError(f"{name} fails: {kind}: {foreign.line(str(error), 300)}") from error
 

@@ -208,7 +208,7 @@ def _run(task: Task, watched: Watched, work: Path) -> Answer:
             kill_group(process)
         error = error_said(log, process.returncode) if process.returncode else ""
     if error:
-        # Its own errors have a code; a signal came from outside.
+        # Its own errors have a code; a signal comes from outside.
         here = process.returncode < 0 or process.returncode == OTHER_MACHINE
         return Answer(error=error, here=here or os.strerror(errno.ENOSPC) in error)
     return Answer(archive=_packed(work / "out"))
