@@ -79,7 +79,7 @@ def sweep(
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
-        What a real machine is measured on.
+        The disk, folder or kind of device to use on a real machine.
     jobs : int, optional
         Virtual machines side by side.
     root : Path or str, optional
@@ -89,8 +89,10 @@ def sweep(
 
     Raises
     ------
-    UserError, CannotRunError
-        As `iolab.sweeps.sweep.run_sweep`.
+    UserError
+        If a name is unknown, a level is out of range, or the disk or folder is refused.
+    CannotRunError
+        If no kernel can run here.
     """
     virtual = target == "vm"
     request = Request(

@@ -7,27 +7,27 @@ write needs both, and after each request of one the scheduler keeps the device i
 for another one of it: 60 KB/s instead of 1.5 to 2 MB/s with CFQ on 4.19; "the same problem" with
 BFQ on 5.1, without a number.
 
-No kernel here has CFQ (it left with 5.0), and BFQ has no group_idle: what is asked is whether
-today's BFQ still does it. The control is the scheduler "none".
+No kernel here has CFQ (removed in 5.0), and BFQ has no group_idle: the question is whether today's
+BFQ still does it. The control is the scheduler "none".
 
 The recipe and what was tuned in it, each for a reason:
 
-* **null_blk in memory, 200 us for a request, said to be rotational**: a disk whose own time is
-  short beside the 8 ms, and for which BFQ's idling is meant. High-resolution timers, so that the
-  200 us are 200 us.
+* **null_blk in memory, 200 us per request, declared rotational**: a disk whose own time is short
+  beside the 8 ms, and of the kind that BFQ's idling is meant for. High-resolution timers make the
+  200 us exact.
 * **File system made and mounted under "none"**, with nothing left for a lazy kernel thread.
-* ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. 300 are the
-  report's own command, cut short: what is claimed is claimed of it. Newer kernels' BFQ learns which
-  queue wakes which and stops idling after a few requests, so one long dd shows only this start-up,
-  and the less of it the longer it is. Ten writes are a short-lived program such as a package
-  manager runs many of; each pays the start-up again. The report has no such programs: claims about
-  them are secondary.
+* ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. 300 writes are the
+  report's own command, shortened; the report's claims are about this case. Newer kernels' BFQ
+  learns which queue wakes which and stops idling after a few requests, so the longer a dd, the less
+  it shows of this start-up. Ten writes are a short-lived program, as package managers run by the
+  dozen; each pays the start-up again. The report has no such programs: claims about them are
+  secondary.
 * ``bfq`` **and** ``bfq-throughput`` (low_latency=0). In its default mode BFQ favours a queue that
-  has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, idling
-  between groups is what is left.
+  has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, only
+  idling between groups is left.
 * ``bfq-throughput-2ms`` (slice_idle=2) and ``bfq-no-idle`` (slice_idle=0) differ from
-  ``bfq-throughput`` in nothing else: the gaps must follow.
-* ``mq-deadline`` is the control of the gaps: "none" inserts no request, so it can have none;
+  ``bfq-throughput`` in nothing else: the gaps must change accordingly.
+* ``mq-deadline`` is the control for the gaps: "none" inserts no requests, so it cannot have any;
   mq-deadline inserts them as BFQ does.
 """
 

@@ -30,20 +30,21 @@ The recipe and what was tuned in it, each for a reason:
   limit outside as well. With 2 and 4 jobs the ratio differs by less than 0.01 at the same number in
   flight. On 6.12 weight 400 costs 0.11 of the IOPS at 272 and nothing at 384.
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes up to 0.4 s to settle into the
-  ping-pong; with half of that, the rate of switches came out 2 % too low. CFS takes longer near the
-  ``balance_weight``: on 6.1 a weight of 800 takes 2.8 s, 900 takes 0.3 s. So what looks for a
-  threshold or a cause (``threshold``, ``long``) has a ramp of 1 s.
+  ping-pong; with half of that, the rate of switches was 2 % too low. CFS takes longer near the
+  ``balance_weight``: on 6.1 a weight of 800 takes 2.8 s, 900 takes 0.3 s. So the profiles that look
+  for a threshold or a cause (``threshold``, ``long``) have a ramp of 1 s.
 * **No I/O scheduler**, as is usual on NVMe.
-* **Recorded for 0.3 s**, with what joins one I/O's path from the block layer to its submitter.
+* **Recorded for 0.3 s**, with the events that join an I/O's path from the block layer to its
+  submitter.
 * ``extents=unwritten`` makes the kworker heavy (it converts the extent of every first write),
   ``overwrite`` makes it light. A kernel may complete overwrites without a kworker.
-* ``tuning=8-cpus`` sets what the scheduler scales with the number of CPUs as it is from eight on,
-  as on the published machine; with one CPU it is a quarter of that.
+* ``tuning=8-cpus`` sets the scheduler's CPU-dependent tunables to their values for eight or more
+  CPUs, as on the published machine; with one CPU they are a quarter of that.
 * ``workers=reniced`` is the report's workaround: the core's workers get nice -20 when the job
-  starts and once more in its ramp. Those that the kernel makes later have 0 again; which of them
-  did the work is ``reniced_share``.
-* ``batch_min`` is how many completions fio waits for. A kernel that obeys min_nr in its wake-ups
-  (fs/aio, commit 71eb6b6b0ba9) wakes it once for as many, others for each.
+  starts and once more in its ramp. Workers that the kernel creates later have nice 0;
+  ``reniced_share`` is the reniced ones' share of the time.
+* ``batch_min`` is how many completions fio waits for. A kernel that respects min_nr in its wake-ups
+  (fs/aio, commit 71eb6b6b0ba9) wakes it once for that many, others for each.
 """
 
 from __future__ import annotations

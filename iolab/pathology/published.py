@@ -28,10 +28,9 @@ class Published:
     stack : str
         Where it happens, as the report's own stack shows it.
     claim : str
-        The claim that a mail is about unless another one is named; "" leaves the choice to what was
-        reproduced.
+        The default claim of a mail; "" chooses among the reproduced ones.
     treated : mapping of str to str
-        Levels of the treatment in words for who does not know the pathology.
+        Levels of the treatment in words for readers who do not know the pathology.
     """
 
     citation: str

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Known pathologies: built in, installed as entry points, read from files, defined in a notebook.
 
-Built-in names win over everything. What this process registered, or read from a file that the user
-named, wins over an entry point of the same name. Entry points are loaded when their name is asked
-for, or when all pathologies are.
+Built-in names take precedence. Pathologies registered in this process, or read from a file that
+the user named, take precedence over an entry point of the same name. Entry points are loaded when
+needed: by name, or all of them for `pathologies`.
 
-A block's key in the store is made of its plan, not of the source of its pathology: an edit of
-``from_counters``, a claim or a page leaves what was measured valid, and an edit that changes the
-plan changes the key.
+A block's key in the store depends on its plan, not on the source of its pathology: an edit of
+``from_counters``, a claim or a page leaves measured blocks valid, and an edit that changes the plan
+changes the key.
 
 Code is run only from files that the user named (``--pathology``, `register_file`,
 ``IOLAB_PATHOLOGIES``), from installed packages, and from the file that a sweep writes for its own
-pages (`handover_file`). A folder of results holds the name of a pathology, never its code.
+pages (`handover_file`). A folder of results has the name of a pathology, never its code.
 """
 
 from __future__ import annotations

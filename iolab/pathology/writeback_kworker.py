@@ -6,37 +6,36 @@ NVMe, 128 fio jobs of 1 MiB writes. Buffered, ext4 reached 5383 MB/s with its fl
 100 %, XFS 14.6 GB/s with its at 20 %; direct, both about 14.4 GB/s. So a byte cost ext4's worker
 13.6 times what it cost XFS's.
 
-ext4 is the treatment and XFS the control, since that is the comparison that the article makes; its
-other two, buffered beside direct and few jobs beside many, are plain factors.
+ext4 is the treatment and XFS the control, as in the article's comparison; its other two, buffered
+against direct and few jobs against many, are plain factors.
 
-What is decided here is the **worker's cost** for a MiB, **how busy** it is, that there is **one at
-a time**, and whether the file systems handle **pages or folios**. How bandwidth grows with jobs and
-where it stops cannot be: it takes real cores and a device that is faster than one worker.
+Decided here are the **worker's cost** per MiB, **how busy** it is, that there is **one at a time**,
+and whether the file systems handle **pages or folios**. How bandwidth grows with jobs and where it
+stops cannot be decided: that takes real cores and a device faster than one worker.
 
 The recipe and what was tuned in it, each for a reason:
 
 * **A device that stores nothing** and completes in the submitter's context. Storing costs a copy of
   every page, which costs more than all else that the worker does. The metadata are in memory:
   XFS's on a second device, ext4's in the page cache of the device.
-* **cpus=1 for the cost.** The virtual processors share one counted clock, so that with two each
-  waits for the other and a worker's time grows by that. ``cpus=2`` is for how busy the worker is
-  beside its writer: claimed of growing files and several jobs, the article's shape, and apart from
-  that of one job that overwrites.
-* **Dirty limits of 16 and 64 MiB**, so that writeback begins within the ramp and the writers are
-  soon bound to it.
-* ``layout=growing``: the job makes its files, as the article's did. It does not decide the worker's
-  cost: ext4 then also converts extents after the I/O in an unbound worker that is not the flush
-  worker, and of XFS's realtime files the writer allocates what else the flush worker would. With
-  ``overwrite`` of files that are in the cache the flush worker writes back, and does nothing else.
+* **cpus=1 for the cost.** The virtual processors share one counted clock, so with two each waits
+  for the other, which adds to a worker's time. ``cpus=2`` is for how busy the worker is beside its
+  writer: claimed for growing files and several jobs, as in the article, and separately for one job
+  that overwrites.
+* **Dirty limits of 16 and 64 MiB**, so that writeback begins within the ramp and soon limits the
+  writers.
+* ``layout=growing``: the job creates its files, as in the article. It cannot decide the worker's
+  cost: ext4 then also converts extents after the I/O in an unbound worker other than the flush
+  worker, and for XFS's realtime files the writer allocates instead of the flush worker. With
+  ``overwrite`` of cached files the flush worker only writes back.
 * **No I/O scheduler**, as is usual on NVMe.
 
 The limits are derived from the published numbers; the recipe had been tried on these kernels
 before.
 
-Here ``iops`` are the writers' 1 MiB writes, so MiB/s into the page cache. ``switches_per_io`` are
-for each I/O of the device, which the flush worker issues: of buffered writes they say how often
-the worker and its writers take turns for one of its I/Os. ``kworker_cpu`` is that of bound workers
-alone.
+Here ``iops`` counts the writers' 1 MiB writes, so MiB/s into the page cache. ``switches_per_io`` is
+per I/O of the device, issued by the flush worker: for buffered writes, how often the worker and its
+writers take turns per I/O. ``kworker_cpu`` covers only bound workers.
 """
 
 from __future__ import annotations
