@@ -56,7 +56,7 @@ _COMPLETION = "_IOLAB_COMPLETE"
 )
 @click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
 def app(*, newest: bool) -> None:
-    """Hold the commands."""
+    """Group the commands."""
     report_warnings()
     if newest:
         from iolab.vm.newest import newest_lock

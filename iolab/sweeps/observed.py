@@ -38,7 +38,7 @@ def write_observed(plan: Path, observed: Observed) -> None:
 
 
 def read_observed(plan: Path) -> Observed:
-    """Read the note beside a block's file; raise UserError if it is damaged."""
+    """Read the note beside a block's file, empty if missing; raise UserError if damaged."""
     try:
         noted = json.loads(read_regular(_note(plan)))
         cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))

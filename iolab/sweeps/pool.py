@@ -135,8 +135,9 @@ def _unlimited() -> int:
 class LocalPlace:
     """The local machine, with `jobs` programs side by side.
 
-    `memory` returns the bytes that programs can still use. A job starts only if it fits, with the
-    running ones, into what was free at first and into what is free now; alone it always starts.
+    `memory` returns the bytes that programs can still use. A job starts only if it fits beside the
+    running ones into what was free at first, and alone into what is free now; the only job always
+    starts.
     """
 
     def __init__(

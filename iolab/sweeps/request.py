@@ -48,15 +48,14 @@ _SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; empty sequences stand for the profile's choice.
+    """What the user asked for; empty `kernels` and `boots` None stand for the profile's.
 
-    `settings` and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the
-    profile's, and levels to trace; `observed` likewise, or "all". `calls` are kernel functions
-    recorded call by call, `flat` profiles without callers.
-
-    `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own; `pathologies` are
-    names or files. `target` is "vm", "local" or ``ssh://user@host[:port]``, `place` what a real
-    machine is measured on, `cluster` a Dask scheduler's address or "".
+    `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own. `pathologies` are
+    names or files; empty: all known ones with the profile and every factor that is set. `settings`
+    and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the profile's, and
+    to trace; `observed` likewise, or "all". `calls` are kernel functions recorded call by call,
+    `flat` profiles without callers. `target` is "vm", "local" or ``ssh://user@host[:port]``,
+    `place` a real machine's disk or folder, `cluster` a Dask scheduler's address or "".
     """
 
     profile: str
