@@ -56,13 +56,13 @@ _COMPLETION = "_IOLAB_COMPLETE"
 )
 @click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
 def app(*, newest: bool) -> None:
-    """Hold the commands."""
+    """Group the commands."""
     report_warnings()
     if newest:
         from iolab.vm.newest import newest_lock
         from iolab.vm.parts import LOCK_VARIABLE
 
-        # For the processes that this one starts, too.
+        # Also for the processes that this one starts.
         os.environ[LOCK_VARIABLE] = str(newest_lock(note))
 
 
@@ -100,7 +100,7 @@ def _code(ending: Ending) -> int:
         return _fail(re.sub(r"\s+", " ", error.format_message()), UserError.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         forget_interrupt()
-        # click makes an Abort of an interrupt; a command may have given that its own sentence.
+        # click turns an interrupt into Abort; a command may have set a message of its own.
         return _fail(str(error.__cause__ or error) or "interrupted", ending.exit_code)
     except OSError as error:
         return _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)

@@ -86,7 +86,7 @@ def _search(
     if judged.tree.repository is None:
         return
     repository, root = judged.tree.repository, judged.how.root
-    # Before it is explained, too: that takes minutes, and may be interrupted.
+    # Also before the explanation, which takes minutes and may be interrupted.
     path = write_bisection(found, repository, root)
     if why:
         path = write_bisection(found, repository, root, explain(judged, found))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command that says what is damaged in a folder of results: fsck."""
+"""The command that reports damage in a folder of results: fsck."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
     moved: dict[str, Path | None] = {}
     if set_aside and found.damaged_blocks:
         with store_locked(root, note):
-            # Whoever held the store may have mended it.
+            # The process that held the lock may have repaired the store.
             found = inspect_folder(root)
             store = RawStore(root)
             moved = {block.key: store.set_aside(block.key) for block in found.damaged_blocks}

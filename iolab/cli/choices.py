@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options that choose pathologies, and how one that cannot be used is reported."""
+"""Options that choose pathologies, and warnings about unusable ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["defined_in", "report_warnings"]
 
 
 def defined_in(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option that names pathologies of the user's own, for commands that read results."""
+    """Add the option for pathologies of the user's own to a command that reads results."""
 
     def register(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
         from iolab.pathology import named_pathologies
@@ -34,7 +34,7 @@ def defined_in(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def report_warnings() -> None:
-    """Let each warning of this process be one line on standard error, as errors are."""
+    """Print each warning of this process as one line on standard error, as errors are."""
 
     def show(message: Warning | str, *context: Any, **more: Any) -> None:
         print(shown.terminal(f"iolab: {message}"), file=sys.stderr)

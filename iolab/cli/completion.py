@@ -32,7 +32,7 @@ _CONTROL = "control"
 def complete_pathology(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str] | list[CompletionItem[str]]:
-    """Return the pathologies whose names begin so; if there is none, the word is a file's."""
+    """Return the pathologies whose names begin so; if none does, complete a file's name."""
     from click.shell_completion import CompletionItem
 
     from iolab.pathology import pathology_names
@@ -49,7 +49,7 @@ def complete_kernel(
     try:
         return _beginning(known_kernels(), incomplete)
     except IolabError:
-        # A cache that is not used; the command says why.
+        # An unusable cache: the command itself reports why.
         return []
 
 
@@ -65,7 +65,7 @@ def complete_levels(
 ) -> list[str]:
     """Return the factors of the chosen pathologies, or after ``FACTOR=`` its levels.
 
-    Levels are a list; those that stand in it already are not offered again.
+    Levels already in the list are not offered again.
     """
     name, separator, text = incomplete.partition("=")
     if not separator:
@@ -85,7 +85,7 @@ def _chosen(context: click.Context) -> list[Pathology]:
 
 
 def _levels(pathology: Pathology, name: str) -> list[str]:
-    """Return the levels of a factor: all named ones, or those numbers that a profile has."""
+    """Return a factor's levels: all named ones, or the numbers that a profile has."""
     factor = pathology.factors.get(name)
     if factor is None:
         return []

@@ -2,8 +2,8 @@
 """The option ``--json`` and the documents it prints.
 
 A command prints one document to standard output and nothing else there. Keys are snake_case; a
-number with a unit has it at the end of its key (``seconds``, ``begin_ns``). What is not known is
-null. Where a key is a name of the user's, such as a kernel's, it is that name.
+number's unit ends its key (``seconds``, ``begin_ns``). Unknown values are null. A key that is a
+name of the user's, such as a kernel's, stays as it is.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def json_option(command: _Command) -> _Command:
 
 
 def print_json(document: Any) -> None:
-    """Print a document: mappings, sequences, dataclasses, paths, texts, numbers and None."""
-    # Escapes leave nothing that a terminal obeys.
+    """Print a document: mappings, sequences, dataclasses, paths, strings, numbers and None."""
+    # JSON's escapes leave no control characters for a terminal.
     click.echo(json.dumps(_plain(document), indent=1, allow_nan=False, ensure_ascii=True))
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as mappings; what is missing is None."""
+    """Return the rows of a table as mappings; missing values are None."""
     return [
         {str(name).replace(" ", "_"): value for name, value in row.items()}
         for row in table.astype(object).where(table.notna(), None).to_dict("records")
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if not isinstance(value, str | int | float | None) and hasattr(value, "item"):
-        value = value.item()  # a number of NumPy
+        value = value.item()  # a NumPy number
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from iolab.sweeps.baseline import Answer, Case
     from iolab.sweeps.judgement import Verdict
 
-__all__ = ["EXIT_CODES", "AbortError", "JudgingCommand", "judge"]
+__all__ = ["EXIT_CODES", "judge"]
 
 # As `git bisect run` reads them (git-bisect(1)).
 EXIT_CODES = {"good": 0, "bad": 1, "untestable": 125}
@@ -30,17 +30,17 @@ _PATH = click.Path(path_type=Path)
 
 
 class AbortError(IolabError):
-    """No verdict on the kernel: the question, this machine or its disk is at fault."""
+    """There is no verdict: the question, this machine or its disk is at fault, not the kernel."""
 
-    # `git bisect run` takes 1 to 127 for a bad commit, and ends at 128 and above.
+    # `git bisect run` takes 1 to 127 as a bad commit, and stops at 128 and above.
     exit_code = 128
 
 
 class JudgingCommand(click.Command):
-    """A command whose exit code is a verdict: whatever else goes wrong is 128 or above."""
+    """A command whose exit code is a verdict: any other failure is 128 or above."""
 
     def make_context(self, *words: Any, **more: Any) -> click.Context:
-        """Parse the arguments; a wrong one is no bad kernel."""
+        """Parse the arguments; a wrong argument must not count as a bad kernel."""
         try:
             return super().make_context(*words, **more)
         except click.exceptions.NoArgsIsHelpError:
@@ -148,7 +148,7 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     else:
         echo(FORMATS[form](answers))
     if options["update"]:
-        # What is expected from now on is what was found.
+        # The answers found are what is expected from now on.
         return EXIT_CODES["good" if all(a.found for a in answers) else "untestable"]
     return EXIT_CODES[outcome_of(answers)]
 

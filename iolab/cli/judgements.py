@@ -63,12 +63,12 @@ def as_ktap(answers: Sequence[Answer]) -> str:
 
 
 def _of_ktap(words: str) -> str:
-    """Return words for a line of KTAP, in which "#" begins a directive."""
+    """Return words for a line of KTAP, where "#" begins a directive."""
     return foreign.line(words).replace("#", "?")
 
 
 def as_junit(answers: Sequence[Answer]) -> str:
-    """Return answers as JUnit's XML, as GitLab, Jenkins and others read it."""
+    """Return answers as JUnit XML, for GitLab, Jenkins and others."""
     failed = sum(answer.outcome == "bad" for answer in answers)
     skipped = sum(answer.outcome == "untestable" for answer in answers)
     seconds = sum(answer.seconds for answer in answers)

@@ -48,14 +48,10 @@ def lab(arguments: tuple[str, ...]) -> None:
 
 
 def _check_port(arguments: Sequence[str]) -> None:
-    """Check the port that JupyterLab is asked to listen on.
+    """Check the port for JupyterLab; raise UserError if it is invalid, in use or forbidden.
 
-    Of a port in use it would take the next one, and of what is no port it prints a traceback.
-
-    Raises
-    ------
-    UserError
-        If it is no port, in use, or not for this user.
+    JupyterLab silently takes the next port if one is in use, and prints a traceback if it is not a
+    number.
     """
     words = [word for argument in arguments for word in argument.split("=", 1)]
     given = [words[at + 1 : at + 2] for at, word in enumerate(words) if word in _PORT_OPTIONS]
@@ -74,13 +70,7 @@ def _check_port(arguments: Sequence[str]) -> None:
 
 
 def copy_notebooks(folder: Path) -> list[str]:
-    """Copy the installed notebooks that `folder` lacks, and return their names.
-
-    Raises
-    ------
-    IolabError
-        If the folder may not be written.
-    """
+    """Copy the installed notebooks that `folder` lacks, and return their names."""
     from iolab.files import atomic_write
 
     missing = [

@@ -108,7 +108,7 @@ def _list(store: ProfileStore, as_json: bool) -> None:
 
 
 def _write_calls(path: Path, calls: pd.DataFrame) -> None:
-    """Write recorded calls for Perfetto, with the schedule if they tell it."""
+    """Write recorded calls for Perfetto, with the schedule if they include it."""
     from iolab.measure.switches import switches, tell_switches
     from iolab.observer.calls import write_calls
 
@@ -116,7 +116,7 @@ def _write_calls(path: Path, calls: pd.DataFrame) -> None:
 
 
 def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFrame:
-    """Return the functions of a profile, the difference of two, or that of several boots."""
+    """Return the costs by function: of a profile, of two compared, or over several boots."""
     from iolab.stats.profiles import boot_differences, difference
 
     if not others:
@@ -150,7 +150,7 @@ def _words(store: ProfileStore, name: str) -> str:
 
 
 def _write(wanted: dict[str, Path], found: Profile, control: Profile | None, title: str) -> None:
-    """Write the files that were asked for, of a profile or of its difference to a control."""
+    """Write the requested files of a profile, or of its difference to a control."""
     from iolab.measure.profile_export import write_collapsed, write_pprof
 
     if path := wanted.get("flame"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How far a sweep is, on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a sweep on standard error: a bar on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SweepProgress"]
 
 
 class SweepProgress:
-    """Shows how far a sweep is while it runs: ``with SweepProgress() as progress``."""
+    """Shows the progress of a sweep: ``with SweepProgress() as progress``."""
 
     def __init__(self) -> None:
         # Lines are text, not markup.

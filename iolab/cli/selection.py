@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options that say what is measured, shared by ``sweep`` and ``plan``, and the names they take."""
+"""Options that choose what is measured, shared by ``sweep`` and ``plan``, and their values."""
 
 from __future__ import annotations
 
@@ -76,27 +76,27 @@ _OPTIONS = (
 
 
 def selection(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say what is measured."""
+    """Add the options that choose what is measured."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def selection_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a `Request` that these options are."""
+    """Return the fields of a `Request` that these options set."""
     names = ("profile", "kernels", "settings", "recorded", "observed", "calls", "flat", "boots")
     fields = {name: options[name] for name in (*names, "seed")}
     return {**fields, "root": options["root"].resolve()}
 
 
 class SelectionCommand(click.Command):
-    """A command whose help ends with the names that its options take.
+    """A command whose help ends with the values that its options take.
 
     They are read from the pathologies when the help is shown.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments; while the shell completes the value of an option, those before it."""
+        """Parse arguments; while the shell completes an option's value, parse those before it."""
         if ctx.resilient_parsing and args and args[-1].startswith("--"):
             # click reads no argument where an option lacks its value.
             args = args[:-1]

@@ -19,13 +19,13 @@ from click.shell_completion import (
 
 from iolab.errors import IolabError
 
-__all__ = ["Bash", "Fish", "Zsh", "complete"]
+__all__ = ["complete"]
 
 
 def complete(command: click.Command, variable: str) -> int:
-    """Do what the shell asks for in an environment variable, and return the exit code.
+    """Handle the shell's request in an environment variable, and return the exit code.
 
-    Nothing is said of errors: the user is in the middle of a word.
+    Errors are silent: the user is in the middle of a word.
     """
     warnings.simplefilter("ignore")
     try:
@@ -36,7 +36,7 @@ def complete(command: click.Command, variable: str) -> int:
 
 @add_completion_class
 class Bash(BashComplete):
-    """Bash, for which a word ends at each "=" (its variable COMP_WORDBREAKS)."""
+    """Bash, where a word ends at each "=" (its variable COMP_WORDBREAKS)."""
 
     source_template = BashComplete.source_template.replace(
         "    return 0",
@@ -45,7 +45,7 @@ class Bash(BashComplete):
     )
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words as the user typed them: FACTOR, "=" and LEVEL are one."""
+        """Return the words as the user typed them, with FACTOR=LEVEL as one word."""
         args, incomplete = super().get_completion_args()
         words: list[str] = []
         for word in [*args, incomplete]:
@@ -57,7 +57,7 @@ class Bash(BashComplete):
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """Leave away what stands before "=": Bash replaces the word behind it."""
+        """Drop the part before "=": Bash replaces only the word after it."""
         name, separator, level = item.value.partition("=")
         if separator and f"{name}=" in self._typed:
             return f"{item.type},{level}"
@@ -66,7 +66,7 @@ class Bash(BashComplete):
 
 @add_completion_class
 class Zsh(ZshComplete):
-    """Zsh, which puts a space behind each completion unless told not to."""
+    """Zsh, which adds a space after each completion unless a flag prevents it."""
 
     source_template = ZshComplete.source_template.replace(
         "        compadd -U -V unsorted -a completions",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Signals that end a command as Ctrl-C does: what it started ends with it."""
+"""Signals that end a command as Ctrl-C does, with all that it started."""
 
 from __future__ import annotations
 
@@ -15,20 +15,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Ending:
-    """Which signal ends the command.
-
-    Attributes
-    ----------
-    number : signal.Signals
-        SIGINT (Ctrl-C) unless another one came.
-    """
+    """The signal that ends the command: SIGINT (Ctrl-C) unless another one came."""
 
     def __init__(self) -> None:
         self.number = signal.SIGINT
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a command that this signal ended, as shells count: 128 and its number."""
+        """Exit code for this signal, by the shells' convention: 128 plus its number."""
         return 128 + self.number
 
 
@@ -36,14 +30,8 @@ class Ending:
 def ending_signals() -> Iterator[Ending]:
     """Turn SIGTERM and SIGHUP into KeyboardInterrupt for the duration of a ``with`` block.
 
-    The first one counts: while the command ends what it started, another one is ignored. SIGHUP
-    stays ignored where it was (nohup). Only the main thread can receive signals; in another one
-    nothing is changed.
-
-    Yields
-    ------
-    Ending
-        The signal that came.
+    Yields the signal; only the first one counts. SIGHUP stays ignored if it was (nohup). Only the
+    main thread can receive signals; in another one nothing changes.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():
@@ -54,7 +42,7 @@ def ending_signals() -> Iterator[Ending]:
     def end(number: int, frame: FrameType | None) -> None:
         ending.number = signal.Signals(number)
         for other in _SIGNALS:
-            # Not SIG_IGN: what the clean-up starts would inherit that.
+            # Not SIG_IGN: processes that the clean-up starts would inherit it.
             signal.signal(other, lambda *_: None)
         raise KeyboardInterrupt
 

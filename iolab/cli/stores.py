@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands about what a store has, needs and can do without: status, merge, gc."""
+"""Commands about what a store has, lacks and no longer needs: status, merge, gc."""
 
 from __future__ import annotations
 

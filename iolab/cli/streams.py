@@ -16,33 +16,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOSED_PIPE", "open_streams"]
 
-# As shells count a program that SIGPIPE ended.
+# The shells' exit code of a program that SIGPIPE ended.
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 
 
 class _Stream(io.FileIO):
-    """A descriptor that is written until that fails; what comes then is dropped."""
+    """A descriptor that is written until a write fails; later output is dropped."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "w", closefd=False)
         self._works = True
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write; the first failure on standard output is raised.
+        """Write; raise the first failure on standard output.
 
-        Raises
-        ------
-        SystemExit
-            If nobody reads any more, as `head` does.
-        IolabError
-            If it cannot be written.
+        That is SystemExit if the reader is gone, as with `head`, else IolabError.
         """
         if self._works:
             try:
                 return super().write(data)
             except OSError as error:
                 self._works = False
-                # A command goes on without its progress.
+                # A command continues without showing its progress.
                 if self.fileno() == 1:
                     if isinstance(error, BrokenPipeError):
                         raise SystemExit(CLOSED_PIPE) from None
@@ -52,9 +47,9 @@ class _Stream(io.FileIO):
 
 
 def open_streams() -> None:
-    """Open the standard streams anew, so that no other file takes their numbers.
+    """Reopen the standard streams, so that no other file gets their descriptors.
 
-    A closed standard output cannot be written; a closed standard error is silent.
+    A closed standard output fails on writing; a closed standard error is silent.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -67,7 +62,7 @@ def open_streams() -> None:
 
 
 def _text(number: int, before: TextIO | None) -> TextIO:
-    """Return a standard stream that replaces another one; what has no character is escaped."""
+    """Return the replacement of a standard stream; it escapes unencodable characters."""
     return io.TextIOWrapper(
         io.BufferedWriter(_Stream(number)),
         encoding=None if before is None else before.encoding,

@@ -32,18 +32,10 @@ def note(text: str) -> None:
 
 
 def print_table(rows: Sequence[Mapping[str, str]], heading: Sequence[str]) -> None:
-    """Print rows of equal keys, one line each, unless a terminal is too narrow for that.
+    """Print rows of equal keys, one line each, unless the terminal is too narrow for that.
 
-    A pipe or a file gets whole lines whatever their length, so that ``grep`` finds whole rows. On a
-    terminal that is narrower than the table, rows with the same `heading` become a section, each
-    row a paragraph of it.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        The rows: a text for each column.
-    heading : sequence of str
-        Columns that name a section.
+    A pipe or a file gets whole lines of any length, so that ``grep`` finds whole rows. On a narrow
+    terminal, rows with the same `heading` columns become a section, each row a paragraph of it.
     """
     lines = _lines(rows)
     width = shutil.get_terminal_size().columns
@@ -62,11 +54,11 @@ def print_table(rows: Sequence[Mapping[str, str]], heading: Sequence[str]) -> No
 
 
 def _lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return a line for the names of the columns and for each row, in aligned columns."""
+    """Return a header line and a line for each row, in aligned columns."""
     if not rows:
         return []
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    # A text of several lines would break its row.
+    # A line break would break the row.
     table = [[" ".join(shown.terminal(text).split()) for text in line] for line in table]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
@@ -76,7 +68,7 @@ def _lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _paragraph(row: Mapping[str, str], width: int) -> list[str]:
-    """Return a row as a paragraph: the first column, then ``name: text`` for each of the others."""
+    """Return a row as a paragraph: the first column, then ``name: text`` for the others."""
     (_, first), *others = row.items()
     lines = textwrap.wrap(first, width, initial_indent="  ", subsequent_indent="    ")
     for name, text in others:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 _FOLDER = click.Path(path_type=Path)
-# Of a block that differs, more cells and values than this only fill the terminal.
+# Cells and values shown of a block that differs; more would only fill the terminal.
 _MOST_CELLS = 8
 _MOST_VALUES = 3
 _SEEDS = 1 << 32
@@ -126,7 +126,7 @@ def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
             )
         except KeyboardInterrupt:
             interrupted = True
-    # As they were drawn, whichever ended first.
+    # In the order drawn, not the order of completion.
     done.sort(key=lambda checked: choice.chosen.index(checked.chosen))
     if as_json:
         print_json(_document(done, choice, seed))
@@ -141,14 +141,9 @@ def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
 
 
 def _judge(done: Sequence[CheckedBlock]) -> None:
-    """Raise what the command ends with, unless every block came out again.
+    """Raise the command's error unless every block gave the same bytes.
 
-    Raises
-    ------
-    NothingComparedError
-        If no block could be compared by its bytes.
-    IolabError
-        If a block differs, or could not be measured.
+    Raises NothingComparedError if no block could be compared by its bytes.
     """
     from iolab.sweeps.choosing import NothingComparedError
 
@@ -191,7 +186,7 @@ def _show(done: Sequence[CheckedBlock], choice: Choice, seed: int) -> None:
 
 
 def _result(checked: CheckedBlock) -> str:
-    """Return what came of a block, in a few words."""
+    """Return the result of a block in a few words."""
     if checked.error:
         return f"failed: {checked.error}"
     if checked.same:
@@ -205,7 +200,7 @@ def _result(checked: CheckedBlock) -> str:
 
 
 def _lines(checked: CheckedBlock) -> Iterator[str]:
-    """Yield a line for each cell that differs; of a block that was not compared, for each cell."""
+    """Yield a line for each cell that differs; if no bytes were compared, for each cell."""
     named = checked.chosen.words
     if not checked.compared:
         for cell in checked.cells:
@@ -220,7 +215,7 @@ def _lines(checked: CheckedBlock) -> Iterator[str]:
 
 
 def _difference(cell: CheckedCell) -> str:
-    """Say in which way a cell is not what is stored."""
+    """Return how a cell differs from the stored one."""
     parts = ["the same bytes were recorded" if cell.same_bytes else "other bytes were recorded"]
     if cell.same_trace is False:
         parts.append("its trace is another")

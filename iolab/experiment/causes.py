@@ -38,13 +38,12 @@ def why(
     kernel : str
         The kernel to boot. A real machine runs its own.
     claim : str, optional
-        The claim that is asked about, with its condition; by default the first primary one that
-        needs no trace.
+        The claim to explain, with its condition; by default the first primary one that needs no
+        trace.
     switches : sequence of str, optional
-        What is tried, as levels of the factor ``intervention``; by default whatever the kernel
-        offers.
+        Levels of the factor ``intervention`` to try; by default all that the kernel offers.
     boots : int, optional
-        Boots that confirm what the screening picked.
+        Boots of the confirmation.
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     root : Path or str, optional
@@ -55,12 +54,16 @@ def why(
     Returns
     -------
     Attribution
-        The effect of each switch; it shows itself in a notebook.
+        The effect of each switch; it displays itself in a notebook.
 
     Raises
     ------
-    UserError, CannotRunError, IolabError
-        As `iolab.sweeps.why.find_causes`.
+    UserError
+        If a name is unknown, or there are fewer than two boots.
+    CannotRunError
+        If the kernel cannot run here, or no claim can be judged on it.
+    IolabError
+        If measuring was interrupted, or failed without any intervention.
 
     Examples
     --------

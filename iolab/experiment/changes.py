@@ -24,7 +24,7 @@ from iolab.pathology.factors import CategoricalFactor, Condition, Factor, Intege
 __all__ = ["Cells", "Change", "changes"]
 
 _ANTAGONIST: Final = "antagonist"
-# The one level of several names that change together.
+# The single level of several names that change together.
 _TOGETHER: Final = "treated"
 _Level = int | str
 
@@ -33,14 +33,8 @@ _Level = int | str
 class Change:
     """A factor of a question, and what each of its levels does to a cell.
 
-    Parameters
-    ----------
-    names : tuple of str
-        What it changes: ``cpu.weight``, ``antagonist``, ``iodepth``.
-    together : mapping of str to level
-        Of several names, the level of each; empty for one name.
-    levels : tuple of int or str
-        The treated levels.
+    `names` are what it changes: ``cpu.weight``, ``antagonist``, ``iodepth``. If several change
+    together, `together` has the level of each; otherwise it is empty.
     """
 
     names: tuple[str, ...]
@@ -79,13 +73,7 @@ class Change:
         return "antagonist" if self.names == (_ANTAGONIST,) else f"{self.names[0]} {level}"
 
     def apply(self, recipe: Recipe, level: _Level) -> Recipe:
-        """Return the recipe of cells at a level.
-
-        Raises
-        ------
-        UserError
-            If a name or a level is not possible; one sentence says which.
-        """
+        """Return the recipe of cells at a level; raise UserError for an unknown name or level."""
         for name, value in (self.together or {self.names[0]: level}).items():
             recipe = _applied(recipe, name, value)
         return recipe
@@ -93,15 +81,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Cells:
-    """The agent's cell of each condition of a question: a recipe, and what its factors change.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        What all cells have in common.
-    every : tuple of Change
-        The factors.
-    """
+    """Returns the agent's cell of a condition: a recipe, and what the question's factors change."""
 
     recipe: Recipe
     every: tuple[Change, ...]
@@ -115,23 +95,15 @@ class Cells:
         return recipe.cell(profile, rng)
 
     def digest(self) -> str:
-        """Return eight hexadecimal digits of everything that the question is made of."""
+        """Return eight hexadecimal digits that identify the whole question."""
         changed = [[list(change.names), list(change.levels)] for change in self.every]
         return digest_of({"recipe": asdict(self.recipe), "changes": changed})[:8]
 
 
 def changes(given: Mapping[str, object]) -> list[Change]:
-    """Return the one change of a treatment.
+    """Return the one change of a treatment; several names change together, with one level each.
 
-    Parameters
-    ----------
-    given : mapping of str to level, or sequence of levels
-        Several names change together and have one level each.
-
-    Raises
-    ------
-    UserError
-        If nothing is named, or several names have several levels.
+    Raises UserError if nothing is named, or several names have several levels.
     """
     levels = {name: _levels(name, value) for name, value in given.items()}
     if not levels:

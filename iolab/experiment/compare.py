@@ -51,8 +51,8 @@ def compare(
 ) -> Comparison:
     """Compare treated conditions of a pathology, or of a question of your own, with their control.
 
-    Every treated cell runs right beside its own control, and each control has an A/A pair. Blocks
-    that the store has are not measured again.
+    Every treated cell runs next to its own control, and each control has an A/A pair. Blocks
+    already in the store are not measured again.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def compare(
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
-        What a real machine is measured on.
+        The disk, folder or kind of device to use on a real machine.
     clock : {"virtual", "host"}, optional
         By default virtual in virtual machines.
     root : Path or str, optional
@@ -85,12 +85,12 @@ def compare(
         Whether to show a bar.
     **levels : level, or sequence of levels
         Factors of the pathology, such as ``weight=[400, 1000], iodepth=272``, or arguments of
-        `iolab.question`. A factor that is not named has the level of the pathology's first claim.
+        `iolab.question`. Other factors have the level of the pathology's first claim.
 
     Returns
     -------
     Comparison
-        The result, which shows itself in a notebook.
+        The result; it displays itself in a notebook.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def compare(
     CannotRunError
         If no kernel can run here.
     IolabError
-        If every block failed, or measuring was interrupted: what was measured is kept.
+        If every block failed, or measuring was interrupted; completed blocks are kept.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def compare(
 def _chosen(
     pathology: str | Pathology | None, levels: dict[str, Any]
 ) -> tuple[Pathology, dict[str, Any]]:
-    """Return what is measured, and the levels that are set of it."""
+    """Return the pathology to measure, and the levels that are set for it."""
     if pathology is None:
         for name in levels:
             one_of("argument of iolab.question", name, inspect.signature(question).parameters)

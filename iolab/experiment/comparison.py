@@ -99,8 +99,8 @@ class Comparison:
         DataFrame
             A row for each call: ``at_ns`` (virtual time), ``task``, ``pid``, ``cpu``, ``function``,
             its first three arguments, ``arg0`` to ``arg2``, and ``other`` with ``other_pid``, the
-            first task among these that does not run ("" and -1 without one). With stacks also
-            ``interrupt``: whether it was called in an interrupt, hard or soft.
+            first of their tasks that is not running ("" and -1 without one). With stacks also
+            ``interrupt``: whether it was called in a hard or soft interrupt.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Comparison:
         return ProfileStore(self.root).events(cell)
 
     def switches(self, cell: str) -> pd.DataFrame:
-        """Return every switch of tasks of an observed cell, and who woke whom.
+        """Return every task switch of an observed cell, with its waker.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Comparison:
         Parameters
         ----------
         **options
-            As those of `iolab.stats.profiles.profile_differences`.
+            Options of `iolab.stats.profiles.profile_differences`.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Comparison:
 
     @property
     def value(self) -> str:
-        """Column that the ratio is of: IOPS, or what a program did per second."""
+        """Column of the ratio: IOPS, or a program's own number or runs per second."""
         return main_value(self.cells)
 
     @property
@@ -202,7 +202,7 @@ class Comparison:
 
     @cached_property
     def aa(self) -> pd.DataFrame:
-        """Ratio of the control to itself, which should be 1: as `iolab.report.aa_check`."""
+        """Ratio of the control to itself, which should be 1 (`iolab.report.aa_check`)."""
         return report.aa_check(self.cells)
 
     def levels(self, value: str | None = None) -> pd.DataFrame:
@@ -212,22 +212,21 @@ class Comparison:
         ----------
         value : str, optional
             A column of the cells or a measure of the pathology, as for `iolab.report.level_table`;
-            by default the context switches per I/O, or of a program per second.
+            by default the context switches per I/O, or per second for a program.
         """
         usual = "switches_per_io" if self.value == "iops" else "switches_per_s"
         return report.level_table(self.data, value or usual)
 
     def verdict(self) -> pd.DataFrame:
-        """Return the claims about the conditions that were measured, each with its verdict.
+        """Return the verdict on each claim about the measured conditions.
 
-        Columns as those of `iolab.stats.verdicts.verdict_table`; no row where the pathology claims
-        nothing about these conditions.
+        The columns are those of `iolab.stats.verdicts.verdict_table`.
         """
         table = verdict_table(self.data)
         return table[table["n"] > 0].reset_index(drop=True)
 
     def block(self, name: str | None = None) -> BlockView:
-        """Return one block, which shows itself: its cells in the order measured, and their origin.
+        """Return one block for display: its cells in the order measured, and their origin.
 
         Parameters
         ----------
@@ -237,17 +236,17 @@ class Comparison:
         Raises
         ------
         UserError
-            If there is no such block.
+            If the block is unknown.
         """
         return block_view(self.cells, name, self.root)
 
     def why(self, **options: Any) -> Attribution:
-        """Find the switch of the kernel that is the cause of what was compared.
+        """Find the switch of the kernel that causes the difference.
 
         Parameters
         ----------
         **options
-            As those of `iolab.why`. The pathology and the kernel are the comparison's.
+            Options of `iolab.why`. The pathology and the kernel are the comparison's.
 
         Raises
         ------
@@ -289,7 +288,7 @@ class Comparison:
         Raises
         ------
         UserError
-            If no trace is kept of the named kernel.
+            If there is no trace of the named kernel.
         """
         return report.recorded_traces(self.data, kernel)
 
@@ -326,7 +325,7 @@ class Comparison:
         Raises
         ------
         UserError
-            If nothing was recorded, or no trace is kept of the named kernel.
+            If nothing was recorded, or there is no trace of the named kernel.
         """
         from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
 
@@ -358,21 +357,10 @@ class Comparison:
 def comparison_of(
     data: Dataset, kernel: object = None, root: Path | str | None = None
 ) -> Comparison:
-    """Return the comparison that a folder of results holds.
+    """Return the comparison in a data set, restricted to the given kernels if any.
 
-    Parameters
-    ----------
-    data : Dataset
-        What was measured.
-    kernel : str or sequence of str, optional
-        Only what was measured on these kernels.
-    root : Path or str, optional
-        Folder of the store that the data are from.
-
-    Raises
-    ------
-    UserError
-        If it holds no cell, or nothing of a kernel, or its pathology is unknown.
+    `root` is the folder of the store that the data are from. Raises UserError if no cell is left,
+    or the pathology is unknown.
     """
     pathology, store = pathology_of(data.cells), None if root is None else Path(root)
     if kernel is None:

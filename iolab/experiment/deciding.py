@@ -25,16 +25,16 @@ def decide(
     root: Path | str | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Answer every primary claim of some pathologies from three boots, or six where these are few.
+    """Judge every primary claim of some pathologies from three boots, or six if undecided.
 
     Parameters
     ----------
     *pathologies : str
-        Their names, or files that define some; all known ones if there is none.
+        Names, or files that define some; by default all known ones.
     kernel : str or sequence of str, optional
         The kernels to boot; by default those of the profile quick.
     seed : int, optional
-        Draws other orders and other seeds of jobs.
+        Seed for the orders of cells and the seeds of jobs.
     root : Path or str, optional
         Folder of the results; by default `iolab.paths.runs_dir`.
     progress : bool, optional
@@ -49,8 +49,12 @@ def decide(
 
     Raises
     ------
-    UserError, CannotRunError, IolabError
-        As `iolab.sweeps.deciding.decide`.
+    UserError
+        If a pathology or kernel is unknown.
+    CannotRunError
+        If no kernel can run here.
+    IolabError
+        If measuring was interrupted; completed blocks are kept.
 
     Examples
     --------

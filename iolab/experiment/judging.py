@@ -29,13 +29,15 @@ def judge(
     Parameters
     ----------
     question : str
-        A claim, or a measure with a limit; see `iolab.pathology.expressions.question_of`.
+        A claim (``"dio_kworker: IOPS lost"``), or a measure with a limit: ``[PATHOLOGY:] MEASURE
+        [ratio|difference|treated] [at FACTOR=LEVEL, ...]``, then ``> NUMBER``, ``< NUMBER`` or
+        ``within N% of KERNEL``. A kernel is good if the claim is false, or the expression true.
     kernel : str or Path
         The name of a kernel, or a source tree to build one from.
     commit : str, optional
-        What to build of a git repository; by default the work tree as it is.
+        The commit of a git repository to build; by default the work tree as it is.
     config : Path or str, optional
-        A whole configuration to build with, instead of iolab's small one.
+        A complete configuration to build with, instead of iolab's small one.
     root : Path or str, optional
         Folder of the results; by default `iolab.paths.runs_dir`.
     progress : bool, optional
@@ -48,8 +50,12 @@ def judge(
 
     Raises
     ------
-    UserError, CannotRunError, IolabError
-        As `iolab.sweeps.judged_trees.judge_here`.
+    UserError
+        If the kernel or a part of the question is unknown.
+    CannotRunError
+        If this machine cannot build or measure.
+    IolabError
+        If measuring was interrupted, or the disk is full.
 
     Examples
     --------

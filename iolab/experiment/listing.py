@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What there is to work with: kernels, pathologies, folders of results, traces."""
+"""What is available: kernels, pathologies, folders of results, traces."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def kernels() -> pd.DataFrame:
     -------
     DataFrame
         A row for each kernel: ``kernel`` (its name), ``state`` (cached, fetchable or unreachable),
-        ``release``, ``source``, ``scheduler`` (what it said of it when it was booted) and
-        ``reason`` (why it cannot be had).
+        ``release``, ``source``, ``scheduler`` (reported when it was booted) and ``reason`` (why it
+        is not available).
     """
     rows = [
         {
@@ -52,7 +52,7 @@ def pathologies() -> pd.DataFrame:
     -------
     DataFrame
         A row for each: ``pathology`` (its name), ``title``, ``treatment``, ``factors`` and
-        ``profiles`` (names with commas between them).
+        ``profiles`` (names separated by commas).
     """
     rows = [
         {
@@ -78,7 +78,7 @@ def load(folder: Path | str) -> Dataset:
     Raises
     ------
     UserError
-        If there is no such folder or name, or the folder is damaged.
+        If the folder or name is unknown, or the folder is damaged.
     """
     path = Path(folder)
     if not path.exists() and path.name == str(folder):
@@ -95,7 +95,7 @@ def read_trace(path: Path | str) -> Trace:
     Raises
     ------
     UserError
-        If the file cannot be read or is no whole trace.dat.
+        If the file cannot be read or is not a complete trace.dat.
     """
     try:
         found = tracedat.read(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Parameters of an experiment: kernels and levels, however a person, YAML or papermill write them.
+"""Parameters of an experiment: kernels and levels as people, YAML or papermill write them.
 
 papermill reads ``-p kernel 5.10`` as the number 5.1 and ``-p weight "[400, 1000]"`` as a string.
 """
@@ -24,13 +24,13 @@ __all__ = [
     "listed",
 ]
 
-# Of notebooks/experiment.ipynb.
+# Parameters of notebooks/experiment.ipynb.
 PARAMETERS: Final = (
     *("pathology", "kernel", "weight", "iodepth", "numjobs", "levels", "boots", "record"),
     *("target", "results", "data", "block", "figures_folder", "results_file", "family"),
 )
 
-# What IPython itself puts into the namespace of a notebook.
+# Names that IPython itself puts into a notebook's namespace.
 _IPYTHON = frozenset({"In", "Out", "exit", "quit", "open", "get_ipython"})
 
 
@@ -43,21 +43,10 @@ def listed(given: object) -> list[object]:
 
 
 def kernel_names(given: object, known: Iterable[str]) -> list[str]:
-    """Return the names of kernels.
+    """Return the names of kernels, given as strings or numbers.
 
-    A number stands for the known kernel of the same value: 5.1 is "5.10" where no "5.1" is known.
-
-    Parameters
-    ----------
-    given : str, float or sequence of them
-        One kernel or several.
-    known : iterable of str
-        Names of the kernels that are known.
-
-    Raises
-    ------
-    UserError
-        If a number stands for no known kernel, or for two.
+    A number stands for the known kernel of the same value: 5.1 is "5.10" unless "5.1" is known.
+    Raises UserError if no known kernel matches, or two do.
     """
     names = []
     for one in listed(given):
@@ -98,17 +87,8 @@ def factor_levels(
 ) -> dict[str, tuple[int | str, ...]]:
     """Return the levels of every factor: those that are given, else the base condition's.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology whose factors they are.
-    given : mapping of str to level, sequence of levels, or str
-        A string may hold several levels with commas between them. None stands for the default.
-
-    Raises
-    ------
-    UserError
-        If a factor is unknown, a level is out of range, or no level of the treatment is left.
+    A string may have several levels, separated by commas; None stands for the default. Raises
+    UserError for an unknown factor, a level out of range, or no level of the treatment.
     """
     levels: dict[str, tuple[int | str, ...]] = {}
     for name, value in given.items():
@@ -135,12 +115,8 @@ def check_names(namespace: Mapping[str, Any], known: Iterable[str]) -> None:
     """Refuse names in a notebook's namespace that are not among its parameters.
 
     papermill assigns every parameter that it is given and only warns of those that the notebook
-    does not have (nteract/papermill#667). Call this before anything else is assigned.
-
-    Raises
-    ------
-    UserError
-        If there is such a name; the message suggests the nearest parameter.
+    lacks (nteract/papermill#667). Call this before anything else is assigned. The UserError
+    suggests the nearest parameter.
     """
     names = set(known)
     for name, value in namespace.items():

@@ -18,7 +18,7 @@ def profile(cell: str, root: Path | str | None = None) -> Profile:
     Parameters
     ----------
     cell : str
-        The cell, as the column ``cell`` of the tables names it.
+        The cell's name (column ``cell`` of the tables).
     root : Path or str, optional
         Folder of the results; by default `iolab.paths.runs_dir`.
 

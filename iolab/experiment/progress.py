@@ -15,7 +15,7 @@ __all__ = ["Bar"]
 
 
 class Bar:
-    """Shows how far the measuring is: ``with Bar(shown=True) as bar``."""
+    """A progress bar of the measuring: ``with Bar(shown=True) as bar``."""
 
     def __init__(self, *, shown: bool) -> None:
         self._bar = tqdm(
@@ -34,11 +34,11 @@ class Bar:
         self._bar.close()
 
     def log(self, line: str) -> None:
-        """Show what is fetched or built."""
+        """Show a line about what is fetched or built."""
         self._bar.set_postfix_str(line)
 
     def update(self, state: pool.Progress) -> None:
-        """Show how far the cells are."""
+        """Show the progress of the cells."""
         if (state.cells_done, state.cells) != (self._bar.n, self._bar.total):
             self._bar.total = state.cells
             self._bar.update(state.cells_done - self._bar.n)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Questions of your own: any fio job or program, treated and untreated, as a pathology.
 
-A question has one treatment and, if you like, factors that vary besides. Each is named by what it
-changes:
+A question has one treatment and, optionally, other factors. Each is named by what it changes:
 
 * a file of the work's cgroup: ``cpu.weight``, ``cpu.max``, ``io.weight``, ``cpuset.cpus``;
 * ``antagonist``: work that runs beside the measured work;
@@ -60,22 +59,22 @@ def antagonist(
     size_mib: int = 64,
     layout: str = "written",
 ) -> Antagonist:
-    """Return work that runs beside the measured work, until that has ended.
+    """Return work that runs beside the measured work until that ends.
 
     Parameters
     ----------
     fio : str or Path, optional
         A fio job: options, or a job file.
     program : sequence of str, optional
-        A program of this machine and its arguments; it is taken into the virtual machine with its
-        libraries.
+        A program of this machine and its arguments; it is copied into the virtual machine with
+        its libraries.
     group : mapping of str to (int or str), optional
         Files of its own cgroup, such as ``{"cpu.weight": 100}``.
     cpus : sequence of int, optional
         Cores that it may run on; by default all.
     start_ms : int, optional
-        When it starts, in ms from the start of the measured work: by default when fio has begun,
-        since a busy core delays fio's start into the steady part.
+        Its start in ms after the measured work's. By default fio has begun by then: a busy core
+        would delay fio's start into the steady part.
     size_mib, layout : int, str, optional
         As for `OpenJob`.
 
@@ -132,21 +131,21 @@ def question(
     program : sequence of str, optional
         The measured work: a program of this machine, with arguments.
     value : str, optional
-        Of a program: a regular expression with one group, the number in its output that is
-        measured as ``program_value``.
+        For a program: a regular expression with one group that matches the number in its output
+        to measure as ``program_value``.
     treatment : mapping of str to level, or sequence of levels
-        What distinguishes treated cells from their control. Several names are changed together,
-        as one level.
+        What distinguishes treated cells from their control. Several names change together, as
+        one level.
     vary : mapping of str to sequence of levels, optional
         What varies in treated cells and their controls alike.
     group : mapping of str to (int or str), optional
         Files of the work's cgroup in all cells.
     antagonist : Antagonist, optional
-        Work beside the measured work: in all cells, or switched on by
+        Work beside the measured work: in all cells, or turned on by
         ``treatment={"antagonist": True}``.
     claims : str or sequence of str or Claim, optional
-        What is claimed, with its limit: ``"iops ratio < 0.9"``, ``"switches_per_io difference >
-        1"``. Each is judged at every level of the treatment.
+        Claims with their limits: ``"iops ratio < 0.9"``, ``"switches_per_io difference > 1"``.
+        Each is judged at every level of the treatment.
     device : Device or sequence of Device, optional
         By default a null_blk device in memory that completes each I/O after 10 us.
     filesystem : {"xfs", "ext4", None}, optional
@@ -233,7 +232,7 @@ def _devices(given: Device | Sequence[Device] | None, *, size_mib: int) -> tuple
 
 
 def _check_changes(every: Sequence[Change], recipe: Recipe) -> None:
-    """Apply each level once, so that what cannot be meant is refused here."""
+    """Apply each level once, so that impossible ones are refused early."""
     names = [name for change in every for name in change.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -25,7 +25,7 @@ __all__ = ["Recipe"]
 # Kernel modules by kind of device and file system.
 _MODULES = {
     "null_blk": ("null_blk",),
-    # The agent loads scsi_debug for each cell: its parameters are the disk.
+    # The agent loads scsi_debug for each cell: its parameters define the disk.
     "scsi_debug": ("sd_mod",),
     "loop": ("loop",),
     "zram": ("zram",),
@@ -37,30 +37,12 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a question's cells have in common.
+    """What a question's cells have in common: a fio job (`sections`) or a `program`.
 
-    Parameters
-    ----------
-    sections : tuple of Section
-        The fio job; empty for a program.
-    program : Program or None
-        The program; None for a fio job.
-    group : mapping of str to (int or str)
-        Files of the work's cgroup in every cell, also the control's. Empty: no cgroup.
-    antagonist : Antagonist or None
-        What runs beside the work in every cell, or what ``antagonist`` switches on.
-    devices : tuple of Device
-        Devices of a cell.
-    filesystem : FileSystem or None
-        The file system.
-    size_mib, layout, ramp_ms, runtime_ms : int, str
-        As for `OpenJob`.
-    cpus, memory_mib : int
-        Size of the virtual machine; the work may use all its cores.
-    settings : mapping of str to int
-        Kernel settings of every cell.
-    beside : bool
-        Whether the antagonist runs.
+    `group` has files of the work's cgroup, also for the control; empty: no cgroup. `antagonist`
+    runs in every cell if `beside`, otherwise where the factor ``antagonist`` turns it on.
+    `size_mib`, `layout`, `ramp_ms` and `runtime_ms` are as in `OpenJob`. `cpus` and `memory_mib`
+    size the virtual machine, all of whose cores the work may use.
     """
 
     sections: tuple[Section, ...]
@@ -90,7 +72,7 @@ class Recipe:
                 ramp_ms=profile.ramp_ms,
                 runtime_ms=profile.runtime_ms,
                 seed=rng.randrange(1, 2**31),
-                # Where in a tick the run begins.
+                # Phase of the tick at which the run begins.
                 start_delay_us=rng.randrange(4000),
                 cpus=cores,
             )

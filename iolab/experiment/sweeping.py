@@ -17,11 +17,11 @@ from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
 from iolab.vm.kernels import known_kernels
 
-__all__ = ["Outcomes", "sweep"]
+__all__ = ["sweep"]
 
 
 class Outcomes(list[Outcome]):
-    """What a sweep came to, one `Outcome` for each pathology; shows itself as a table."""
+    """The outcomes of a sweep, one `Outcome` for each pathology; displays itself as a table."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def sweep(
     target : str, optional
         "vm", "local" or ``ssh://user@host[:port]``.
     place : Place, optional
-        What a real machine is measured on.
+        The disk, folder or kind of device to use on a real machine.
     jobs : int, optional
         Virtual machines side by side.
     root : Path or str, optional
@@ -89,8 +89,10 @@ def sweep(
 
     Raises
     ------
-    UserError, CannotRunError
-        As `iolab.sweeps.sweep.run_sweep`.
+    UserError
+        If a name is unknown, a level is out of range, or the disk or folder is refused.
+    CannotRunError
+        If no kernel can run here.
     """
     virtual = target == "vm"
     request = Request(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What each intervention does to a claim: a row for each, against the claim's limit."""
+"""The effect of each intervention on a claim: a row for each, against the claim's limit."""
 
 from __future__ import annotations
 

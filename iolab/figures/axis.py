@@ -20,20 +20,7 @@ __all__ = ["TreatmentAxis", "check_numeric"]
 
 
 def check_numeric(pathology: Pathology, levels: Sequence[int]) -> None:
-    """Check that levels of a pathology's treatment have a place on a logarithmic axis.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology whose treatment is drawn.
-    levels : sequence of int
-        Its measured levels.
-
-    Raises
-    ------
-    UserError
-        If the treatment is not a number, or a level is 0.
-    """
+    """Raise UserError unless the treatment's levels have a place on a logarithmic axis."""
     name = pathology.treatment
     if not isinstance(pathology.factors[name], IntegerFactor):
         raise UserError(f"{name} is not a number: draw it with figures.by_kernel")
@@ -44,16 +31,7 @@ def check_numeric(pathology: Pathology, levels: Sequence[int]) -> None:
 class TreatmentAxis:
     """An x axis of log10 of a treatment's levels, with one category apart at its left.
 
-    Parameters
-    ----------
-    axes : Axes
-        The panel, still empty.
-    treatment : str
-        Name of the treatment, a column of the rows that are drawn.
-    levels : sequence of int
-        Its levels, ascending, above 0.
-    left : str
-        Name of the category at the left.
+    `levels` are ascending and above 0; the panel is still empty; `left` names the category.
     """
 
     def __init__(self, axes: Axes, treatment: str, levels: Sequence[int], left: str) -> None:
@@ -74,7 +52,7 @@ class TreatmentAxis:
 
     @staticmethod
     def _thin_out(labels: list[str], x: list[float], room: float) -> None:
-        # Every level keeps its tick; a label that would run into the one before is left out.
+        # Every level keeps its tick; a label that would overlap the one before is left out.
         last = -np.inf
         for index, here in enumerate(x, start=1):
             if here - last < room:
@@ -83,16 +61,9 @@ class TreatmentAxis:
                 last = here
 
     def draw(self, rows: pd.DataFrame, kernel: str, kernels: Sequence[str]) -> None:
-        """Draw one kernel's points with their bars, moved aside so that kernels do not overlap.
+        """Draw one kernel's points with their bars, shifted so that kernels do not overlap.
 
-        Parameters
-        ----------
-        rows : DataFrame
-            The kernel's rows: the treatment (missing for the control), y, low, high.
-        kernel : str
-            The kernel.
-        kernels : sequence of str
-            All kernels of the figure.
+        `rows` have the treatment (missing for the control), y, low and high.
         """
         rows = rows.sort_values(self.treatment, na_position="first")
         apart = rows[self.treatment].isna().to_numpy()

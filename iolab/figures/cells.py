@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What happened in cells: a block in the order measured, the core's time, latencies.
 
-Colours come from a palette that colour-blind readers can tell apart, and nothing is shown by colour
-alone. A figure is an `iolab.figures.Figure`, drawn at the size it is printed: no global state,
-nothing to close.
+The palette suits colour-blind readers, and nothing is shown by colour alone. A figure is an
+`iolab.figures.Figure`, drawn at the size it is printed: no global state, nothing to close.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from iolab.stats.tables import mean_table
 __all__ = ["block_figure", "cpu_split", "latency_ecdf"]
 
 _BLUE, _ORANGE = sns.color_palette("colorblind")[:2]
-# What the measured core does: column, name, colour, hatch.
+# Uses of the measured core: column, name, colour, hatch.
 _SHARES = (
     ("fio_cpu", "fio", _BLUE, ""),
     ("kworker_cpu", "kworker", _ORANGE, "////"),
@@ -157,7 +156,7 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
         if rows.empty:
             label_empty_panel(axes)
             continue
-        # The control first and widest: what lies exactly on it stays visible.
+        # The control first and widest, so that a curve exactly on it stays visible.
         of_level = rows[pathology.treatment]
         for level, style in zip((None, *levels), (_CONTROL, *styles), strict=True):
             curve = rows[of_level.isna() if level is None else of_level == level]
@@ -248,6 +247,6 @@ def _draw_cell(axes: Axes, row: dict[Any, Any], marker: str, colour: str) -> Non
     hollow = row["aa"] and row["role"] == "treatment"
     axes.plot(x, y, marker, mec=colour, mfc="white" if hollow else colour, zorder=2)
     if not row["valid"]:
-        # An invalid cell may have no IOPS at all: its cross then stands on the axis.
+        # An invalid cell may have no IOPS: its cross is then on the axis.
         where = 0.0 if pd.isna(y) else y
         axes.plot(x, where, "x", color="#d55e00", ms=9, mew=1.6, zorder=3, clip_on=False)

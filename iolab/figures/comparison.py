@@ -117,7 +117,7 @@ class _Row:
 
 
 def _rows(panel: pd.DataFrame) -> list[_Row]:
-    """Return a claim's results from top to bottom: each kernel here, then those in virtual time."""
+    """Return a claim's results from top to bottom: each kernel here, then virtual time."""
     rows = []
     for kernel, group in panel.groupby("kernel", sort=False):
         compared = group.to_dict("records")
@@ -132,7 +132,7 @@ def _rows(panel: pd.DataFrame) -> list[_Row]:
 
 
 def _virtual_label(row: dict[Any, Any]) -> str:
-    """Name a kernel of virtual time, with the agreement of the verdicts or its scheduler."""
+    """Return the label of a kernel in virtual time, with the verdicts' agreement or scheduler."""
     kernel = row["virtual_kernel"]
     if kernel != row["kernel"]:
         return f"{kernel} ({row['virtual_scheduler']})"
@@ -143,7 +143,7 @@ def _virtual_label(row: dict[Any, Any]) -> str:
 def _draw(axes: Axes, claim: Claim, rows: Sequence[_Row]) -> None:
     for y, row in enumerate(rows):
         style = _STYLES[row.side]
-        # Where boots do not differ there is no interval to draw.
+        # Boots that do not differ have no interval to draw.
         ends = np.nan_to_num([row.estimate - row.low, row.high - row.estimate])
         reach = np.maximum(ends, 0).reshape(2, 1)
         axes.errorbar(

@@ -16,7 +16,7 @@ from iolab.figures.style import DOUBLE_IN, legend, styled
 
 __all__ = ["cost_split"]
 
-# Okabe and Ito's colours and greys, with a second sign for those who see no colour.
+# Okabe and Ito's colours and greys, with a hatch for readers who see no colour.
 _LOOKS = {
     "user": ("#56b4e9", ""),
     "submit": ("#0072b2", ""),
@@ -37,23 +37,9 @@ def cost_split(
 ) -> Figure:
     """Draw what an I/O costs in several conditions, as stacked bars by subsystem.
 
-    Parameters
-    ----------
-    costs : DataFrame
-        A row for each condition, its index the names; columns among `iolab.measure.profile.KINDS`,
-        such as those of `iolab.stats.profiles.subsystem_table`.
-    label : str, optional
-        Label of the axis.
-
-    Returns
-    -------
-    Figure
-        Two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw.
+    `costs` has a row for each condition, named by its index, and columns among
+    `iolab.measure.profile.KINDS`, as from `iolab.stats.profiles.subsystem_table`. Two columns of a
+    paper wide. Raises UserError if there is nothing to draw.
     """
     kinds = [name for name in _LOOKS if name in costs.columns and costs[name].any()]
     if costs.empty or not kinds:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a treatment does to a value: against its level, and kernel by kernel.
+"""The effect of a treatment on a value: against its level, and kernel by kernel.
 
 Intervals are those of `iolab.stats.tables`, never bootstraps over rows.
 """
@@ -25,7 +25,7 @@ from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, path
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
 
-__all__ = ["Contrast", "Reference", "by_kernel", "by_treatment"]
+__all__ = ["Reference", "by_kernel", "by_treatment"]
 
 # The pair of two controls, in ratios.
 _AA = "A/A"
@@ -62,14 +62,14 @@ def _table(kept: pd.DataFrame, value: str, contrast: Contrast, confidence: float
 
 
 def _control_name(pathology: Pathology, table: pd.DataFrame, contrast: Contrast) -> str:
-    """Return what stands for the control: itself, or its A/A pairs, which a profile may lack."""
+    """Return the name for the control: itself, or its A/A pairs, which a profile may lack."""
     if contrast != "ratio":
         return pathology.control
     return _AA if table[pathology.treatment].isna().any() else _NO_AA
 
 
 def _guides(axes: Axes, contrast: Contrast, line: tuple[float, str] | None) -> None:
-    """Draw the line of no effect, and the one to compare with."""
+    """Draw the line of no effect, and the line to compare with."""
     if contrast == "ratio":
         axes.axhline(1, color="0.35", linewidth=0.8, zorder=1)
     if line is not None:
@@ -234,5 +234,5 @@ def _draw_kernels(
 
 
 def _start_at_zero(axes: Axes) -> None:
-    # The panels share their axis: how far it reaches is known only when all are drawn.
+    # The panels share their axis: its range is known only when all are drawn.
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))

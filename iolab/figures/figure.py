@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Figure that displays itself in a notebook, whatever backend the session has."""
+"""A figure that displays itself in a notebook with any matplotlib backend."""
 
 from __future__ import annotations
 

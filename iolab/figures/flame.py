@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Flame graphs of profiles that zoom and search, in one file without any address in it."""
+"""Flame graphs of profiles that zoom and search, in one file without external resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from iolab.measure.profile import Profile
 
 __all__ = ["Flame", "differential_flame", "flame"]
 
-# Nodes below this share of the whole are not drawn one by one: they are too narrow to be seen.
+# Nodes below this share of the whole are too narrow to see and not drawn one by one.
 _LEAST_SHARE: Final = 2e-4
 _HEIGHT_PX: Final = 640
 _SWATCH: Final = '<i style="background:{}"></i>{}'
@@ -167,7 +167,7 @@ class Flame:
 
 
 def _tree(profile: Profile, scale: float) -> dict[str, Any]:
-    """Return the stacks of all tasks as one tree: own value and children by name."""
+    """Return the stacks of all tasks as one tree: own value, and children by name."""
     root: dict[str, Any] = {"s": 0.0, "k": "", "c": {}}
     parents = profile.nodes["parent"].tolist()
     columns = (profile.nodes[name] for name in ("task", "function", "module", "instructions"))
@@ -187,7 +187,7 @@ def _child(node: dict[str, Any], name: str, kind: str) -> dict[str, Any]:
 
 
 def _drawn(name: str, node: Mapping[str, Any], other: Mapping[str, Any], least: float) -> Any:
-    """Return a node for the page: its value with its children's, and those worth drawing."""
+    """Return a node for the page: its value with its children's, and the children worth drawing."""
     drawn, whole = [], node["s"]
     for below, child in node["c"].items():
         beside = other.get("c", {}).get(below, {})
@@ -213,7 +213,7 @@ def _whole(node: Mapping[str, Any]) -> float:
 
 def _page(tree: Mapping[str, Any], *, title: str, unit: str, differential: bool) -> Flame:
     given = {"root": tree, "unit": unit, "differential": differential}
-    # Inside of a script element only "</" could end it; names come from the guest.
+    # Only "</" could end the script element; names come from the guest.
     data = json.dumps(given, separators=(",", ":")).replace("<", "\\u003c")
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A timeline of traces that zooms, pans and explains what lies under the pointer."""
+"""A timeline of traces that zooms, pans and explains what is under the pointer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from iolab.files import write_output
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
 from tracedat import RequestError, Trace, perfetto_bytes
 
-__all__ = ["Timeline", "perfetto_link", "script_hashes", "timeline"]
+__all__ = ["Timeline", "script_hashes", "timeline"]
 
-# The length of the first view, unless another one is asked for.
+# Default length of the first view.
 _VIEW_NS: Final = 1_000_000
-# The most bars and wake-ups of a timeline that are embedded one by one: less than 100 bytes each.
+# Most bars and wake-ups that a timeline embeds one by one: less than 100 bytes each.
 _MOST: Final = 24_000
 
-# What the pointer says is cut off at the end of a frame that is less tall.
+# A tooltip would be cut off at the end of a shorter frame.
 _LEAST_PX: Final = 360
 
 
@@ -173,21 +173,9 @@ def timeline(
 
 
 def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> str:
-    """Return an HTML link that holds a window of a trace as a file for ui.perfetto.dev.
+    """Return an HTML link with a window of a trace (ns) as a file for ui.perfetto.dev.
 
-    Parameters
-    ----------
-    trace : Trace
-        As for `tracedat.write_perfetto`.
-    window : (int, int)
-        Begin and end in ns of the trace.
-    label : str, optional
-        What the trace is called.
-
-    Returns
-    -------
-    str
-        The link, or the trace's name alone if the window has nothing for Perfetto.
+    Returns the trace's name alone if the window has nothing for Perfetto.
     """
     try:
         made = base64.b64encode(perfetto_bytes(trace, between=window)).decode()
@@ -201,7 +189,7 @@ def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> 
 
 
 def _both(view: tuple[int, int], exact: tuple[int, int]) -> tuple[int, int]:
-    """Return the part of a view whose intervals are embedded: it has as much as a page carries."""
+    """Return the part of a view whose intervals are embedded, as much as a page can have."""
     return max(view[0], exact[0]), min(view[1], exact[1] + 1)
 
 
@@ -240,7 +228,7 @@ def _caption(
     views: Mapping[str, tuple[int, int]],
     exact: Mapping[str, tuple[int, int]],
 ) -> str:
-    """Say what is shown, and which part of each trace is embedded."""
+    """Return what is shown, and which part of each trace is embedded."""
     parts = [
         "Who ran, who waited, who slept and who woke whom. The wheel zooms, dragging pans, and "
         "zooming out ends at the whole trace. 0 is where the first view begins."

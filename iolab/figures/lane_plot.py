@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lanes of one trace as a plot of Bokeh: bars, wake-ups and what the pointer says of them."""
+"""The lanes of one trace as a Bokeh plot: bars, wake-ups and their tooltips."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from iolab.shown import terminal
 
 __all__ = ["BINS", "key", "lane_plot", "time_range"]
 
-# The parts of a whole trace where its intervals are not embedded one by one.
+# Bins of a whole trace, used where its intervals are not embedded one by one.
 BINS: Final = 600
 _LANE_PX: Final = 36
 _FRAME_PX: Final = 74
-# What the state of a task is called under the pointer, and how tall its bar is; the last is on top.
+# Name of a task's state in a tooltip, and height of its bar; the last is on top.
 _STATES: Final = {
     "sleeping": ("sleeps", 0.05),
     "blocked": ("sleeps, uninterruptible", 0.05),
@@ -93,10 +93,10 @@ def lane_plot(
     plot.toolbar.logo = None
     for tool in plot.tools:
         if hasattr(tool, "maintain_focus"):
-            # Zooming out goes on to the whole trace when one end of it is reached.
+            # Zooming out continues to the whole trace when one end of it is reached.
             tool.maintain_focus = False
     if label:
-        # Any other text may hold a formula, which Bokeh would set.
+        # Bokeh would typeset a formula in any other text.
         plot.title = Title(text=PlainText(text=terminal(label)))
     heights = range(count - 1, -1, -1)
     plot.yaxis.ticker = FixedTicker(ticks=list(range(count)))
@@ -156,7 +156,7 @@ def _draw_bars(plot: Any, shown: Scene, zero: int, exact: tuple[int, int]) -> No
     colours = sns.color_palette("colorblind").as_hex()
     worked = bool((bars["work"] != "").any())
     drawn: dict[str, list[Any]] = {}
-    # Who sleeps lies under who waits, and that under who runs.
+    # Sleeping is drawn below waiting, and waiting below running.
     for _, part in bars.groupby(["state", "lane", "group"], observed=True):
         of_all = part.iloc[0]
         state, lane, group = str(of_all["state"]), int(of_all["lane"]), int(of_all["group"])

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 WAITING: Final = ("runnable", "preempted")
-# What the lanes are without patterns: the CPUs with most switches, the tasks that run longest.
+# Default lanes: the CPUs with most switches, then the tasks that run longest.
 _CPUS: Final = 8
 _TASKS: Final = 6
 _WORK_EVENTS: Final = (
@@ -46,27 +46,14 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Scene:
-    """What a timeline of one trace shows.
+    """What a timeline of one trace shows; lanes are numbered from top to bottom.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace.
-    names : tuple of str
-        The lanes, from top to bottom; printable.
-    bars : DataFrame
-        One row for each interval of a lane, in order of its start.
+    `bars` has a row for each interval of a lane, by start: its ``lane``, the ``group`` of its
+    colour (-1 for tasks without a lane), the columns of `iolab.measure.intervals`, the ``cause`` of
+    a wait ("" if unknown), and ``wait_ns``, the wait or the wait before it ran (NaN if unknown).
 
-        - ``lane`` (int64): its lane
-        - ``group`` (int64): whose colour it has; -1 for the tasks without a lane
-        - ``pid``, ``comm``, ``state``, ``start_ns``, ``end_ns``, ``cpu``: as
-          `iolab.measure.intervals`
-        - ``cause`` (str): what made the task wait for its CPU; empty if that is unknown
-        - ``wait_ns`` (float64, ns): how long it waited, or had waited before it ran; NaN if unknown
-    wakes : DataFrame
-        One row for each wake-up of a lane's task: ``lane``, ``by_lane`` (int64; -1 for an
-        interrupt or a waker without a lane), ``woken_ns``, ``pid``, ``comm``, ``cause``,
-        ``wait_ns``.
+    `wakes` has a row for each wake-up of a lane's task: ``lane``, ``by_lane`` (-1 for an interrupt
+    or a waker without a lane), ``woken_ns``, ``pid``, ``comm``, ``cause``, ``wait_ns``.
     """
 
     trace: Trace
@@ -76,22 +63,10 @@ class Scene:
 
 
 def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
-    """Sort the intervals and wake-ups of a trace into lanes.
+    """Sort the intervals and wake-ups of a trace into lanes, patterns for comm by name.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch and sched_waking.
-    lanes : mapping of str to str, optional
-        Patterns for the comm of tasks, by the name of their lane, from top to bottom. By default
-        the CPUs with most switches, then the tasks that run longest.
-
-    Raises
-    ------
-    UserError
-        If a pattern is no regular expression, or no task fits one.
-    MissingEventError
-        If the trace lacks an event of the scheduler.
+    By default the lanes are the CPUs with most switches, then the tasks that run longest. Needs
+    sched_switch and sched_waking. Raises UserError for an invalid pattern or one without tasks.
     """
     states = _explained(trace)
     waits = measure.waits(trace)
@@ -121,27 +96,15 @@ def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
 
 
 def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
-    """Return the window of a length in which most goes wrong.
+    """Return the window (ns) of a length with the most preemptions of the lanes' tasks.
 
-    It holds the most preemptions of the lanes' tasks; where none is preempted, the longest wait
-    for a CPU. It begins a twentieth of its length before them.
-
-    Parameters
-    ----------
-    shown : Scene
-        What is shown.
-    length_ns : int
-        Length of the window in ns; a shorter trace is shown whole.
-
-    Returns
-    -------
-    (int, int)
-        Begin and end in ns of the trace.
+    Without preemptions, it has the longest wait for a CPU. It begins a twentieth of its length
+    before them; a shorter trace is shown whole.
     """
     first, last = shown.trace.span
     if last - first <= length_ns:
         return first, max(last, first + 1)
-    # The edges of a trace hold half-known states.
+    # States at the edges of a trace are only partly known.
     margin = min(length_ns, (last - first - length_ns) // 2)
     starts = shown.bars["start_ns"]
     middle = shown.bars[(starts >= first + margin) & (starts <= last - length_ns - margin // 2)]
@@ -161,23 +124,9 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
 
 
 def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return the longest span around a view that at most `most` bars and wake-ups touch.
+    """Return the longest span (ns) around a view that at most `most` bars and wake-ups touch.
 
-    It is shorter than the view if that holds more.
-
-    Parameters
-    ----------
-    shown : Scene
-        What is shown.
-    view : (int, int)
-        Begin and end of the first view in ns.
-    most : int
-        The most bars and wake-ups.
-
-    Returns
-    -------
-    (int, int)
-        Begin and end in ns; those of the trace if everything fits.
+    It is shorter than the view if that has more, and the whole trace if everything fits.
     """
     first, last = shown.trace.span
     starts = np.sort(shown.bars["start_ns"].to_numpy())
@@ -204,20 +153,8 @@ def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, 
 def shares(shown: Scene, embedded: tuple[int, int], bins: int) -> pd.DataFrame:
     """Return how much the tasks of each lane ran and waited, in bins outside of a span.
 
-    Parameters
-    ----------
-    shown : Scene
-        What is shown.
-    embedded : (int, int)
-        The span without bins, in ns.
-    bins : int
-        Number of bins of the whole trace.
-
-    Returns
-    -------
-    DataFrame
-        ``lane`` (int64), ``start_ns``, ``end_ns`` (int64, ns), ``running``, ``waiting`` (float64:
-        CPUs' or tasks' time over the bin's); no bin in which neither happens.
+    ``lane``, ``start_ns`` and ``end_ns``, then ``running`` and ``waiting``: CPUs' or tasks' time
+    over the bin's. Bins without either are left out.
     """
     first, last = shown.trace.span
     width = max(1, -(-(last - first) // bins))
@@ -243,14 +180,9 @@ def shares(shown: Scene, embedded: tuple[int, int], bins: int) -> pd.DataFrame:
 
 
 def work_names(trace: Trace, bars: pd.DataFrame) -> list[str]:
-    """Return the kernel functions that a worker executed during each bar; empty for none.
+    """Return the kernel functions that a worker executed during each bar; "" for none.
 
-    Parameters
-    ----------
-    trace : Trace
-        A trace; without the three events of workqueues no function is known.
-    bars : DataFrame
-        Rows of `Scene.bars`.
+    Without the three events of workqueues none is known.
     """
     names = [""] * len(bars)
     if not all(trace.events.get(event) for event in _WORK_EVENTS):
@@ -262,7 +194,7 @@ def work_names(trace: Trace, bars: pd.DataFrame) -> list[str]:
     far = trace.span[1] + 1
     for worker, executed in items.groupby("worker"):
         begun = executed["started_ns"].to_numpy("int64")
-        # A worker executes one item after the other: an end that is missing came before the next.
+        # A worker executes one item after the other: a missing end came before the next item.
         ended = executed["ended_ns"].to_numpy("int64", na_value=far)
         ended = np.minimum(ended, np.append(begun[1:], far))
         functions = executed["function_name"].tolist()
@@ -285,10 +217,10 @@ def _counted(functions: list[str]) -> str:
 
 
 def _explained(trace: Trace) -> pd.DataFrame:
-    """Return the intervals of `measure.intervals` with why and how long each task waited."""
+    """Return `measure.intervals` with the cause and length of each task's wait."""
     states = measure.intervals(trace)
     cause = np.full(len(states), "", dtype=object)
-    # Both functions keep the order of the intervals that they are about.
+    # Both functions keep the order of the intervals.
     woken = (states["state"] == "runnable") & (states["waker"] >= 0)
     cause[woken.to_numpy()] = _woken_by(measure.waits(trace))
     put_off = (states["state"] == "preempted").to_numpy()
@@ -299,7 +231,7 @@ def _explained(trace: Trace) -> pd.DataFrame:
     length = (states["end_ns"] - states["start_ns"]).to_numpy(dtype=float)
     waiting = states["state"].isin(WAITING).to_numpy()
     wait = np.where(waiting, length, np.nan)
-    # A task that runs had waited before, if its interval before says so.
+    # A running task waited before if its previous interval is a wait.
     order = np.lexsort((states["end_ns"], states["start_ns"], states["pid"]))
     before, after = order[:-1], order[1:]
     pid, start, end = (states[c].to_numpy() for c in ("pid", "start_ns", "end_ns"))
@@ -328,7 +260,7 @@ def _tasks(comms: list[Any], pids: list[int]) -> list[str]:
 
 def _wakes(waits: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
     """Return the wake-ups of the tasks that have a lane."""
-    # The lanes of CPUs come before those of tasks; a task of several lanes is woken in its last.
+    # CPU lanes come before task lanes; a task of several lanes is woken in its last one.
     of_task = bars[bars["group"] >= 0].sort_values("lane").drop_duplicates("pid", keep="last")
     lane_of = dict(zip(of_task["pid"], of_task["lane"], strict=True))
     woken = waits[waits["pid"].isin(lane_of)].reset_index(drop=True)
@@ -368,12 +300,12 @@ def _fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
 
 
 def any_of(lanes: Mapping[str, str]) -> str:
-    """Return the lanes' patterns in the words of an error."""
+    """Return the lanes' patterns for an error message."""
     return " or ".join(repr(pattern) for pattern in lanes.values())
 
 
 def _time_before(bars: pd.DataFrame, times: Rows) -> npt.NDArray[np.float64]:
-    """Return how long the bars had lasted, all together, at each time."""
+    """Return the total duration of the bars before each time."""
     total = np.zeros(times.size)
     for column, sign in (("start_ns", 1), ("end_ns", -1)):
         # Relative to the first time, sums of nanoseconds stay exact.

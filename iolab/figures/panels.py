@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Panels of a figure: which rows each shows, how they are laid out and labelled."""
+"""Panels of a figure: their rows, layout and labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "title_panel",
 ]
 
-# Letters of 8 and of 7 points, about, and what a panel's y axis takes.
+# Approximate widths of letters of 8 and 7 points, and of a panel's y axis.
 _TITLE_LETTER_IN: Final = 0.066
 _TICK_LETTER_IN: Final = 0.057
 _MARGIN_IN: Final = 0.5
@@ -40,24 +40,10 @@ def panels_of(
     always: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> list[tuple[str, pd.DataFrame]]:
-    """Split a table into panels, one for each condition besides kernel and treatment.
+    """Split a table into titled panels, one for each condition besides kernel and treatment.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows with a column for each factor of the pathology.
-    pathology : Pathology
-        Its factors and their words.
-    always : sequence of str
-        Columns that make panels even where they do not vary.
-    without : sequence of str
-        Factors that make none.
-
-    Returns
-    -------
-    list of (str, DataFrame)
-        Title and rows of each panel, in the order of the table. Without a factor that varies, the
-        whole table under an empty title.
+    The columns `always` make panels even if they do not vary, the factors `without` never do. If
+    nothing varies, the whole table is one panel without a title.
     """
     skipped = {pathology.treatment, *always, *without}
     names = [
@@ -81,23 +67,7 @@ def kernel_grid(
 ) -> tuple[Figure, npt.NDArray[Any], list[tuple[str, pd.DataFrame]]]:
     """Return a grid with a column for each kernel and a row for each condition.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows with the columns kernel and each factor.
-    pathology : Pathology
-        Its factors and their words.
-    height_in : float
-        Height of a panel in inches.
-
-    Returns
-    -------
-    figure : Figure
-        The empty figure.
-    axes : ndarray of Axes
-        Its panels.
-    panels : list of (str, DataFrame)
-        Title and rows of each panel; without rows where a kernel lacks the condition.
+    Panels (title and rows) have no rows where a kernel lacks the condition.
     """
     kernels = kernels_of(table)
     rows = panels_of(table, pathology)
@@ -114,30 +84,14 @@ def kernel_grid(
 def grid_of(
     count: int, rows: int, *, height_in: float, columns: int = 3
 ) -> tuple[Figure, npt.NDArray[Any]]:
-    """Return a figure with `count` panels that share their axes.
+    """Return a figure with `count` panels that share their axes, in so many full rows.
 
-    Parameters
-    ----------
-    count : int
-        Number of panels.
-    rows : int
-        Number of full rows. A single row breaks after `columns` panels.
-    height_in : float
-        Height of a panel in inches.
-    columns : int
-        Most panels in a row that may break.
-
-    Returns
-    -------
-    figure : Figure
-        As wide as one column of a paper, or as two.
-    axes : ndarray of Axes
-        Its panels.
+    It is one column of a paper wide, or two. A single row breaks after `columns` panels.
     """
     wide = count // rows
     if rows == 1 and wide > columns:
         rows = -(-count // columns)
-        # As even as it goes: four are two and two, not three and one.
+        # As even as possible: four are two and two, not three and one.
         wide = -(-count // rows)
     width = COLUMN_IN if wide == 1 else DOUBLE_IN
     figure = Figure(figsize=(width, 0.55 + height_in * rows), layout="constrained")
@@ -150,15 +104,7 @@ def grid_of(
 
 
 def outer_labels(grid: npt.NDArray[Any], x: str, y: str) -> None:
-    """Label the axes of a figure once.
-
-    Parameters
-    ----------
-    grid : ndarray of Axes
-        All panels of the figure.
-    x, y : str
-        The labels.
-    """
+    """Label the axes of a figure once."""
     first = grid.flat[0]
     if grid.size == 1:
         first.set(xlabel=x, ylabel=y)
@@ -175,28 +121,12 @@ def _width_in(axes: Axes) -> float:
 
 
 def title_panel(axes: Axes, title: str) -> None:
-    """Put a title above a panel, in as many lines as it takes.
-
-    Parameters
-    ----------
-    axes : Axes
-        The panel.
-    title : str
-        Its title.
-    """
+    """Put a title above a panel, in as many lines as it takes."""
     axes.set_title(textwrap.fill(title, int(_width_in(axes) / _TITLE_LETTER_IN)))
 
 
 def name_categories(axes: Axes, names: Sequence[str]) -> None:
-    """Put a name below each category of an axis: broken where it is long, else upright.
-
-    Parameters
-    ----------
-    axes : Axes
-        A panel whose categories are at 0, 1, …
-    names : sequence of str
-        Their names.
-    """
+    """Put a name below each category (at 0, 1, …): broken if long, else upright."""
     room = int((_width_in(axes) - _MARGIN_IN) / len(names) / _TICK_LETTER_IN)
     lines = [textwrap.wrap(name, max(1, room), break_long_words=False) for name in names]
     fits = max(len(line) for name in lines for line in name) <= room

@@ -27,7 +27,7 @@ from iolab.stats.conditions import cell_columns, in_kernel_order, levels_of, pat
 
 __all__ = ["path_breakdown"]
 
-# The parts of an I/O's path as they are drawn: the segments of `iolab.measure.io_path`, summed up.
+# The parts of an I/O's path as drawn: sums of the segments of `iolab.measure.io_path`.
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "submission": ("queue_ns",),
     "device": ("device_ns",),

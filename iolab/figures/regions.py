@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Maps of a treatment crossed with another factor, on logarithmic axes of both numbers.
 
-Tiles reach halfway to the next measured level, so that a tile's width and height show which levels
-it stands for. A line runs where the effect begins.
+Tiles reach halfway to the next measured level, so their size shows which levels they represent. A
+line marks where the effect begins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["PublishedPoint", "region_iops", "region_switches"]
 
 Floats = npt.NDArray[np.float64]
 
-# Below 1 red down to dark, above 1 blue that stays lighter: in grey, dark is slow.
+# Red down to dark below 1, lighter blue above: in grey, dark is slow.
 _RATIOS: Final = LinearSegmentedColormap.from_list(
     "ratios", ["#67001f", "#c2493d", "#f4b79b", "#ffffff", "#b5d5ea", "#7fb2d6", "#5a97c4"]
 )
@@ -51,7 +51,7 @@ _UNKNOWN: Final[dict[str, Any]] = {
 }
 _BORDER: Final[dict[str, Any]] = {"color": "black", "linewidth": 1.6, "solid_capstyle": "round"}
 _STAR: Final[dict[str, Any]] = {"marker": "*", "ms": 8, "mfc": "white", "mec": "black", "ls": ""}
-# In decades: how far a lone level's tile reaches, the control's gap and height.
+# In decades: extent of a lone level's tile, the control's gap and height.
 _LONE, _GAP, _CONTROL = 0.12, 0.06, 0.3
 _LETTER_PT: Final = 6.5
 # More kernels than this side by side leave no room for the numbers.
@@ -216,7 +216,7 @@ def _draw(
             axes.set_title(title)
         if right == 0 and high > 1:
             axes.set_ylabel(side)
-        # Ticks are named once where the neighbour has the same.
+        # Label ticks once if the neighbour has the same ones.
         axes.tick_params(labelleft=right == 0, labelbottom=below.get(right) != plane.depths)
         below[right] = plane.depths
         if published is not None and (published.kernel, published.row) == (kernel, row):
@@ -246,7 +246,7 @@ def _levels(column: pd.Series) -> list[int]:
 
 
 def _edges(levels: Sequence[int]) -> Floats:
-    """Return where tiles begin and end: halfway between levels on a logarithmic axis."""
+    """Return the edges of tiles: halfway between levels on a logarithmic axis."""
     at = np.log10(np.asarray(levels, np.float64))
     if len(at) == 1:
         return np.asarray(10 ** np.array([at[0] - _LONE, at[0] + _LONE]), np.float64)

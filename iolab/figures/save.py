@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A figure as files: PNG, SVG and PDF of the same bytes each time, and the caption beside them."""
+"""A figure as files: PNG, SVG and PDF with reproducible bytes, and the caption beside them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _METADATA: Final[dict[str, dict[str, Any]]] = {
     "pdf": {"CreationDate": None, "Creator": "iolab", "Producer": None},
 }
 
-# What a reader must know about a clock before believing a number that was measured by it.
+# What a reader must know about a clock before trusting its numbers.
 CLOCKS: Final = {
     "virtual": (
         "Virtual time (counted instructions, no caches): scheduling decisions and ratios between "
@@ -203,7 +203,7 @@ def caption(
 
 
 def _shown(name: str, pathology: Pathology) -> str:
-    """Say what a figure shows."""
+    """Return what a figure shows, in words."""
     known = {**_SAYS, **_SAYS_OF_TRACES}
     if name not in known:
         raise UserError(f"there is no figure called {name}")
@@ -221,7 +221,7 @@ def _drawn(name: str, cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fixed(kept: pd.DataFrame, pathology: Pathology) -> list[str]:
-    """Say which factors have one level in all cells; nothing where each varies."""
+    """Return which factors have one level in all cells, in words."""
     names = [n for n in pathology.factors if n != pathology.treatment and kept[n].nunique() == 1]
     if not names:
         return []

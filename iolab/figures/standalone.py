@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Bokeh models as an HTML document of its own, which may run its own scripts and nothing else."""
+"""Bokeh models as an HTML document of its own that can run only its own scripts."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def document(model: UIElement, *, title: str, above: str = "", below: str = "") 
 
 
 def frame(inside: str, *, height_px: int, title: str) -> str:
-    """Return a document as a frame within another page, apart from that page's scripts and data."""
-    # Scripts and JSON have far more of the other quotation mark.
+    """Return a document as a sandboxed frame, isolated from the page's scripts and data."""
+    # Scripts and JSON contain far more double quotes.
     quoted = inside.replace("&", "&amp;").replace("'", "&#39;")
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{html.escape(title)}" '
@@ -48,7 +48,7 @@ def frame(inside: str, *, height_px: int, title: str) -> str:
 def script_hashes(page: str) -> list[str]:
     """Return the hash (``sha256-…``) of each inline script of a page that a browser would run.
 
-    Scripts within the ``srcdoc`` of a frame, which inherits the page's policy, count.
+    Includes scripts in the ``srcdoc`` of a frame, which inherits the page's policy.
     """
     found = _Scripts()
     found.feed(page)
@@ -82,13 +82,13 @@ class _Scripts(HTMLParser):
 
 
 def _runs(kind: str) -> bool:
-    """Tell whether a browser runs a script of a type; it takes any other type for data."""
+    """Return whether a browser runs a script of a type; other types are data."""
     kind = kind.strip().lower()
     return kind in ("", "module") or kind.endswith(("javascript", "ecmascript"))
 
 
 def _hash(script: str) -> str:
-    # A browser reads every end of a line as \n.
+    # A browser normalises every line end to \n.
     read = script.replace("\r\n", "\n").replace("\r", "\n")
     return f"sha256-{base64.b64encode(hashlib.sha256(read.encode()).digest()).decode()}"
 

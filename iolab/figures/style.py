@@ -55,7 +55,7 @@ STYLE: Final[Mapping[str, Any]] = {
     "savefig.dpi": 300,
     "svg.fonttype": "path",
     "svg.hashsalt": "iolab",
-    # Labels hold text of measured machines; no formula is drawn.
+    # Labels contain text of measured machines: no formula is typeset.
     "text.parse_math": False,
     "xtick.labelsize": 7,
     "xtick.major.width": 0.6,
@@ -68,26 +68,16 @@ LINES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), 
 
 
 def styled(draw: Callable[P, F]) -> Callable[P, F]:
-    """Give a drawing function our style on top of matplotlib's defaults.
+    """Draw with our style on matplotlib's defaults, whatever the session has set.
 
-    A figure then looks the same whatever the session has set.
-
-    Parameters
-    ----------
-    draw : callable -> Figure
-        The function to decorate.
-
-    Returns
-    -------
-    callable -> Figure
-        The same function; its figures are rendered once, so that all ticks exist.
+    The decorated function's figures are rendered once, so that all ticks exist.
     """
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> F:
         with matplotlib.style.context(["default", dict(STYLE)]):
             figure = draw(*args, **kwargs)
-            # Ticks take their style when they are made: make them here.
+            # Ticks take their style when they are created: create them here.
             figure.draw_without_rendering()
         return figure
 
@@ -97,12 +87,7 @@ def styled(draw: Callable[P, F]) -> Callable[P, F]:
 def legend(figure: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend above the panels, unless it would have a single entry.
 
-    Parameters
-    ----------
-    figure : Figure
-        The figure, its width set.
-    handles : sequence of Artist
-        The entries, with their labels.
+    The figure's width must be set.
     """
     if len(handles) < 2:
         return
@@ -138,18 +123,7 @@ def kernel_handles(kernels: Sequence[str]) -> list[Artist]:
 
 
 def level_styles(levels: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return colours and markers of a treatment's levels.
-
-    Parameters
-    ----------
-    levels : sequence
-        Levels of the treatment.
-
-    Returns
-    -------
-    list of dict
-        Keyword arguments of ``Axes.plot``: for the control, in black, then for each level.
-    """
+    """Return arguments of ``Axes.plot`` for the control, in black, then for each level."""
     palette = sns.color_palette("colorblind")
     return [
         {"color": "black", "marker": "_", "ms": 7, "mew": 1.4},

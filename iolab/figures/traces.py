@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Figures of traces: who ran, who waited, who was moved.
+"""Figures of traces: who ran, who waited, who migrated.
 
-A *lane* is the tasks whose comm fits a regular expression: ``{"kworker": "kworker/.*"}`` draws all
-kworkers as one.
+A *lane* is the tasks whose comm matches a regular expression: ``{"kworker": "kworker/.*"}`` draws
+all kworkers as one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
-    """Return which categorical names fit a pattern."""
+    """Return which categorical names match a pattern."""
     fits = names.cat.categories.str.fullmatch(pattern).astype(bool)
     return np.asarray(fits)[names.cat.codes.to_numpy()]
 
@@ -77,7 +77,7 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
         raise UserError(f"{trace.path} is shorter than {length_ns / 1e6:g} ms")
     switch = trace.frame("sched_switch")
     at = switch["timestamp_ns"].to_numpy()
-    # Whole windows in the middle of the trace: its edges hold half-known states.
+    # Whole windows in the middle of the trace: states at its edges are only partly known.
     margin = min(length_ns, (last - first - length_ns) // 2)
     whole = (at >= first + margin) & (at <= last - length_ns - margin // 2)
     for pattern in reversed(list(lanes.values())):
@@ -196,9 +196,9 @@ def _draw_wakeups(
 
 
 def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, npt.NDArray[np.int64]]:
-    """Return every wait for a CPU (ns) of the tasks of a pattern in each trace.
+    """Return every wait for a CPU (ns) of the matching tasks in each trace.
 
-    A wait begins with a wake-up or a preemption. The result is empty where no trace has one.
+    A wait begins with a wake-up or a preemption. The result is empty if no trace has one.
     """
     found = {}
     for label, trace in traces.items():
@@ -212,7 +212,7 @@ def _line_styles(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     colours = sns.color_palette("viridis", max(1, len(labels) - 1))
     styles: dict[str, dict[str, Any]] = {}
     for index, label in enumerate(labels):
-        # The control is dark and wide: what lies exactly on it stays visible.
+        # The control is dark and wide, so that a curve exactly on it stays visible.
         styles[label] = (
             {"color": "0.2", "linewidth": 2.0}
             if index == 0

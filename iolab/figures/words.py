@@ -12,19 +12,8 @@ __all__ = ["condition_text", "level_names", "number", "tick_name"]
 
 
 def number(value: float) -> str:
-    """Return a number as axes and legends show it.
-
-    Parameters
-    ----------
-    value : float
-        A number whose fraction does not matter.
-
-    Returns
-    -------
-    str
-        Its digits, from 10 000 on grouped by thin spaces.
-    """
-    # From five digits on a number is no longer read at a glance.
+    """Return a number, rounded to an integer, with thin spaces between groups from 10 000 on."""
+    # From five digits on, a number cannot be read at a glance.
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10_000 else f"{value:.0f}"
 
 
@@ -34,39 +23,13 @@ def tick_name(level: Any) -> str:
 
 
 def level_names(pathology: Pathology, levels: Sequence[Any]) -> list[str]:
-    """Return the control's name and each level in words, as legends show them.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        Names the control and its treatment's levels.
-    levels : sequence
-        Levels of the treatment.
-
-    Returns
-    -------
-    list of str
-        The control's name first.
-    """
+    """Return the control's name, then each level in words, as legends show them."""
     factor = pathology.factors[pathology.treatment]
     return [pathology.control, *(factor.in_words(level) for level in levels)]
 
 
 def condition_text(pathology: Pathology, levels: Mapping[str, Any]) -> str:
-    """Say a condition in words.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        Its factors have the words.
-    levels : mapping of str to level
-        Levels of factors, and of ``"kernel"``.
-
-    Returns
-    -------
-    str
-        Such as ``"kernel 6.1, iodepth 272, 1 job"``.
-    """
+    """Return a condition in words, such as ``"kernel 6.1, iodepth 272, 1 job"``."""
     words = (
         f"kernel {level}" if name == "kernel" else pathology.factors[name].in_words(level)
         for name, level in levels.items()

@@ -151,7 +151,7 @@ def _flights(
 ) -> tuple[Times, Times, Times]:
     """Return begin and end of each request's flight, and the row of each issue's completion or -1.
 
-    Requests whose issue is not in the trace follow those whose issue is.
+    Requests whose issue is missing from the trace come last.
     """
     issued_at, completed_at = (f["timestamp_ns"].to_numpy() for f in (issue, complete))
     keys = (issue["sector"].to_numpy(),), (complete["sector"].to_numpy(),)

@@ -178,7 +178,7 @@ def _walk(time: Any, task: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks:
     state = np.full(tasks, -1, np.int8)
     since = np.zeros(tasks, np.int64)
     waker = np.full(tasks, -1, np.int64)
-    # The last switch of each task, which has its name: wake-ups do not.
+    # The last switch of each task has its name; wake-ups do not.
     named = np.zeros(tasks, np.int64)
     count = 0
     for i in range(n):
@@ -190,7 +190,7 @@ def _walk(time: Any, task: Any, kind: Any, row: Any, left: Any, cpu: Any, tasks:
             continue  # it is awake already
         if k != 1:
             named[p] = r if k == 0 else -1 - r
-        # Events are missing if a task is switched out that was not in, or in that was in already.
+        # Events are missing if a task that was out is switched out, or one that was in, in.
         fits = now >= 0 and (now == 0) == (k == 0)
         if fits and since[p] <= time[i]:
             a_task[count] = p

@@ -27,7 +27,7 @@ from iolab.errors import CannotRunError
 from iolab.measure.join import first_after, last_before, unique_matches, values_at
 from tracedat import Trace
 
-__all__ = ["REASONS", "SEGMENTS", "IoPath", "io_path"]
+__all__ = ["SEGMENTS", "IoPath", "io_path"]
 
 Rows = NDArray[np.int64]
 
@@ -210,7 +210,7 @@ class _Path:
         self.woke = np.zeros(count, bool)
 
     def reach(self, name: str, times: Rows, rows: Rows, why: int) -> Rows:
-        """Set a point of each I/O that is still followed; row -1 ends the path for a reason."""
+        """Set a point of each I/O still followed; row -1 ends the path with the reason `why`."""
         rows = np.where(self.alive, rows, -1)
         self.reason[self.alive & (rows < 0)] = why
         self.alive = rows >= 0
@@ -375,7 +375,7 @@ def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:
 
 
 def _at(values: Rows, rows: Rows) -> Rows:
-    """Return ``values[rows]``; the value for row -1 is arbitrary, to be masked."""
+    """Return ``values[rows]``; the value for row -1 is arbitrary and must be masked."""
     if not values.size:
         return np.zeros(rows.size, np.int64)
     return values.take(rows, mode="clip")

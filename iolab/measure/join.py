@@ -19,17 +19,8 @@ def last_before(
 ) -> NDArray[np.int64]:
     """Find for each row of `at` the last row of `times` with equal keys and no later time.
 
-    Parameters
-    ----------
-    times, at : int64[n], int64[m]
-        Times of the two sides, each in ascending order.
-    keys, at_keys : tuple of arrays
-        One or two columns of integers for each side.
-
-    Returns
-    -------
-    int64[m]
-        Rows of `times`; -1 for no match.
+    Both sides are in ascending order of time; the keys are one or two columns of integers for each.
+    Returns rows of `times`, -1 for no match.
 
     Examples
     --------
@@ -54,11 +45,6 @@ def first_after(
 def first_equal(keys: tuple[Integers, ...], at_keys: tuple[Integers, ...]) -> NDArray[np.int64]:
     """Find the first row of `keys` that equals each row of `at_keys`; -1 for no match.
 
-    Parameters
-    ----------
-    keys, at_keys : tuple of arrays
-        One or two columns of integers for each side.
-
     Examples
     --------
     >>> first_equal((np.array([1, 2, 2]),), (np.array([2, 3]),))
@@ -69,14 +55,7 @@ def first_equal(keys: tuple[Integers, ...], at_keys: tuple[Integers, ...]) -> ND
 
 
 def unique_matches(rows: NDArray[np.int64], *, keep_last: bool = False) -> NDArray[np.int64]:
-    """Keep one of several matches with the same row; replace the others by -1.
-
-    Parameters
-    ----------
-    rows : int64[n]
-        Matches of a join.
-    keep_last : bool
-        Whether to keep the last of them instead of the first.
+    """Keep the first (or last) of several matches with the same row; replace the others by -1.
 
     Examples
     --------
@@ -152,7 +131,7 @@ def _join_in(
     at_two: Any,
     forward: Any,
 ) -> Any:
-    """Write the joined rows; return False if more than half of `slots` would be taken."""
+    """Write the joined rows; return False if this would fill more than half of `slots`."""
     mask = slots.size - 1
     step = 1 if forward else -1
     i = 0 if forward else times.size - 1

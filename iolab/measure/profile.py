@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What the observer counted of a cell: every instruction and call, by task and stack.
+"""What the observer counted in a cell: every instruction and call, by task and stack.
 
 In virtual time an instruction is a nanosecond. A profile covers the time from the agent's first
-sample of the cell to its last one; the agent's own tasks are in it by their name.
+sample of the cell to its last one, including the agent's own tasks under their name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pandas as pd
 
 from iolab.errors import UserError
 
-__all__ = ["AGENT", "KINDS", "NO_PID", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
+__all__ = ["KINDS", "NO_PID", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
 
 USER = "[user]"
 UNKNOWN_CALLERS = "[callers not known]"
 NO_SYMBOL = "[no symbol]"
 AGENT = "python3"
-# Of a recorded call whose arguments name no other task.
+# For a recorded call whose arguments name no other task.
 NO_PID = -1
 _IDLE = "swapper/"
 
@@ -75,13 +75,7 @@ _PATTERNS = [(name, re.compile(f"(?:{pattern})")) for name, pattern in SUBSYSTEM
 
 
 def subsystem_of(function: str) -> str | None:
-    """Return the subsystem that a function begins, or None if it is one of its caller's.
-
-    Parameters
-    ----------
-    function : str
-        The function.
-    """
+    """Return the subsystem that begins with a function, or None if it belongs to its caller's."""
     return next((name for name, pattern in _PATTERNS if pattern.match(function)), None)
 
 
@@ -265,7 +259,7 @@ def _inclusive(nodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _repeats(n: int, parents: npt.NDArray[np.int32], names: npt.NDArray[np.object_]) -> bool:
-    """Tell whether a node's function is also one of its callers."""
+    """Return whether a node's function is also one of its callers."""
     return any(names[above] == names[n] for above in _above(n, parents))
 
 
@@ -277,14 +271,9 @@ def _above(n: int, parents: npt.NDArray[np.int32]) -> Iterator[int]:
 
 
 def per_io(frame: pd.DataFrame, ios: int) -> pd.DataFrame:
-    """Return a table of a profile with its counts divided by the number of I/Os.
+    """Return a table of a profile with its counts divided by `ios`.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        As `Profile.functions`, `Profile.subsystems` or `Profile.inclusive` return.
-    ios : int
-        I/Os that the device completed between the two samples.
+    `ios` are the I/Os that the device completed between the two samples.
     """
     counts = frame.columns.intersection(["instructions", "calls"])
     return frame.assign(**{name: frame[name] / ios for name in counts})

@@ -10,20 +10,14 @@ from pathlib import Path
 from iolab.files import write_output
 from iolab.measure.profile import Profile
 
-__all__ = ["collapsed_difference", "collapsed_stacks", "write_collapsed", "write_pprof"]
+__all__ = ["write_collapsed", "write_pprof"]
 
 # Numbers of the fields of profile.proto (github.com/google/pprof, proto/profile.proto).
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6
 
 
 def collapsed_stacks(profile: Profile) -> Iterator[str]:
-    """Yield a line for each stack: task and functions joined by semicolons, then instructions.
-
-    Parameters
-    ----------
-    profile : Profile
-        The profile.
-    """
+    """Yield a line for each stack: task and functions joined by semicolons, then instructions."""
     for stack, instructions in _sums(profile).items():
         yield f"{stack} {instructions}"
 
@@ -31,19 +25,9 @@ def collapsed_stacks(profile: Profile) -> Iterator[str]:
 def collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
     """Yield a line for each stack: the control's instructions, then the treated one's.
 
-    That is what difffolded.pl writes and flamegraph.pl draws as a differential flame graph. The
-    control's numbers are scaled to the I/Os of the treated one. The agent and the idle task are
-    left out.
-
-    Parameters
-    ----------
-    treated, control : Profile
-        The profiles.
-
-    Raises
-    ------
-    UserError
-        If no I/O was done.
+    The format of difffolded.pl, which flamegraph.pl draws as a differential flame graph. The
+    control is scaled to the treated one's I/Os; the agent and the idle task are left out. Raises
+    UserError if no I/O was done.
     """
     scale = treated.ios / control.ios
     first, second = _sums(control.working()), _sums(treated.working())
@@ -52,7 +36,7 @@ def collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
 
 
 def _sums(profile: Profile) -> dict[str, int]:
-    """Return the instructions of each stack of each task, all processors together."""
+    """Return the instructions of each stack of each task, summed over processors."""
     frame = profile.stacks()
     frame = frame[frame["instructions"] > 0]
     sums: dict[str, int] = {}

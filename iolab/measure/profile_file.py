@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Profiles in files: Parquet, with the totals among the schema's metadata."""
+"""Profiles in files: Parquet, with the totals in the schema's metadata."""
 
 from __future__ import annotations
 
@@ -23,21 +23,13 @@ __all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profi
 _KEY = b"iolab"
 EVENTS_KEY = b"iolab-calls"
 _FORMAT = "iolab-profile/1"
-# What other values than a profile's raise.
+# Errors raised by values that are not a profile's.
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions", "calls")
 
 
 def write_profile(path: Path, profile: Profile) -> None:
-    """Write a profile, whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    profile : Profile
-        The profile.
-    """
+    """Write a profile, whole or not at all."""
     table = pa.Table.from_pandas(profile.nodes[list(_COLUMNS)], preserve_index=False)
     described = {"format": _FORMAT, "totals": dict(profile.totals)}
     table = table.replace_schema_metadata({_KEY: json.dumps(described, sort_keys=True).encode()})
@@ -47,17 +39,7 @@ def write_profile(path: Path, profile: Profile) -> None:
 
 
 def write_events(path: Path, events: pd.DataFrame, functions: Iterable[str]) -> None:
-    """Write recorded calls, whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    events : DataFrame
-        A row for each call.
-    functions : iterable of str
-        The functions whose calls were recorded, called or not.
-    """
+    """Write recorded calls, whole or not at all; `functions` were recorded, called or not."""
     table = pa.Table.from_pandas(events, preserve_index=False)
     table = table.replace_schema_metadata({EVENTS_KEY: json.dumps(sorted(functions)).encode()})
     stream = io.BytesIO()
@@ -66,17 +48,9 @@ def write_events(path: Path, events: pd.DataFrame, functions: Iterable[str]) -> 
 
 
 def read_profile(path: Path, *, below: Path | None = None) -> Profile:
-    """Return the profile in a file.
+    """Return the profile in a file; raise IolabError if it is missing, damaged or foreign.
 
-    Parameters
-    ----------
-    path, below : Path
-        As for `iolab.reading.open_regular`.
-
-    Raises
-    ------
-    IolabError
-        If the file is missing, damaged or of another format.
+    `path` and `below` are as in `iolab.reading.open_regular`.
     """
     try:
         described = json.loads(read_metadata(path, below=below)[_KEY])
@@ -93,7 +67,7 @@ def read_profile(path: Path, *, below: Path | None = None) -> Profile:
 
 
 def is_flat(path: Path, *, below: Path | None = None) -> bool:
-    """Tell whether a file is known to hold a profile without callers; a damaged one is not."""
+    """Return whether a file has a profile without callers; False for a damaged one."""
     try:
         described = json.loads(read_metadata(path, below=below)[_KEY])
         return bool(described["totals"].get("flat", 0))

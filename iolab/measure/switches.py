@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Who wakes and who preempts whom, from calls that the observer recorded.
 
-A tracepoint costs the guest hundreds of instructions a hit, and can tip the balance that it shows.
-Recorded calls cost it none, so this is the chain of the very cell that was measured.
+A tracepoint costs the guest hundreds of instructions per hit, and can tip the balance that it
+shows. Recorded calls cost it none, so this is the chain of the very cell that was measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 from iolab.errors import UserError
 from iolab.measure.profile import NO_PID
 
-__all__ = ["INTERRUPT", "SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]
+__all__ = ["SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]
 
 _ENTER, _SWITCH, _WAKE = "__schedule", "__switch_to", "try_to_wake_up"
 SWITCH_CALLS: Final = (_ENTER, _SWITCH, _WAKE)
@@ -80,7 +80,7 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def tell_switches(calls: pd.DataFrame) -> bool:
-    """Tell whether these are calls from which `switches` can be made."""
+    """Return whether `switches` can be made from these calls."""
     return not _missing(calls) and "interrupt" in calls
 
 
@@ -90,7 +90,7 @@ def _missing(calls: pd.DataFrame) -> list[str]:
 
 
 def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:
-    """Add who woke the next task: the first one that did since it went to sleep."""
+    """Add the waker of the next task: the first one since it went to sleep."""
     slept = found.loc[found["prev_pid"] > 0, ["at_ns", "prev_pid", "preempted"]]
     slept = slept.rename(columns={"prev_pid": "next_pid", "preempted": "was_preempted"})
     woken = wakes.rename(columns={"task": "waker", "pid": "waker_pid", "other_pid": "next_pid"})

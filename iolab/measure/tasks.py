@@ -267,7 +267,7 @@ def migrations(trace: Trace) -> pd.DataFrame:
 
 
 def _names(trace: Trace) -> dict[int, str]:
-    """Return each task's name: the one at its last switch out, else the saved one."""
+    """Return each task's name, at its last switch out, else the saved one."""
     switch = trace.frame("sched_switch")
     last = switch.drop_duplicates("prev_pid", keep="last")
     recorded = zip(last["prev_pid"].tolist(), last["prev_comm"].tolist(), strict=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The pathologies that iolab can measure: five that come with it, and the user's own."""
+"""The pathologies that iolab can measure: five built-in ones, and the user's own."""
 
 from __future__ import annotations
 

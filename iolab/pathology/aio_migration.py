@@ -93,7 +93,7 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return the migrations of the job's thread, each second and for 1000 I/Os."""
+    """Return the migrations of the job's thread, per second and per 1000 I/Os."""
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
     moved = sum(
@@ -119,7 +119,7 @@ _RECORDING = Recording(
 def _from_trace(trace: Trace) -> dict[str, float]:
     """Count the thread's migrations by the path through the scheduler, and time them.
 
-    ``every_…_ns`` are quantiles of the time from one migration to the next.
+    ``every_…_ns`` are quantiles of the time between successive migrations.
     """
     from iolab import measure
 
@@ -162,7 +162,7 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
         statement="one thread that could stay where it is is migrated 5000 to 10,000 times in 30 s",
         condition={**first_levels(_BASE), "size": size, "tuning": tuning},
         value="migrations_per_s",
-        # A pinned thread is hardly migrated: the rate itself is judged, which is never negative.
+        # A pinned thread hardly migrates: the rate itself, never negative, is judged.
         contrast="treated",
         published=_PUBLISHED_PER_S,
         secondary=secondary,

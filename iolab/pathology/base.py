@@ -36,12 +36,12 @@ __all__ = [
     "Profile",
 ]
 
-# What the reports need whose disks are null_blk. Each loads all of them, so that a machine of one
+# Modules of the reports whose disks are null_blk. Each loads all of them, so that a machine of one
 # size is booted once for all reports.
 NULL_BLK_MODULES: Final = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
-# A sweep asks for one of these; a pathology may have more.
+# A sweep requires one of these; a pathology may have more.
 REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
-# The notebook of a pathology that brings none along.
+# The default notebook.
 EXPERIMENT: Final = "experiment.ipynb"
 # A pathology's name is a folder's name and its module's.
 PATHOLOGY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")

@@ -7,27 +7,27 @@ write needs both, and after each request of one the scheduler keeps the device i
 for another one of it: 60 KB/s instead of 1.5 to 2 MB/s with CFQ on 4.19; "the same problem" with
 BFQ on 5.1, without a number.
 
-No kernel here has CFQ (it left with 5.0), and BFQ has no group_idle: what is asked is whether
-today's BFQ still does it. The control is the scheduler "none".
+No kernel here has CFQ (removed in 5.0), and BFQ has no group_idle: the question is whether today's
+BFQ still does it. The control is the scheduler "none".
 
 The recipe and what was tuned in it, each for a reason:
 
-* **null_blk in memory, 200 us for a request, said to be rotational**: a disk whose own time is
-  short beside the 8 ms, and for which BFQ's idling is meant. High-resolution timers, so that the
-  200 us are 200 us.
+* **null_blk in memory, 200 us per request, declared rotational**: a disk whose own time is short
+  beside the 8 ms, and of the kind that BFQ's idling is meant for. High-resolution timers make the
+  200 us exact.
 * **File system made and mounted under "none"**, with nothing left for a lazy kernel thread.
-* ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. 300 are the
-  report's own command, cut short: what is claimed is claimed of it. Newer kernels' BFQ learns which
-  queue wakes which and stops idling after a few requests, so one long dd shows only this start-up,
-  and the less of it the longer it is. Ten writes are a short-lived program such as a package
-  manager runs many of; each pays the start-up again. The report has no such programs: claims about
-  them are secondary.
+* ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. 300 writes are the
+  report's own command, shortened; the report's claims are about this case. Newer kernels' BFQ
+  learns which queue wakes which and stops idling after a few requests, so the longer a dd, the less
+  it shows of this start-up. Ten writes are a short-lived program, as package managers run by the
+  dozen; each pays the start-up again. The report has no such programs: claims about them are
+  secondary.
 * ``bfq`` **and** ``bfq-throughput`` (low_latency=0). In its default mode BFQ favours a queue that
-  has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, idling
-  between groups is what is left.
+  has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, only
+  idling between groups is left.
 * ``bfq-throughput-2ms`` (slice_idle=2) and ``bfq-no-idle`` (slice_idle=0) differ from
-  ``bfq-throughput`` in nothing else: the gaps must follow.
-* ``mq-deadline`` is the control of the gaps: "none" inserts no request, so it can have none;
+  ``bfq-throughput`` in nothing else: the gaps must change accordingly.
+* ``mq-deadline`` is the control for the gaps: "none" inserts no requests, so it cannot have any;
   mq-deadline inserts them as BFQ does.
 """
 
@@ -96,7 +96,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             writes=writes,
             processes=max(1, min(_MOST_PROCESSES, _WRITES // writes)),
             dsync=True,
-            # Where in the ticks of kernel and scheduler the first dd begins.
+            # Phase of the kernel's and scheduler's ticks at which the first dd begins.
             start_delay_us=rng.randrange(20_000),
         ),
     )
@@ -120,7 +120,7 @@ _RECORDING = Recording(
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return dd's throughput, and what the file system made of one write."""
+    """Return dd's throughput, and what one write becomes in the file system."""
     written = sum(process["bytes"] for process in result["copies"])
     seconds = sum(process["seconds"] for process in result["copies"])
     writes = sum(process["writes"] for process in result["copies"])
@@ -131,12 +131,12 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count when the device did nothing for 1 ms or more although a request waited for it.
+    """Count the gaps of 1 ms or more in which the device idled although a request waited.
 
-    ``gap_share`` is of the time in which the device had a request, in flight or waiting in such a
-    gap: not of the time in which the next dd is started. ``gaps_jbd2_waits`` are those in which
-    jbd2's request waits and dd's was the last one served, ``gaps_dd_waits`` the other way round.
-    ``gaps_per_write`` is missing where the I/O scheduler is "none", which shows no write of dd.
+    ``gap_share`` relates to the time in which the device had a request, in flight or waiting in a
+    gap; starting the next dd does not count. In ``gaps_jbd2_waits`` jbd2's request waits and dd's
+    was served last, in ``gaps_dd_waits`` vice versa. ``gaps_per_write`` is missing for the
+    scheduler "none", which shows no write of dd.
     """
     from iolab import measure
 
@@ -183,7 +183,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         condition={**_SHORT, "io_scheduler": scheduler, "writes": writes},
         value="iops",
         contrast="ratio",
-        # Of a drop of 10 to 30 times.
+        # The report: a drop to between a tenth and a thirtieth.
         published=0.1,
         secondary=writes != _WRITES,
     )

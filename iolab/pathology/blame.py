@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One sentence for an error in somebody's Python: the line in their file, and what is wrong."""
+"""One sentence for an error in a user's Python file: the line, and what is wrong."""
 
 from __future__ import annotations
 
@@ -13,23 +13,8 @@ __all__ = ["blame"]
 def blame(error: BaseException, file: str) -> str:
     """Return where in a file an error arose, and what it is, as one line.
 
-    Parameters
-    ----------
-    error : BaseException
-        What was caught.
-    file : str
-        The file's name as its code objects have it.
-
-    Returns
-    -------
-    str
-        Such as ``", line 12: NameError: name 'x' is not defined"``; without the line where the
-        error did not pass through the file.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If that is the error: no code is to blame for Ctrl-C.
+    Such as ``", line 12: NameError: name 'x' is not defined"``, without the line if the error did
+    not pass through the file. `file` is the name in its code objects. Re-raises KeyboardInterrupt.
     """
     if type(error) is KeyboardInterrupt:
         raise error
@@ -41,7 +26,7 @@ def blame(error: BaseException, file: str) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """Return what an error is in one line; somebody's class may fail at telling it."""
+    """Return an error in one line, even if its own ``__str__`` fails."""
     try:
         kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
         return f"{kind}{' '.join(str(error).split())}".removesuffix(": ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Call the functions of a pathology; an error in one of them is a sentence with file and line."""
+"""Call the functions of a pathology; report an error in one with file and line."""
 
 from __future__ import annotations
 
@@ -31,19 +31,13 @@ __all__ = [
 
 
 class BrokenPathologyError(UserError):
-    """A function of a pathology failed, or returned something else than it must."""
+    """A function of a pathology failed, or returned the wrong type."""
 
 
 def cell_of(
     pathology: Pathology, condition: Condition, profile: Profile, rng: random.Random
 ) -> Cell:
-    """Return the agent's cell of a condition.
-
-    Raises
-    ------
-    BrokenPathologyError
-        If the pathology's function fails or returns no Cell.
-    """
+    """Return the agent's cell of a condition; raise BrokenPathologyError if that fails."""
     with _blamed(pathology, "cell", pathology.cell):
         cell = pathology.cell(condition, profile, rng)
     _require(pathology, "cell", cell, Cell)
@@ -51,13 +45,7 @@ def cell_of(
 
 
 def machine_of(pathology: Pathology, levels: Condition) -> Machine:
-    """Return the virtual machine of a block, by the levels of its boot factors.
-
-    Raises
-    ------
-    BrokenPathologyError
-        If the pathology's function fails or returns no Machine.
-    """
+    """Return a block's virtual machine; raise BrokenPathologyError if that fails."""
     with _blamed(pathology, "machine", pathology.machine):
         machine = pathology.machine(levels)
     _require(pathology, "machine", machine, Machine)
@@ -65,13 +53,7 @@ def machine_of(pathology: Pathology, levels: Condition) -> Machine:
 
 
 def measures_of_result(pathology: Pathology, result: CellResult) -> dict[str, float]:
-    """Return the pathology's own measures of a cell's result.
-
-    Raises
-    ------
-    BrokenPathologyError
-        If the pathology's function fails or returns no numbers by name.
-    """
+    """Return the pathology's measures of a cell; raise BrokenPathologyError if that fails."""
     with _blamed(pathology, "from_counters", pathology.from_counters):
         return _numbers(pathology, "from_counters", pathology.from_counters(result))
 
@@ -79,12 +61,8 @@ def measures_of_result(pathology: Pathology, result: CellResult) -> dict[str, fl
 def measures_of_trace(pathology: Pathology, trace: Trace) -> dict[str, float]:
     """Return the pathology's own measures of a recorded trace.
 
-    Raises
-    ------
-    BrokenPathologyError
-        If the pathology's function fails or returns no numbers by name.
-    IolabError, TraceError
-        If the function says that the trace tells nothing.
+    Raises BrokenPathologyError, or the function's own IolabError or TraceError if the trace has
+    nothing to measure.
     """
     with _blamed(pathology, "from_trace", pathology.from_trace):
         return _numbers(pathology, "from_trace", pathology.from_trace(trace))
@@ -96,10 +74,10 @@ def _blamed(pathology: Pathology, part: str, function: Callable[..., Any]) -> It
         yield
     except (IolabError, TraceError):
         raise
-    # It is the user's code, or as good as: it may fail in any way.
+    # User code: it may fail in any way.
     except BaseException as error:
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
-        # The name of a cell in a notebook is a temporary file's: it tells nobody anything.
+        # A notebook cell's file name is a temporary one, of no use in a message.
         shown = f": {file}" if Path(file).is_file() else ""
         raise BrokenPathologyError(
             f"{part} of pathology {pathology.name} failed{shown}{blame(error, file)}"

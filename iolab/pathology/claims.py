@@ -16,7 +16,7 @@ __all__ = ["Claim", "refuse"]
 
 
 def refuse(wrong: bool, what: str, why: str) -> None:
-    """Raise a UserError that says what is wrong, if something is."""
+    """Raise a UserError made of `what` and `why` if `wrong`."""
     if wrong:
         raise UserError(f"{what}: {why}")
 
@@ -121,7 +121,7 @@ class Claim:
         return no_effect(self.contrast) if self.without is None else self.without
 
     def _take_published_limit(self, what: str, published: float) -> None:
-        """Take the limit from the published number; refuse another one, which needs a reason."""
+        """Take the limit from the published number; refuse another one without a reason."""
         try:
             limit = limit_of(published, self.contrast, without=self.without, scale=self.scale)
         except UserError as error:

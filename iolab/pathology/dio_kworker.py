@@ -30,20 +30,21 @@ The recipe and what was tuned in it, each for a reason:
   limit outside as well. With 2 and 4 jobs the ratio differs by less than 0.01 at the same number in
   flight. On 6.12 weight 400 costs 0.11 of the IOPS at 272 and nothing at 384.
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes up to 0.4 s to settle into the
-  ping-pong; with half of that, the rate of switches came out 2 % too low. CFS takes longer near the
-  ``balance_weight``: on 6.1 a weight of 800 takes 2.8 s, 900 takes 0.3 s. So what looks for a
-  threshold or a cause (``threshold``, ``long``) has a ramp of 1 s.
+  ping-pong; with half of that, the rate of switches was 2 % too low. CFS takes longer near the
+  ``balance_weight``: on 6.1 a weight of 800 takes 2.8 s, 900 takes 0.3 s. So the profiles that look
+  for a threshold or a cause (``threshold``, ``long``) have a ramp of 1 s.
 * **No I/O scheduler**, as is usual on NVMe.
-* **Recorded for 0.3 s**, with what joins one I/O's path from the block layer to its submitter.
+* **Recorded for 0.3 s**, with the events that join an I/O's path from the block layer to its
+  submitter.
 * ``extents=unwritten`` makes the kworker heavy (it converts the extent of every first write),
   ``overwrite`` makes it light. A kernel may complete overwrites without a kworker.
-* ``tuning=8-cpus`` sets what the scheduler scales with the number of CPUs as it is from eight on,
-  as on the published machine; with one CPU it is a quarter of that.
+* ``tuning=8-cpus`` sets the scheduler's CPU-dependent tunables to their values for eight or more
+  CPUs, as on the published machine; with one CPU they are a quarter of that.
 * ``workers=reniced`` is the report's workaround: the core's workers get nice -20 when the job
-  starts and once more in its ramp. Those that the kernel makes later have 0 again; which of them
-  did the work is ``reniced_share``.
-* ``batch_min`` is how many completions fio waits for. A kernel that obeys min_nr in its wake-ups
-  (fs/aio, commit 71eb6b6b0ba9) wakes it once for as many, others for each.
+  starts and once more in its ramp. Workers that the kernel creates later have nice 0;
+  ``reniced_share`` is the reniced ones' share of the time.
+* ``batch_min`` is how many completions fio waits for. A kernel that respects min_nr in its wake-ups
+  (fs/aio, commit 71eb6b6b0ba9) wakes it once for that many, others for each.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ _LONG_RAMP_MS, _LONG_RUNTIME_MS = 1000, 1100
 # perf's counts of context switches a second over the IOPS, inside and outside: 2.10 and 0.51.
 _PUBLISHED_SWITCHES = 243_755 / 116_073.72 - 103_001 / 200_570.37
 _PUBLISHED_RATIO = 0.579
-# 100 for each of 96 CPUs, as the report says a Kubernetes node sets it.
+# 100 for each of 96 CPUs, as a Kubernetes node sets it according to the report.
 _LARGE_NODE = 9600
 # Nodes of 1 to 96 CPUs, closer together where the effect begins on the kernels that have it.
 _FINE = (100, 400, 600, 800, 900, 1000, 1200, 1600, 3200, _LARGE_NODE)
@@ -133,7 +134,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             ramp_ms=profile.ramp_ms,
             runtime_ms=profile.runtime_ms,
             seed=rng.randrange(1, 2**31),
-            # Where in a tick the run begins.
+            # Phase of the tick at which the run begins.
             start_delay_us=rng.randrange(4000),
         ),
     )
@@ -153,12 +154,12 @@ _WORKER = re.compile(r"kworker/\d+:\d+(?![\dH])")
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return what the CPU time of fio and of the workers says.
+    """Return measures from the CPU time of fio and of the workers.
 
     ``balance_weight`` is the cpu.weight at which fio's time over its weight equals the workers'
     time over theirs (100): above it, a scheduler that is fair by weight owes fio the core whenever
-    fio wakes. ``reniced_share`` is how much of the workers' time ran at a nice value below 0. Both
-    are left out where no worker ran.
+    fio wakes. ``reniced_share`` is the share of the workers' time at a nice value below 0. Both are
+    missing where no worker ran.
     """
     fio_ns = worker_ns = reniced_ns = 0
     for pid, task in result["last"]["tasks"].items():
@@ -195,7 +196,7 @@ _RECORDING = Recording(
 
 
 def _turns(trace: Trace) -> tuple[float, float]:
-    """Return how often fio and a kworker take turns for each I/O, and for what share of time."""
+    """Return the turns between fio and a kworker per I/O, and their share of the time."""
     from iolab import measure
 
     names = trace.frame("sched_switch")["prev_comm"].cat.categories
@@ -207,11 +208,11 @@ def _turns(trace: Trace) -> tuple[float, float]:
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count what the report describes, for each I/O that was completed in the trace.
+    """Count what the report describes, per I/O completed in the trace.
 
-    fio is woken by the kworker, preempts it, and goes back to sleep (``slept_again`` of its stays
-    that began so); ``stay_median_ns`` is how long such a stay was, ``path_…_ns`` the mean segments
-    of an I/O's path.
+    The kworker wakes fio, which preempts it and sleeps again (``slept_again``: the share of such
+    stays that end so). ``stay_median_ns`` is the length of these stays, ``path_…_ns`` the mean
+    segments of an I/O's path.
     """
     from iolab import measure
 
@@ -259,7 +260,7 @@ def _at(weight: int, **different: int | str) -> Condition:
     return {**first_levels(_BASE), "weight": weight, **different}
 
 
-# One that an ordinary node has, the published one, and the largest that a Kubernetes node sets.
+# The weight of an ordinary node, the published one, and the largest of a Kubernetes node.
 _NODES: Grid = {"weight": (400, _PUBLISHED_WEIGHT, _LARGE_NODE)}
 _LARGE: Grid = {**_BASE, "weight": (_LARGE_NODE,)}
 _BOTH: Grid = {**_BASE, "weight": (_PUBLISHED_WEIGHT, _LARGE_NODE)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What can be judged by one exit code: a claim by its name, or a measure with a limit.
 
-A claim says what is wrong, so a kernel is good where it does not hold. An expression says what is
+A claim states a defect, so a kernel is good where it does not hold. An expression states what is
 right::
 
     dio_kworker: IOPS lost
@@ -41,19 +41,9 @@ Contrast = Literal["ratio", "difference", "treated"]
 class Question:
     """A question that a kernel answers with good or bad.
 
-    Parameters
-    ----------
-    text : str
-        The question as it was asked, with its pathology.
-    pathology : Pathology
-        What is measured.
-    claim : Claim
-        The condition, the value and the limit. With a reference, the limit is the largest share by
-        which the values may differ.
-    holds_is_good : bool
-        Whether a kernel on which the claim holds is good.
-    reference : str
-        A kernel whose value is the expected one, or "".
+    With a `reference`, the kernel with the expected value (else ""), the claim's limit is the
+    largest share by which the values may differ. `holds_is_good`: a kernel is good if the claim
+    holds.
     """
 
     text: str
@@ -64,27 +54,12 @@ class Question:
 
 
 def question_of(text: str) -> Question:
-    """Read a question.
+    """Read a question; the UserError for an unknown name suggests the nearest one.
 
-    Parameters
-    ----------
-    text : str
-        ``[PATHOLOGY:] CLAIM``, the name of a pathology alone (its first claim), or
-        ``[PATHOLOGY:] MEASURE [ratio|difference|treated] [at FACTOR=LEVEL, ...]``, followed by
-        ``> NUMBER``, ``< NUMBER`` or ``within N% of KERNEL``. Without a contrast it is the treated
-        value; factors that are not named are those of the claim about this measure, or of the
-        pathology's first one.
-
-    Raises
-    ------
-    UserError
-        If it names no pathology, claim, factor or level; the message suggests the nearest.
-
-    Examples
-    --------
-    >>> asked = question_of("dio_kworker: iops ratio at weight=9600 > 0.9")
-    >>> asked.claim.value, asked.claim.contrast, asked.claim.above, asked.holds_is_good
-    ('iops', 'ratio', 0.9, True)
+    ``[PATHOLOGY:] CLAIM``, the name of a pathology alone (its first claim), or ``[PATHOLOGY:]
+    MEASURE [ratio|difference|treated] [at FACTOR=LEVEL, ...]`` followed by ``> NUMBER``,
+    ``< NUMBER`` or ``within N% of KERNEL``. The default contrast is the treated value; other
+    factors are as in the claim about this measure, or in the pathology's first one.
     """
     words = text.strip()
     prefix, separator, rest = words.partition(":")
@@ -131,7 +106,7 @@ def _pathology_with(measure: str, text: str) -> Pathology:
 
 
 def _first_claim(pathology: Pathology, measure: str = "") -> Claim:
-    """Return the claim whose condition is meant: about the measure, or the first primary one."""
+    """Return the claim about the measure, or the first primary one."""
     judged = [claim for claim in pathology.claims if not claim.requires]
     primary = pathology.decided
     about = [claim for claim in (*primary, *judged) if claim.value == measure]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Factors: what an experiment varies, the levels they take, and how a level is said."""
+"""Factors: what an experiment varies, the levels they take, and the words for a level."""
 
 from __future__ import annotations
 

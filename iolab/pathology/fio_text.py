@@ -16,7 +16,7 @@ from iolab.reading import read_regular
 
 __all__ = ["parse_fio"]
 
-# What one section is called if nobody names it.
+# Default name of a single section.
 _NAME = "job"
 _LONGEST = 1 << 20
 
@@ -25,33 +25,12 @@ _Parts = Iterable[tuple[str | None, dict[str, str]]]
 
 
 def parse_fio(job: str | Path) -> list[Section]:
-    """Return the sections of a fio job.
+    """Return the sections of a fio job, at least one, for `iolab.agent.plan.OpenJob`.
 
-    Options of ``[global]`` become options of each section after it, as in fio. What iolab sets
-    itself (size, times, seed, files) stands in no section: it is refused with the name of the
-    parameter that sets it.
-
-    Parameters
-    ----------
-    job : str or Path
-        Options (``"rw=randrw bs=8k iodepth=64"``), a command line (``"fio --name=a --rw=read"``),
-        the text of a job file, or the path of one.
-
-    Returns
-    -------
-    list of Section
-        At least one, for `iolab.agent.plan.OpenJob`.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, is not a job file, or has options that iolab refuses; one
-        sentence names all of them.
-
-    Examples
-    --------
-    >>> parse_fio("rw=randrw bs=8k norandommap")
-    [Section(name='job', options={'rw': 'randrw', 'bs': '8k', 'norandommap': ''})]
+    `job` is options (``"rw=randrw bs=8k"``), a command line (``"fio --name=a --rw=read"``), the
+    text of a job file, or its path. Options of ``[global]`` apply to each later section, as in fio.
+    Raises UserError for an unreadable file, and for options that iolab refuses or sets itself
+    (size, times, seed, files).
     """
     text = _text_of(job)
     parts = _of_file(text) if "\n" in text or text.startswith("[") else _of_words(text)
@@ -75,7 +54,7 @@ def _text_of(job: str | Path) -> str:
         text = job.strip()
         if not text:
             raise UserError("the fio job is empty: give options such as rw=randwrite bs=4k")
-        # No file has a name that is too long or has a NUL in it: then it is False.
+        # False also for a name that is too long or contains NUL.
         if "\n" in text or "=" in text or not os.path.exists(text):  # noqa: PTH110
             return text
     name = str(job)
@@ -138,7 +117,7 @@ def _of_words(text: str) -> Iterator[tuple[str | None, dict[str, str]]]:
 
 
 def _put(options: dict[str, str], key: str, value: str) -> None:
-    # Of two options that set the same fio takes the later one.
+    # fio takes the later of two options that set the same thing.
     for other in [name for name in options if sets_same(name, key)]:
         del options[other]
     options[key] = value
@@ -159,7 +138,7 @@ def _sections(parts: _Parts) -> list[Section]:
 
 
 def _plain(name: str) -> str:
-    """Return a section's name with ``-`` for each character that no name of iolab has."""
+    """Return a section's name with ``-`` for each character that iolab's names cannot have."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64]
     if not plain[:1].isalnum() or plain.startswith("global"):
         raise UserError(f"the fio job: {name[:60]!r} cannot be the name of a section")

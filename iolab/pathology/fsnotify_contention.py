@@ -6,23 +6,23 @@ for each I/O ``__fsnotify_parent`` takes and drops a reference of the device nod
 many jobs on a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on
 (Linux 6.3.9, 48 threads); without these calls they were more than four times as high.
 
-What is decided here is the **mechanism**: how often ``dget_parent`` is called for each read,
-counted with a kprobe. Its magnitude is a fight between cores for a cache line; neither virtual
-time nor a machine of few cores can show it.
+Only the **mechanism** is decided here: how often ``dget_parent`` is called for each read, counted
+with a kprobe. The magnitude comes from cores that contend for a cache line, which neither virtual
+time nor a machine with few cores can show.
 
 Two hooks make the calls (stacks of a kprobe on ``__fsnotify_parent``, 200 reads on 5.10, 6.1, 6.12
 and 7.2). On 5.10 and 6.1 every read asks for permission first (FS_ACCESS_PERM, from ``aio_read`` or
-``io_read``), and 6.8 counts as many calls; 6.12 and 7.2 ask only if somebody watches for permission
+``io_read``), and 6.8 makes as many calls; 6.12 and 7.2 ask only if a watch wants permission
 events. io_uring also reports every read at its completion (FS_ACCESS, from
 ``io_req_rw_complete``), on all of them; libaio never does.
 
 What was tuned, and why:
 
 * **Which watch.** The report mentions none; its profile shows ``dget_parent`` below
-  ``__fsnotify_parent``. A reference of the parent is taken only when someone watches the
-  *directory* for events that can happen to its children; ``close_write`` and ``attrib`` are such. A
-  watch on the node itself, or one on the directory for ``delete`` alone, takes none: these are the
-  negative controls, as is another node's watch.
+  ``__fsnotify_parent``. A reference of the parent is taken only if a watch on the *directory*
+  wants events that can happen to its children, such as ``close_write`` and ``attrib``. A watch on
+  the node itself, or on the directory for ``delete`` alone, takes none: these are the negative
+  controls, as is another node's watch.
 * **null_blk that completes in the submitter's context**, one job: the count for each read does not
   depend on how fast the device is.
 """
@@ -81,7 +81,7 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return the calls of each counted function for one completed read."""
+    """Return the calls of each counted function per completed read."""
     first, last = result["first"], result["last"]
     ios = last["ios"] - first["ios"]
     return {

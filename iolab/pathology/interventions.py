@@ -38,7 +38,7 @@ NO_INTERVENTION: Final = "none"
 
 _FEATURE = re.compile(r"(NO_)?([A-Z][A-Z0-9_]{1,39})")
 _SETTING = re.compile(r"([a-z][a-z_0-9.]{0,59})=([A-Za-z0-9-]{1,20})")
-# What takes a word.
+# Settings that take a word.
 _WORDS: Final = {
     "preempt": ("none", "voluntary", "full", "lazy"),
     "iosched": ("none", "mq-deadline", "bfq", "kyber"),
@@ -84,7 +84,7 @@ class Intervention:
     highres: bool | None = None
 
     def of(self, cell: Cell) -> Cell:
-        """Return a cell with what is changed for a cell."""
+        """Return a cell with this intervention's changes for a cell."""
         return replace(
             cell,
             features={**cell.features, **self.features},
@@ -133,7 +133,7 @@ def boot_part(level: object) -> str:
 
 
 def _with(found: Intervention, part: str) -> tuple[Intervention, str]:
-    """Return an intervention with one more part, and the name of what that changes."""
+    """Return an intervention with one more part, and the name of what the part changes."""
     if feature := _FEATURE.fullmatch(part):
         features = {**found.features, feature[2]: feature[1] is None}
         return replace(found, features=features), feature[2]

@@ -20,18 +20,7 @@ Scale = Literal["linear", "log"]
 
 
 def no_effect(contrast: Contrast) -> float:
-    """Return what a contrast is where nothing happens, if a claim does not say.
-
-    Parameters
-    ----------
-    contrast : {"ratio", "difference", "treated"}
-        What a claim judges.
-
-    Returns
-    -------
-    float
-        1 for a ratio, else 0, in the unit of the contrast.
-    """
+    """Return a contrast's default value without any effect: 1 for a ratio, else 0."""
     return 1.0 if contrast == "ratio" else 0.0
 
 
@@ -40,36 +29,10 @@ def limit_of(
 ) -> float:
     """Compute the limit of a claim: half-way from no effect to the published number.
 
-    Parameters
-    ----------
-    published : float
-        What the report gives, in the unit of the contrast. Of a range, the end that is nearer to no
-        effect.
-    contrast : {"ratio", "difference", "treated"}
-        What the claim judges. The way to a ratio is halved in logarithms.
-    without : float, optional
-        The contrast without the effect; by default that of `no_effect`.
-    scale : {"linear", "log"}
-        Whether the way to a treated value is halved in its unit or in logarithms.
-
-    Returns
-    -------
-    float
-        The limit, in the unit of the contrast.
-
-    Raises
-    ------
-    UserError
-        If a number is not finite, has no logarithm where one is needed, or both are equal.
-
-    Examples
-    --------
-    >>> round(limit_of(0.579, "ratio"), 3)
-    0.761
-    >>> limit_of(-0.5, "difference")
-    -0.25
-    >>> limit_of(1, "treated", without=2)
-    1.5
+    `published` is in the unit of the contrast; for a range, the end nearer to no effect. `without`
+    is the contrast without the effect, by default `no_effect`. For a ratio, or a treated value with
+    the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit 0.761. Raises
+    UserError for unusable numbers.
     """
     start = no_effect(contrast) if without is None else without
     if not (math.isfinite(published) and math.isfinite(start)):

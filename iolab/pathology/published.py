@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Published reports behind the pathologies, in the words that a mail about them needs."""
+"""Published reports behind the pathologies, in the words for a mail about them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ class Published:
     stack : str
         Where it happens, as the report's own stack shows it.
     claim : str
-        The claim that a mail is about unless another one is named; "" leaves the choice to what was
-        reproduced.
+        The default claim of a mail; "" chooses among the reproduced ones.
     treated : mapping of str to str
-        Levels of the treatment in words for who does not know the pathology.
+        Levels of the treatment in words for readers who do not know the pathology.
     """
 
     citation: str
@@ -44,7 +43,7 @@ class Published:
     treated: Mapping[str, str] = field(default_factory=dict)
 
 
-# The mail has neither subject nor date in the copy that is at hand.
+# The available copy of the mail has neither subject nor date.
 FSDEVEL_DIO = Published(
     citation=(
         'Stephan, mail to fsdevel: "we are running into disk/iops perf issues because the dio '

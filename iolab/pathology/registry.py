@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Known pathologies: built in, installed as entry points, read from files, defined in a notebook.
 
-Built-in names win over everything. What this process registered, or read from a file that the user
-named, wins over an entry point of the same name. Entry points are loaded when their name is asked
-for, or when all pathologies are.
+Built-in names take precedence. Pathologies registered in this process, or read from a file that
+the user named, take precedence over an entry point of the same name. Entry points are loaded when
+needed: by name, or all of them for `pathologies`.
 
-A block's key in the store is made of its plan, not of the source of its pathology: an edit of
-``from_counters``, a claim or a page leaves what was measured valid, and an edit that changes the
-plan changes the key.
+A block's key in the store depends on its plan, not on the source of its pathology: an edit of
+``from_counters``, a claim or a page leaves measured blocks valid, and an edit that changes the plan
+changes the key.
 
 Code is run only from files that the user named (``--pathology``, `register_file`,
 ``IOLAB_PATHOLOGIES``), from installed packages, and from the file that a sweep writes for its own
-pages (`handover_file`). A folder of results holds the name of a pathology, never its code.
+pages (`handover_file`). A folder of results has the name of a pathology, never its code.
 """
 
 from __future__ import annotations
@@ -59,19 +59,10 @@ HANDOVER_VARIABLE: Final = "IOLAB_HANDED_OVER"
 
 @dataclass(frozen=True)
 class _Entry:
-    """A pathology that is not built in.
+    """A pathology that is not built in, and the notebook and file that it came with, if any.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology.
-    notebook : Path or None
-        The notebook of its page; None where it is one of iolab's own.
-    file : Path or None
-        The file that defines it; None where this process, or the one that started it, registered
-        it.
-    inherited : bool
-        Whether the process that started this one handed it over.
+    `notebook` is None for one of iolab's own, `file` for a pathology registered by this process or
+    its parent. `inherited`: the parent process handed it over.
     """
 
     pathology: Pathology
@@ -80,10 +71,10 @@ class _Entry:
     inherited: bool = False
 
 
-# By name, the last registered last. An entry point that is broken is kept with its sentence.
+# By name, in order of registration. A broken entry point is kept as its error message.
 _registered: dict[str, _Entry] = {}
 _installed: dict[str, _Entry | str] = {}
-# Holds something once the environment was read.
+# Not empty once the environment was read.
 _read: list[bool] = []
 
 
@@ -113,24 +104,10 @@ def register(pathology: Pathology, notebook: Path | str | None = None) -> None:
 
 
 def register_file(path: Path | str) -> list[Pathology]:
-    """Run a Python file and make the pathologies that it defines known.
+    """Run a Python file, register every `Pathology` among its globals, and return them in order.
 
-    Parameters
-    ----------
-    path : Path or str
-        The file. Every `Pathology` among its global names is one. It may name the notebook of its
-        page by a path beside it.
-
-    Returns
-    -------
-    list of Pathology
-        In the order of the file.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be run, defines none, or one with a built-in name, or names a notebook
-        that is missing; the message has the file, and the line where there is one.
+    A pathology may name its page's notebook by a path beside the file. Raises UserError, with file
+    and line, if the file fails, defines none or a built-in name, or the notebook is missing.
     """
     path = Path(path).expanduser()
     if os.pathsep in str(path.resolve()):
@@ -149,18 +126,10 @@ def register_file(path: Path | str) -> list[Pathology]:
 
 
 def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology]:
-    """Return pathologies by their names or files, each once, and register those of files.
+    """Return pathologies by their names or files, each once; register those of files.
 
-    Parameters
-    ----------
-    names : iterable of str, Path or Pathology
-        Names; what ends with ``.py`` or has a ``/`` in it is a file. A pathology itself is
-        registered unless it is.
-
-    Raises
-    ------
-    UserError
-        As `get_pathology`, `register` and `register_file`, or if two are called alike.
+    A word that ends with ``.py`` or has a ``/`` in it is a file. Unregistered `Pathology` objects
+    are registered. Raises UserError as `get_pathology` and `register_file`, or if two share a name.
     """
     chosen: dict[str, Pathology] = {}
     for name in names:
@@ -181,20 +150,14 @@ def _named(name: str | Path | Pathology) -> list[Pathology]:
 
 
 def get_pathology(name: str) -> Pathology:
-    """Return a pathology by its name.
-
-    Raises
-    ------
-    UserError
-        If the name is unknown (the message lists the known ones), or its entry point is broken.
-    """
+    """Return a pathology by its name; the UserError for an unknown one lists the known ones."""
     if name in PATHOLOGIES:
         return PATHOLOGIES[name]
     return _entry(name).pathology
 
 
 def notebook_path(pathology: Pathology) -> Path:
-    """Return the notebook that makes the page of a pathology which `get_pathology` returns."""
+    """Return the notebook for the page of a pathology from `get_pathology`."""
     if pathology.name in PATHOLOGIES:
         return NOTEBOOKS / pathology.notebook
     return _entry(pathology.name).notebook or NOTEBOOKS / pathology.notebook
@@ -232,15 +195,10 @@ def pathology_files() -> list[Path]:
 
 
 def handover_file() -> bytes | None:
-    """Return what a child of this process needs to know the pathologies registered in it.
+    """Return a pickle of the pathologies registered in this process, for its children.
 
-    That is a pickle of the pathologies and of the places to import from; None where nothing was
-    registered here.
-
-    Raises
-    ------
-    UserError
-        If a pathology cannot be pickled.
+    It also has the places to import from; None if nothing was registered here. Raises UserError if
+    a pathology cannot be pickled.
     """
     import cloudpickle
 
@@ -255,7 +213,7 @@ def handover_file() -> bytes | None:
     for entry in own:
         try:
             pickled.append(cloudpickle.dumps((entry.pathology, entry.notebook)))
-        # Pickling runs the code of whatever the pathology refers to.
+        # Pickling runs code of the objects that the pathology refers to.
         except BaseException as error:
             raise UserError(
                 f"pathology {entry.pathology.name} cannot be handed to its pages"
@@ -272,7 +230,7 @@ def _check_name(pathology: Pathology) -> None:
 
 
 def _add(entry: _Entry) -> None:
-    # To the end, so that a child which repeats the order comes to the same result.
+    # Move it to the end, so that a child that repeats the order gets the same result.
     _registered.pop(entry.pathology.name, None)
     _registered[entry.pathology.name] = entry
 
@@ -280,10 +238,7 @@ def _add(entry: _Entry) -> None:
 def _own_notebook(pathology: Pathology, folder: Path | None) -> Path | None:
     """Return the notebook that a pathology brings along, or None for one of iolab's.
 
-    Raises
-    ------
-    UserError
-        If there is none of its name beside the code in `folder`, nor among iolab's.
+    Raises UserError if it is neither beside the code in `folder` nor among iolab's.
     """
     name = pathology.notebook
     if name == EXPERIMENT:
@@ -298,13 +253,7 @@ def _own_notebook(pathology: Pathology, folder: Path | None) -> Path | None:
 
 
 def _entry(name: str) -> _Entry:
-    """Return a pathology that is not built in.
-
-    Raises
-    ------
-    UserError
-        If the name is unknown, or its entry point is broken.
-    """
+    """Return a pathology that is not built in; raise UserError if it is unknown or broken."""
     _read_environment()
     if name in _registered:
         return _registered[name]
@@ -324,7 +273,7 @@ def _entry_points() -> dict[str, metadata.EntryPoint]:
 
 
 def _load(point: metadata.EntryPoint) -> _Entry | str:
-    """Load an entry point; return a sentence if it is broken."""
+    """Load an entry point; return an error message if it is broken."""
     package = f" of {point.dist.name}" if point.dist is not None else ""
     what = f"the pathology {point.name!r}{package} cannot be used: {point.value}"
     try:
@@ -336,13 +285,13 @@ def _load(point: metadata.EntryPoint) -> _Entry | str:
             return f"{what} is called {loaded.name!r}, and its entry point must be, too"
         folder = Path(str(module.__file__)).parent if module.__file__ else None
         return _Entry(loaded, _own_notebook(loaded, folder))
-    # Somebody else's package may fail in any way; the other pathologies are not its business.
+    # A foreign package may fail in any way; it must not affect the other pathologies.
     except BaseException as error:
         return f"{what}{blame(error, '')}"
 
 
 def _read_environment() -> None:
-    """Register what the environment names, once: a sweep then sets it for its pages."""
+    """Register the pathologies named in the environment, once: a sweep sets it for its pages."""
     if _read:
         return
     # Before they are run: a file may ask for another pathology.
@@ -359,12 +308,9 @@ def _read_environment() -> None:
 
 
 def _read_handover(digest: str, file: Path) -> None:
-    """Register what `handover_file` of the process that started this one returned.
+    """Register the pathologies from `handover_file` of the process that started this one.
 
-    Raises
-    ------
-    UserError
-        If the file has other bytes than that process wrote, or is gone because it ended.
+    Raises UserError if the file was changed, or is gone because that process ended.
     """
     try:
         payload = file.read_bytes()
@@ -372,7 +318,7 @@ def _read_handover(digest: str, file: Path) -> None:
         raise UserError(f"the sweep that made this page has ended: there is no {file}") from error
     if hashlib.sha256(payload).hexdigest() != digest:
         raise UserError(f"{file} is not what the sweep wrote that made this page")
-    # The digest is from the environment, which is set by whoever started this process.
+    # The digest is from the environment, set by the process that started this one.
     places, pickled = pickle.loads(payload)  # noqa: S301
     sys.path.extend(place for place in places if place not in sys.path)
     for one in pickled:

@@ -20,16 +20,8 @@ _RULE: Final = (
 def rules_document(pathology: Pathology) -> dict[str, Any]:
     """Return everything that decides a pathology's verdicts, as plain JSON values.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        A pathology.
-
-    Returns
-    -------
-    dict
-        Its name, each claim with its condition and rule, and the conditions declared before
-        measuring. Statements and reasons are left out: another wording decides nothing.
+    That is its name, each claim with its condition and rule, and the declared conditions, without
+    statements and reasons: rewording decides nothing.
     """
     return {
         "pathology": pathology.name,
@@ -39,18 +31,7 @@ def rules_document(pathology: Pathology) -> dict[str, Any]:
 
 
 def rules_digest(pathology: Pathology) -> str:
-    """Return the SHA-256 of a pathology's rules, which another limit or condition changes.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        A pathology.
-
-    Returns
-    -------
-    str
-        The hash of the canonical JSON of `rules_document`, in hexadecimal.
-    """
+    """Return the SHA-256 of the canonical JSON of `rules_document`, in hexadecimal."""
     return digest_of(rules_document(pathology))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Levels that the user sets in place of a profile's."""
+"""Read the levels that the user sets in place of a profile's: ``FACTOR=LEVEL[,LEVEL...]``."""
 
 from __future__ import annotations
 
@@ -17,21 +17,9 @@ __all__ = ["override", "parse_levels"]
 def parse_levels(
     pathology: Pathology, option: str, settings: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the levels in ``FACTOR=LEVEL[,LEVEL...]``, by factor.
+    """Return the levels in ``FACTOR=LEVEL[,LEVEL...]``, by factor; messages name `option`.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        Has the factors.
-    option : str
-        The option that they are of, for the message.
-    settings : sequence of str
-        What the user wrote.
-
-    Raises
-    ------
-    UserError
-        If a factor is unknown, a level is out of range, or no treatment is left.
+    Raises UserError for an unknown factor, a level out of range, or no treatment.
     """
     found: dict[str, Any] = {}
     for setting in settings:
@@ -57,14 +45,10 @@ def override(
 ) -> Profile:
     """Return a profile whose grids are replaced by the levels that the user set.
 
-    `settings` are like ``weight=1000,3000``; factors that are not named keep the levels of the
-    profile's first grid. `recorded`, of the same form, says which of the conditions are recorded
-    (in every boot). The treatment's level ``control`` is always there and may be named.
-
-    Raises
-    ------
-    UserError
-        If a factor is unknown, a level is out of range, or no treatment is left.
+    `settings` are like ``weight=1000,3000``; other factors keep the levels of the profile's first
+    grid. `recorded`, of the same form, chooses the conditions to record, in every boot. The
+    treatment's level ``control`` is always measured and may be named. Raises UserError as
+    `parse_levels`.
     """
     changed = profile
     if settings:

@@ -16,25 +16,16 @@ from iolab.pathology.built_in import PATHOLOGIES
 
 __all__ = ["MODULE_PREFIX", "read_file"]
 
-# Names of the modules that are made of such files.
+# Prefix of the modules' names.
 MODULE_PREFIX: Final = "iolab_pathology_file_"
 
 
 def read_file(path: Path) -> list[Pathology]:
-    """Run a Python file and return the pathologies among its global names, in their order.
+    """Run a Python file (``.py``) and return the pathologies among its globals, in order.
 
-    The file is compiled anew each time: a cached ``.pyc`` of the same second would hide an edit.
-
-    Parameters
-    ----------
-    path : Path
-        A file whose name ends with ``.py``. It stands alone: its folder is no place to import from.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read or run, or defines no pathology, or two of one name; the message names
-        the file, and the line where there is one.
+    Compiled anew each time: a cached ``.pyc`` of the same second would hide an edit. Its folder is
+    not importable. Raises UserError, with file and line, if it fails or defines no pathology, or
+    two of one name.
     """
     if path.suffix != ".py":
         raise UserError(f"{path} is no Python file: the file of a pathology ends with .py")
@@ -49,7 +40,7 @@ def read_file(path: Path) -> list[Pathology]:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
-        # The user named this file to be run.
+        # The user asked to run this file.
         exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
         return _defined(module, path)
     except BaseException as error:

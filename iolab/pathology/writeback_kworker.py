@@ -6,37 +6,36 @@ NVMe, 128 fio jobs of 1 MiB writes. Buffered, ext4 reached 5383 MB/s with its fl
 100 %, XFS 14.6 GB/s with its at 20 %; direct, both about 14.4 GB/s. So a byte cost ext4's worker
 13.6 times what it cost XFS's.
 
-ext4 is the treatment and XFS the control, since that is the comparison that the article makes; its
-other two, buffered beside direct and few jobs beside many, are plain factors.
+ext4 is the treatment and XFS the control, as in the article's comparison; its other two, buffered
+against direct and few jobs against many, are plain factors.
 
-What is decided here is the **worker's cost** for a MiB, **how busy** it is, that there is **one at
-a time**, and whether the file systems handle **pages or folios**. How bandwidth grows with jobs and
-where it stops cannot be: it takes real cores and a device that is faster than one worker.
+Decided here are the **worker's cost** per MiB, **how busy** it is, that there is **one at a time**,
+and whether the file systems handle **pages or folios**. How bandwidth grows with jobs and where it
+stops cannot be decided: that takes real cores and a device faster than one worker.
 
 The recipe and what was tuned in it, each for a reason:
 
 * **A device that stores nothing** and completes in the submitter's context. Storing costs a copy of
   every page, which costs more than all else that the worker does. The metadata are in memory:
   XFS's on a second device, ext4's in the page cache of the device.
-* **cpus=1 for the cost.** The virtual processors share one counted clock, so that with two each
-  waits for the other and a worker's time grows by that. ``cpus=2`` is for how busy the worker is
-  beside its writer: claimed of growing files and several jobs, the article's shape, and apart from
-  that of one job that overwrites.
-* **Dirty limits of 16 and 64 MiB**, so that writeback begins within the ramp and the writers are
-  soon bound to it.
-* ``layout=growing``: the job makes its files, as the article's did. It does not decide the worker's
-  cost: ext4 then also converts extents after the I/O in an unbound worker that is not the flush
-  worker, and of XFS's realtime files the writer allocates what else the flush worker would. With
-  ``overwrite`` of files that are in the cache the flush worker writes back, and does nothing else.
+* **cpus=1 for the cost.** The virtual processors share one counted clock, so with two each waits
+  for the other, which adds to a worker's time. ``cpus=2`` is for how busy the worker is beside its
+  writer: claimed for growing files and several jobs, as in the article, and separately for one job
+  that overwrites.
+* **Dirty limits of 16 and 64 MiB**, so that writeback begins within the ramp and soon limits the
+  writers.
+* ``layout=growing``: the job creates its files, as in the article. It cannot decide the worker's
+  cost: ext4 then also converts extents after the I/O in an unbound worker other than the flush
+  worker, and for XFS's realtime files the writer allocates instead of the flush worker. With
+  ``overwrite`` of cached files the flush worker only writes back.
 * **No I/O scheduler**, as is usual on NVMe.
 
 The limits are derived from the published numbers; the recipe had been tried on these kernels
 before.
 
-Here ``iops`` are the writers' 1 MiB writes, so MiB/s into the page cache. ``switches_per_io`` are
-for each I/O of the device, which the flush worker issues: of buffered writes they say how often
-the worker and its writers take turns for one of its I/Os. ``kworker_cpu`` is that of bound workers
-alone.
+Here ``iops`` counts the writers' 1 MiB writes, so MiB/s into the page cache. ``switches_per_io`` is
+per I/O of the device, issued by the flush worker: for buffered writes, how often the worker and its
+writers take turns per I/O. ``kworker_cpu`` covers only bound workers.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _DEVICE_MIB = 12 * 1024
 _DIRTY_BYTES = 64 * _MIB
 _DIRTY_BACKGROUND_BYTES = 16 * _MIB
 _MOST_JOBS = 32
-# Short, so that what the fastest writes into the page cache stays below the machine's memory.
+# Short, so that the fastest writer's pages stay below the machine's memory.
 _RAMP_MS = 200
 _RUNTIME_MS = 500
 _CORES = (
@@ -112,15 +111,15 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
 
 
 def _machine(boot: Condition) -> Machine:
-    # What a growing file writes stays in the page cache.
+    # A growing file stays in the page cache.
     return Machine(cpus=integer_level(boot, "cpus"), memory_mib=6144, modules=NULL_BLK_MODULES)
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return what the unbound kworkers did: their share of one CPU, and their time for a MiB.
+    """Return what the unbound kworkers did: their share of one CPU, and their time per MiB.
 
-    ``device_mib_per_s`` is what reached the device. On several virtual processors the times hold
-    the waiting for each other's instructions.
+    ``device_mib_per_s`` is what reached the device. With several virtual processors the times
+    include waiting for each other's instructions.
     """
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
@@ -153,16 +152,16 @@ _RECORDING = Recording(
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Return how many flush workers there were, at once and in all, and what a MiB cost them.
+    """Return the number of flush workers, at once and in all, and their time per MiB.
 
-    ``pages_per_folio`` is the mean size of the pieces of memory that the page cache took for what
-    was written (one page where the kernel knows no other); it is missing where it took none.
+    ``pages_per_folio`` is the mean size of the folios that the page cache allocated for the writes
+    (one page on kernels without folios); missing if it allocated none.
     """
     from iolab import measure
 
     issued = trace.frame("block_rq_issue")
     written = issued[issued["rwbs"].astype("str").str.contains("W")]
-    # The device of the data is the one that most is written to.
+    # The data's device is the one with the most written sectors.
     sectors = written.groupby("dev")["nr_sector"].sum().max()
     mib = float(sectors) * 512 / _MIB
     stretches = measure.flushes(trace)
@@ -179,7 +178,7 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     return found
 
 
-# What a MiB costs the worker, with its control past the cache.
+# The worker's cost per MiB, with a control that bypasses the cache.
 _COST: Grid = {
     "filesystem": ("ext4",),
     "io": ("buffered", "direct"),
@@ -207,7 +206,7 @@ def _busy(name: str, statement: str, grid: Grid, *, secondary: bool = False) -> 
     )
 
 
-# Of the article's shares of a CPU and bandwidths: (100 % / 5383 MB/s) / (20 % / 14600 MB/s).
+# From the article's CPU shares and bandwidths: (100 % / 5383 MB/s) / (20 % / 14600 MB/s).
 _PUBLISHED_COST = (1.0 / 5383) / (0.2 / 14600)
 
 # Where every claim is decided.
@@ -298,7 +297,7 @@ WRITEBACK_KWORKER = Pathology(
             value="flush_workers_at_once",
             contrast="treated",
             published=1.0,
-            # A whole number: what contradicts one worker is two.
+            # A whole number: one worker is contradicted by two.
             without=2.0,
         ),
         _busy(

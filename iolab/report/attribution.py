@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attribution for people: read what ``iolab why`` wrote, and say it in words."""
+"""Attribution for people: read what ``iolab why`` wrote, and put it into words."""
 
 from __future__ import annotations
 
@@ -22,17 +22,11 @@ from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS, OTHERWISE, TUR
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset, load
 
-__all__ = [
-    "ATTRIBUTION_FORMAT",
-    "Attribution",
-    "attribution_text",
-    "load_attribution",
-    "publish_attribution",
-]
+__all__ = ["Attribution", "attribution_text", "load_attribution", "publish_attribution"]
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 _MOVES: Final = (*TURNS, *OTHERWISE)
-# How the gate of a cell begins whose switch its kernel lacks.
+# Prefix of the gate of a cell whose switch its kernel lacks.
 _GATE: Final = "cannot run here: "
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
@@ -122,7 +116,7 @@ def load_attribution(folder: Path | str) -> Attribution:
         claims = [claim for claim in pathology.claims if claim.name in names]
         table = _table(found["rows"])
         kernel = foreign.line(found["kernel"], foreign.NAME)
-        # Older documents lack it.
+        # Missing in older documents.
         fixed = [foreign.line(phrase) for phrase in found.get("fixed", [])]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: holds something else than expected ({error})") from error

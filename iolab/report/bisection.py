@@ -28,7 +28,7 @@ def write_bisection(
 ) -> Path:
     """Write the report into a folder, named by the culprit, and return its path.
 
-    Where its parent and it were observed, a flame graph lies beside it.
+    If the culprit and its parent were observed, a flame graph is written beside it.
     """
     name = found.culprit.commit[:12] if found.culprit else "unknown"
     path = folder / f"bisect-{name}.md"
@@ -41,17 +41,7 @@ def write_bisection(
 
 
 def bisection_text(found: Bisection, repository: Repository, why: Explanation | None = None) -> str:
-    """Return the report of a bisection in Markdown.
-
-    Parameters
-    ----------
-    found : Bisection
-        What was found.
-    repository : Repository
-        Where its commits are.
-    why : Explanation, optional
-        Why the commit changed the answer.
-    """
+    """Return the report of a bisection in Markdown."""
     lines = [f"# {shown.markdown(found.question)}", ""]
     if found.culprit is None:
         lines += ["Commits that cannot be tested hide the first one. It is among:", ""]
@@ -99,7 +89,7 @@ def _explained(culprit: Step, why: Explanation) -> list[str]:
 
 
 def _fenced(text: str, language: str = "") -> list[str]:
-    """Return somebody's text as a block that no line of it ends."""
+    """Return foreign text as a code block that none of its lines can end."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
     return [fence + language, shown.terminal(text), fence]
 
@@ -128,7 +118,7 @@ def _row(step: Step) -> str:
 
 
 def _changes(found: Bisection) -> list[str]:
-    """Return a table of the measures before and after, those that differ."""
+    """Return a table of the measures that differ before and after."""
     if found.parent is None or found.culprit is None:
         return ["Its parent was not judged."]
     before = found.parent.judgement.measures or {}

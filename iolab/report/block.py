@@ -28,16 +28,10 @@ _SHOWN: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle", "l
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block, which shows itself in a notebook: figure, cells, origin, machine and console.
+    """A block that displays itself in a notebook: figure, cells, origin, machine and console.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Its cells, in the order measured.
-    facts, run : dict
-        What the kernel said of itself, and when and how it ran; empty without a store.
-    console : list of str
-        The last lines that the machine said.
+    `cells` are in the order measured. `facts` (from the kernel), `run` (when and how it ran) and
+    `console` (the machine's last lines) are empty without a store.
     """
 
     cells: pd.DataFrame
@@ -59,7 +53,7 @@ class BlockView:
 
     @property
     def origin(self) -> pd.DataFrame:
-        """Where the numbers come from: kernel, target, clock, and what the kernel said."""
+        """Where the numbers come from: kernel, target, clock, and the kernel's own facts."""
         first = self.cells.iloc[0]
         rows: dict[str, Any] = {name: first[name] for name in _ORIGIN}
         rows |= {name: value for name, value in self.facts.items() if name != "preflight"}
@@ -84,21 +78,9 @@ class BlockView:
 def block_view(
     cells: pd.DataFrame, block: str | None = None, root: Path | None = None
 ) -> BlockView:
-    """Return one block of some cells.
+    """Return one block of a comparison's cells, by default the first; raise UserError if unknown.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        The cells of a comparison.
-    block : str, optional
-        The block (column ``block``); by default the first.
-    root : Path, optional
-        The folder of the store, for what is in no table: facts, console, survey.
-
-    Raises
-    ------
-    UserError
-        If there is no such block.
+    `root` is the store's folder, for what no table has: facts, console, survey.
     """
     known = [str(name) for name in cells["block"].unique()]
     name = known[0] if block is None else one_of("block of these results", block, known)

@@ -40,7 +40,7 @@ COMPARISON_COLUMNS: Final = (
     *("same_scheduler", "change_of", "change", "change_low", "change_high"),
     *("agreement", "reason"),
 )
-# What the agent says of a kernel that does not show its scheduler's settings.
+# The agent's value for a kernel that does not show its scheduler's settings.
 _UNKNOWN: Final = "unknown"
 
 
@@ -217,7 +217,7 @@ def _changed(
 
 
 def _incomparable(a: dict[Any, Any], b: dict[Any, Any], *, same_kernel: bool) -> str:
-    """Say why the result `a` here and `b` in virtual time cannot be compared, or ""."""
+    """Return why the result `a` here and `b` in virtual time cannot be compared, or ""."""
     sides = (("here", a), ("in virtual time", b))
     for where, row in sides:
         if row["verdict"] in ("not applicable", "not measured", "cannot run here"):
@@ -239,7 +239,7 @@ def _named(table: pd.DataFrame, side: str) -> list[str]:
 
 
 def _in_words(table: pd.DataFrame, side: str) -> list[str]:
-    """Return a side's results in words; nothing where there is none."""
+    """Return a side's results in words; no lines if it has none."""
     return [
         verdict_text({**{n: row[f"{side}{n}"] for n in ("estimate", "low", "high")}, "reason": ""})
         for row in table.to_dict("records")

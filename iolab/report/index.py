@@ -88,7 +88,7 @@ class VerdictIndex:
         address = self.experiments.get(name, {}).get(kernel, "")
         if column == "kernel" and address:
             return {"words": terminal(kernel), "address": address}
-        # Behind a count stand the claims that were not reproduced.
+        # The count is followed by the claims that were not reproduced.
         words, _, others = terminal(str(row[column])).partition(" (")
         tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
         return {"words": words, "tone": tone, "more": others.removesuffix(")")}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What the kernels of the cache are, and in what two of them differ.
+"""What the kernels of the cache are, and how two of them differ.
 
-Scheduler and features are what a kernel said of itself when it was booted; preemption model and HZ
-are known from its configuration before that.
+Scheduler and features are what a kernel reported when it was booted; preemption model and HZ are
+known from its configuration before that.
 """
 
 from __future__ import annotations
@@ -24,15 +24,9 @@ _FEATURES: Final = "features"
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing in which two kernels differ.
+    """A property or configuration option in which two kernels differ, and its two values.
 
-    Parameters
-    ----------
-    what : str
-        ``release``, ``scheduler``, ``preemption``, a feature or tunable of the scheduler, or an
-        option of the configuration.
-    first, second : str
-        What each has: "n" for an option that is off or unknown there, "" for what it does not have.
+    "n" stands for an option that is off or unknown, "" for a missing property.
     """
 
     what: str
@@ -76,28 +70,14 @@ def kernel_document(status: KernelStatus) -> dict[str, Any]:
 def differences(
     first: str, second: str, facts: Mapping[str, Mapping[str, Any]]
 ) -> list[Difference]:
-    """Return in what two kernels of the cache differ.
+    """Return how two kernels of the cache differ: kernels first, then schedulers, then options.
 
-    Parameters
-    ----------
-    first, second : str
-        Their names.
-    facts : mapping of str to mapping
-        What each reported when it was booted, if it was.
-
-    Returns
-    -------
-    list of Difference
-        The kernels themselves first, then their schedulers, then the options by name.
-
-    Raises
-    ------
-    UserError
-        If one is unknown, not in the cache, or there is no configuration of it.
+    `facts` are what each reported when it was booted, if it was. Raises UserError if one is unknown
+    or not in the cache, or its configuration is unknown.
     """
     kernels = [_cached(name) for name in (first, second)]
     told = [_told(kernel, facts.get(kernel.name) or {}) for kernel in kernels]
-    # A kernel that was never booted has said nothing: only its configuration can be compared.
+    # A kernel that was never booted has no facts: only its configuration can be compared.
     both = all("scheduler" in one for one in told)
     names = [
         what for what in {**told[0], **told[1]} if both or (what in told[0] and what in told[1])
@@ -129,7 +109,7 @@ def _scheduler(facts: Mapping[str, Any]) -> str:
 
 
 def _told(kernel: Kernel, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is known of a kernel beside its configuration; HZ is in there."""
+    """Return a kernel's properties other than its configuration, which has HZ."""
     build = _build(kernel, facts)
     told = {"release": kernel.release, "source": kernel.source}
     if build.preemption:

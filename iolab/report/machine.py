@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the survey of a real machine says, as a table."""
+"""The survey of a real machine as a table."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from iolab.stats.conditions import (
 )
 from iolab.store.dataset import Dataset
 
-__all__ = ["Archive", "pyperf_suites", "write_archives"]
+__all__ = ["write_archives"]
 
 _VALUE = "seconds_per_io"
 _CONTROL = "control"
@@ -37,19 +37,7 @@ _CONTROL = "control"
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive of pyperf.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    kernel : str
-        The kernel whose cells it holds.
-    treatment : str
-        The treatment.
-    level : str or int
-        Its level in these cells; "control" in those of the control.
-    """
+    """An archive of pyperf for one kernel and one level of the treatment, or "control"."""
 
     path: Path
     kernel: str
@@ -58,31 +46,14 @@ class Archive:
 
 
 def pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
-    """Return a suite of benchmarks for each kernel and each level of the treatment.
+    """Return a suite by kernel and level: kernels by version, each with its control first.
 
-    A benchmark is a condition, a run of it a boot, a value the seconds per I/O of one valid cell
-    that was not traced; ``loops`` is the fewest I/Os behind a value of the run, ``duration`` the
-    seconds that its cells ran. A benchmark's name is the measure and the condition without the
-    treatment's level, so that a condition and its control have the same name, on every kernel, on
-    every machine and in every sweep. A categorical factor at its first level is left out of it; the
-    metadata hold every factor. Nothing of the machine that writes the archive is in it. pyperf
-    takes all values for independent ones; those of one boot are not.
-
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-
-    Returns
-    -------
-    dict of (str, int or str) to BenchmarkSuite
-        By kernel and level: kernels in the order of their versions, of each the control first.
-
-    Raises
-    ------
-    UserError
-        If no cell is valid, if a valid one has no seconds per I/O above 0, or if one condition
-        would pool several releases, targets or clocks.
+    A benchmark is a condition, a run a boot, a value the seconds per I/O of one valid untraced
+    cell; ``loops`` is the fewest I/Os behind a value, ``duration`` the cells' seconds. A name
+    leaves out the treatment's level and first levels of categorical factors, so that a condition
+    and its control compare on every machine; the metadata have every factor. pyperf assumes
+    independent values; those of one boot are not. Raises UserError without valid cells or seconds
+    per I/O above 0, or if a condition would pool several releases, targets or clocks.
     """
     kept = valid_cells(data.cells, _VALUE)
     good = (kept[_VALUE] > 0) & (kept[_VALUE] < math.inf)
@@ -108,26 +79,8 @@ def pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
 def write_archives(data: Dataset, folder: Path) -> list[Archive]:
     """Write ``KERNEL-control.json`` and ``KERNEL-TREATMENT-LEVEL.json`` for `pyperf_suites`.
 
-    The same data give the same bytes; each file is whole or absent.
-
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-    folder : Path
-        Where the archives go.
-
-    Returns
-    -------
-    list of Archive
-        The archives, in the order of the suites.
-
-    Raises
-    ------
-    UserError
-        As `pyperf_suites`, or for a kernel whose name cannot be a file's.
-    IolabError
-        If the folder cannot be written.
+    The same data give the same bytes; each file is whole or absent. Returns the archives in the
+    order of the suites. Raises UserError also for a kernel's name that cannot be a file's.
     """
     suites = pyperf_suites(data)
     treatment = pathology_of(data.cells).treatment
@@ -168,7 +121,7 @@ def _run(cells: pd.DataFrame, metadata: Mapping[str, Any]) -> Run:
     own = {
         "block": str(cells["block"].iloc[0]),
         "boot": int(cells["boot"].iloc[0]),
-        # Of a whole run, so what holds for each of its values: the mean of at least so many I/Os.
+        # For the whole run: each of its values is the mean of at least so many I/Os.
         "loops": int(cells["ios"].min()),
         "duration": float(cells["runtime_s"].sum()),
     }
@@ -177,14 +130,14 @@ def _run(cells: pd.DataFrame, metadata: Mapping[str, Any]) -> Run:
 
 
 def _plain(level: Any) -> int | str:
-    """Return a level as a plain value; the control's own is "control"."""
+    """Return a level as a plain value, "control" for the control."""
     if pd.isna(level):
         return _CONTROL
     return level if isinstance(level, str) else int(level)
 
 
 def _name(condition: Mapping[str, int | str], pathology: Pathology) -> str:
-    """Return the measure and a condition's words FACTOR=LEVEL, but for the usual ones."""
+    """Return the measure and a condition's FACTOR=LEVEL words, without the usual ones."""
     words = []
     for name, level in condition.items():
         factor = pathology.factors[name]

@@ -98,7 +98,7 @@ def summary(
             "means": {
                 value: mean_table(cells, value, confidence=confidence)
                 for value in _MEANS
-                # A program does no I/O that is counted; a core's idle time may be unknown.
+                # A program's I/O is not counted; a core's idle time may be unknown.
                 if main_value(cells) == "iops" or cells[value].notna().all()
             },
             "measures": {

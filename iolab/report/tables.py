@@ -39,7 +39,7 @@ __all__ = [
     "traced_measures",
 ]
 
-# A core that is idle for at least this share of its time is not what limits the control.
+# A core idle for at least this share of its time does not limit the control.
 IDLE_SHARE: Final = 0.05
 
 
@@ -137,7 +137,7 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     columns = [*_varying(table, data.cells), pathology.treatment]
     columns += ["mean", "low", "high", "n", "cells"]
     made = _with_control(table[columns], pathology)
-    # What the numbers are, for whoever formats them.
+    # What the numbers are, for their formatting.
     made.attrs["value"] = value
     return made
 
@@ -320,19 +320,10 @@ def mechanism_table(data: Dataset) -> pd.DataFrame:
 
 
 def traced_measures(data: Dataset) -> pd.DataFrame:
-    """Return the mean of each measure of the traces in each condition.
+    """Return the mean of each measure of the traces, a row for each kernel and recorded condition.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and validly recorded condition, none without: kernel, the factors that
-        vary, the treatment (missing in the control), n (recorded cells), a column for each measure
-        with its unit in the name.
+    Columns: kernel, the factors that vary, the treatment (missing in the control), n (recorded
+    cells), and each measure with its unit in the name. Only valid cells count.
     """
     recorded = data.cells.loc[data.cells["recorded"] & data.cells["valid"], "cell"]
     measures = data.mechanism[data.mechanism["cell"].isin(recorded)]
@@ -351,12 +342,12 @@ def traced_measures(data: Dataset) -> pd.DataFrame:
 
 
 def _varying(table: pd.DataFrame, cells: pd.DataFrame) -> list[str]:
-    """Return the kernel and the factors that a reader needs to tell the rows apart."""
+    """Return the kernel and the factors that distinguish the rows."""
     return [n for n in shared_columns(cells) if n == "kernel" or table[n].nunique() > 1]
 
 
 def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
-    """Return a table with the control's name where the treatment has no level."""
+    """Return a table with the control's name in place of a missing level of the treatment."""
     levels = table[pathology.treatment].astype(object)
     return table.assign(**{pathology.treatment: levels.where(levels.notna(), pathology.control)})
 
@@ -364,7 +355,7 @@ def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
 def _reading(row: Mapping[Any, Any]) -> str:
     if row["n"] < 2:
         return "one boot: no interval"
-    # Boots that agree to the last digit have no spread to make an interval of.
+    # Boots that agree to the last digit have no spread for an interval.
     low, high = (row["ratio"] if math.isnan(row[name]) else row[name] for name in ("low", "high"))
     if high < 1:
         return "treatment lower"

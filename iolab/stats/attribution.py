@@ -3,9 +3,9 @@
 
 Every intervention is tried twice. *Screening* measures all of them in a few boots and picks those
 that move a claim's value by a good part of the way to its limit. *Confirmation* measures only
-these, in boots with other seeds, and decides. As no boot of the screening counts there, picking
-biases nothing; the intervals are corrected for how many were picked (Bonferroni). Longer runs tell
-what only delays an effect from what removes it.
+these, in boots with other seeds, and decides. As it uses no boot of the screening, picking
+introduces no bias; the intervals are corrected for how many were picked (Bonferroni). Longer runs
+distinguish what only delays an effect from what removes it.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ ATTRIBUTION_COLUMNS: Final = (
     *("claim", "intervention", "stage", "effect", "baseline", "baseline_verdict"),
     *("estimate", "low", "high", "verdict", "share", "n", "reason"),
 )
-# Of `_scale`: what is worth confirming, and what is nothing.
+# Shares of `_scale`: worth confirming, and no change at all.
 _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
-# Of a change in short runs: what is left of it in longer ones if it lasts.
+# Share of a change in short runs that is left in longer ones if it lasts.
 _LASTING: Final = 0.5
 
 
 def under(claim: Claim, level: str) -> Claim:
-    """Return a claim as it is judged with an intervention."""
+    """Return a claim with an intervention in its condition."""
     return replace(claim, condition={**claim.condition, INTERVENTION: level})
 
 
 def _scale(claim: Claim, baseline: float) -> float:
     """Return the change that counts as whole, in the unit of `boot_values`.
 
-    It is the way from the baseline to the limit, or from no effect to the limit where that is more:
+    It is the way from the baseline to the limit, or from no effect to the limit if that is longer:
     beside a baseline near its limit, any spread would look like a cause.
     """
     limit = _in_logs(claim, claim.limit)
@@ -84,7 +84,7 @@ def _in_unit(claim: Claim, value: float) -> float:
 
 
 def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
-    """Return a claim's value of each boot by block; empty with the reason where there is none."""
+    """Return a claim's value in each boot, by block; or no values and the reason."""
     try:
         found = boot_values(data, claim, kernel)
     except UserError as error:
@@ -97,7 +97,7 @@ def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
 
 
 class _Measured:
-    """What was measured of a claim on a kernel, without and with interventions, boot by boot."""
+    """A claim's values on a kernel, without and with interventions, boot by boot."""
 
     def __init__(self, data: Dataset, claim: Claim, kernel: str) -> None:
         self.data, self.claim, self.kernel = data, claim, kernel
@@ -108,8 +108,8 @@ class _Measured:
     def changes(self, level: str) -> tuple[Floats, str]:
         """Return what an intervention changes in each boot, in the unit of `boot_values`.
 
-        A boot that measured the baseline as well is compared with itself, else with the boot of
-        the same number, which has the same jobs and seeds.
+        A boot that also measured the baseline is compared with itself, else with the boot of the
+        same number, which has the same jobs and seeds.
         """
         treated, reason = _values(self.data, under(self.claim, level), self.kernel)
         if self.base.empty or treated.empty:
@@ -122,7 +122,7 @@ class _Measured:
     def row(
         self, level: str, stage: str, confidence: float, changes: Floats, reason: str
     ) -> dict[str, Any]:
-        """Return the row of an intervention, its effect left open."""
+        """Return the row of an intervention, without its effect."""
         row: dict[str, Any] = {
             "claim": self.claim.name,
             "intervention": level,
@@ -148,28 +148,12 @@ class _Measured:
 def screening(
     data: Dataset, claims: Sequence[Claim], kernel: str, levels: Sequence[str]
 ) -> pd.DataFrame:
-    """Compare each intervention with no intervention, boot by boot.
+    """Compare each intervention with none, boot by boot: a row per claim and intervention.
 
-    Parameters
-    ----------
-    data : Dataset
-        Results of one pathology with interventions among its conditions.
-    claims : sequence of Claim
-        Claims of that pathology.
-    kernel : str
-        Name of the kernel.
-    levels : sequence of str
-        The interventions that were tried.
-
-    Returns
-    -------
-    DataFrame
-        A row for each claim and intervention, with the columns `ATTRIBUTION_COLUMNS`: ``baseline``
-        and ``estimate`` are the claim's contrast without and with it, ``low`` and ``high`` the ends
-        of the t interval of the change, laid to the baseline (all in the contrast's unit).
-        ``share`` is how far it moves the contrast, as a share of the way from the baseline to the
-        claim's limit, or from no effect to the limit where that is longer; a negative one moves
-        away. ``effect`` is provisional.
+    ``baseline`` and ``estimate`` are the claim's contrast without and with it; ``low`` and ``high``
+    the t interval of the change, added to the baseline. ``share`` is the change as a share of the
+    way from the baseline to the limit, or from no effect to the limit if that is longer; negative
+    if it moves away. ``effect`` is provisional. The columns are `ATTRIBUTION_COLUMNS`.
     """
     rows = []
     for claim in claims:
@@ -185,14 +169,14 @@ def screening(
 
 
 def _word(claim: Claim, baseline: float, share: float) -> str:
-    """Return the effect of a share of the way to the limit, without regard to its spread."""
+    """Return the effect of a share of the way to the limit, ignoring its spread."""
     if abs(share) < _PICKED:
         return "changes nothing" if abs(share) < _NOTHING else "changes little"
     return _direction(claim, baseline, share)
 
 
 def _direction(claim: Claim, baseline: float, share: float) -> str:
-    # Moving towards the limit weakens what is there, and strengthens what is not.
+    # Moving towards the limit weakens an effect that is there, and strengthens one that is not.
     return "weakens" if (share > 0) == _is_there(claim, baseline) else "strengthens"
 
 
@@ -202,20 +186,9 @@ def _is_there(claim: Claim, baseline: float) -> bool:
 
 
 def candidates(screened: pd.DataFrame, most: int) -> list[str]:
-    """Return the interventions worth confirming, those that move a claim's value most first.
+    """Return up to `most` interventions worth confirming, largest effect first.
 
-    Parameters
-    ----------
-    screened : DataFrame
-        The table of `screening`.
-    most : int
-        At most so many.
-
-    Returns
-    -------
-    list of str
-        Interventions that move a claim's value by a quarter of the way to its limit or more, in
-        either direction.
+    They move a claim's value by at least a quarter of the way to its limit, in either direction.
     """
     moved = screened.assign(moved=screened["share"].abs())
     furthest = moved.groupby("intervention", sort=False)["moved"].max()
@@ -281,28 +254,13 @@ def attribution(
 def lasting(
     decided: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
 ) -> pd.DataFrame:
-    """Tell apart what turns a verdict for good and what turns it for a while.
+    """Distinguish interventions that turn a verdict for good from those that delay it.
 
-    Parameters
-    ----------
-    decided : DataFrame
-        The table of `attribution`.
-    data : Dataset
-        Results of longer runs, with no intervention and with those that turn a verdict.
-    claims : sequence of Claim
-        The claims that were decided.
-    kernel : str
-        Name of the kernel.
-
-    Returns
-    -------
-    DataFrame
-        The table. Where a claim's value lies on the same side of its limit with an intervention as
-        without it in the longer runs, the verdict does not turn for good; ``reason`` has both
-        values. If the effect is there either way, and less than half of the change is left, the
-        intervention does not *remove* it but *delays* it, or does not *restore* it but *hastens*
-        it. Otherwise it *weakens* or *strengthens* it. What was not measured there stays as it is,
-        with the reason.
+    `data` are longer runs. If a claim's value then lies on the same side of its limit with and
+    without the intervention, its verdict does not turn for good; ``reason`` has both values. If the
+    effect is there either way and less than half of the change is left, *removes* becomes *delays*
+    and *restores* becomes *hastens*; otherwise it *weakens* or *strengthens*. What was not measured
+    keeps its effect, with the reason.
     """
     named = {claim.name: claim for claim in claims}
     table = decided.copy()
@@ -332,7 +290,7 @@ def lasting(
 def _effect(
     claim: Claim, before: Judged, after: Judged, row: dict[str, Any], changes: Floats
 ) -> tuple[str, str]:
-    """Return what an intervention does, and why nothing can be said of it."""
+    """Return an intervention's effect, and the reason if it is inconclusive."""
     # Boots may agree on the change to the last digit, but be too few to rely on.
     agree = bool(what_is_missing(changes))
     fault = next((judged.reason for judged in (before, after) if judged.reason), "")

@@ -19,11 +19,11 @@ from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
 
-__all__ = ["FEWEST", "Judged", "boot_values", "cells_of", "judge", "judge_boots"]
+__all__ = ["Judged", "boot_values", "cells_of", "judge", "judge_boots"]
 
-# Two boots say too little about their spread.
+# Two boots show too little of their spread.
 FEWEST: Final = 3
-# How the gate begins of a cell whose kernel or machine lacks something.
+# Prefix of the gate of a cell whose kernel or machine lacks something.
 _LACKING: Final = "cannot run here"
 
 
@@ -135,17 +135,10 @@ def _without_boots(verdict: str, reason: str) -> Judged:
 
 
 def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
-    """Judge a claim by one value a boot, as `judge` does.
+    """Judge a claim by one value per boot, as `judge` does; `confidence` is 0..1.
 
-    Parameters
-    ----------
-    claim : Claim
-        A claim.
-    boots : DataFrame
-        A row for each boot: its value ``y`` as `boot_values` has it, and ``order``, the mean over
-        its pairs of +1 (treated first) and -1 (control first); 0 where there is no order.
-    confidence : float
-        Confidence level of the interval and of the bound, 0..1.
+    `boots` has a row for each boot: its value ``y`` as in `boot_values`, and ``order``, the mean
+    over its pairs of +1 (treated first) and -1 (control first); 0 without an order.
     """
     y, order = (boots[name].to_numpy(dtype=np.float64) for name in ("y", "order"))
     mean, low, high = crossover_interval(y, order, confidence)
@@ -163,7 +156,7 @@ def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
 
 
 def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> Judged:
-    """Judge boots that agree to the last digit by an exact bound on the boots that do not."""
+    """Judge boots that agree to the last digit, by an exact bound on the share that do not."""
     beyond = binomtest(0, n).proportion_ci(confidence, method="exact").high
     if beyond < 0.5:
         return Judged(value, value, value, n, _ruled(claim, value, value))
@@ -261,7 +254,7 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
 
 
 def _boots(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
-    """Return each boot's value ``y`` as `boot_values` has it, and its pairs' mean ``order``."""
+    """Return each boot's value ``y`` as in `boot_values`, and its pairs' mean ``order``."""
     nothing = pd.DataFrame({"y": [], "order": []}, dtype=np.float64)
     chosen = _counted(data, claim, kernel)
     value = claim.value
@@ -302,7 +295,7 @@ def _counted(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
 
 
 def _why_unmeasured(data: Dataset, claim: Claim, kernel: str) -> Judged | None:
-    """Judge what is not in the data, a kernel or a measure; reject data that must not be pooled."""
+    """Judge a missing kernel or measure as such; reject data that must not be pooled."""
     absence = _absence(data, kernel)
     if not (data.cells["kernel"] == kernel).any():
         if absence:
@@ -319,14 +312,14 @@ def _why_unmeasured(data: Dataset, claim: Claim, kernel: str) -> Judged | None:
 
 
 def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
-    """Judge a claim of which no boot has the value: by its cells' gates, or why there are none."""
+    """Explain why no boot yields a value: the gates that rejected its cells, or why it has none."""
     chosen = cells_of(data, claim, kernel, data.cells)
     gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
     lacking = [gate for gate in gates if gate.startswith(_LACKING)]
     if gates:
-        # A kernel that lacks something lacks it in every cell; another gate is of that run.
+        # A kernel that lacks something lacks it in every cell; other gates concern one run.
         verdict = "cannot run here" if len(lacking) == len(gates) else "not measured"
-        # The verdict says it already.
+        # The verdict already has these words.
         return _without_boots(verdict, gates[0].removeprefix("cannot run here: "))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"

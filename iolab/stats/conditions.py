@@ -348,17 +348,9 @@ def levels_of(cells: pd.DataFrame) -> list[Any]:
 
 
 def main_value(cells: pd.DataFrame) -> str:
-    """Return the column that says how much the work did: the larger, the better.
+    """Return the column for the amount of work done; larger is better.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-
-    Returns
-    -------
-    str
-        ``iops``; of a program ``program_value``, the number that it prints, or ``runs_per_s``.
+    ``iops``, or for a program ``program_value`` (the number that it prints) or ``runs_per_s``.
 
     Examples
     --------

@@ -197,7 +197,7 @@ def estimate(
     y = np.asarray(differences, dtype=np.float64)
     orders = np.broadcast_to(np.asarray(order, dtype=np.float64), y.shape)
     ratio, low, high = (ratio_of(log) for log in crossover_interval(y, orders, confidence))
-    # Logarithms have no unit: one that is nothing but rounding is a ratio of 1.
+    # Logarithms have no unit: one that is only rounding is a ratio of 1.
     exact = np.where(np.abs(y) <= ROUNDING, 0.0, y)
     return Estimate(
         ratio=ratio,
@@ -240,5 +240,5 @@ def _in_units_of_the_largest(y: Floats) -> Floats:
 
 
 def _rounded_mean(y: Floats, axis: int) -> Floats:
-    # Sums that are equal on paper round differently, and a tie that is missed shifts the p-value.
+    # Mathematically equal sums round differently, and a missed tie shifts the p-value.
     return np.asarray(np.mean(y, axis=axis)).round(12)

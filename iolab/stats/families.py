@@ -192,7 +192,7 @@ def holm(p_values: npt.ArrayLike, *, unmeasured: int = 0) -> Floats:
     if not p.size:
         return p
     padded = np.append(np.nan_to_num(p, nan=1.0), np.ones(unmeasured))
-    # By hand, and tested against statsmodels, which collects garbage at each call: half a second.
+    # By hand, and tested against statsmodels, whose garbage collection takes half a second a call.
     order = np.argsort(padded, kind="stable")
     steps = padded[order] * np.arange(padded.size, 0, -1)
     corrected = np.empty_like(padded)
@@ -294,7 +294,7 @@ def family_members(
 
 
 def _matches(table: pd.DataFrame, condition: Mapping[str, object]) -> pd.Series[bool]:
-    """Return which rows are of a condition; a level that is NA is none of its levels."""
+    """Return which rows are of a condition; NA matches no level."""
     matches = pd.Series(True, index=table.index)
     for name, level in condition.items():
         matches &= (table[name] == level).fillna(False).astype(bool)

@@ -20,10 +20,8 @@ from scipy import stats
 from iolab.errors import UserError
 
 __all__ = [
-    "FEWEST_BOOTS",
     "ROUNDING",
     "Floats",
-    "by_order",
     "check_confidence",
     "crossover_interval",
     "format_boots",
@@ -150,37 +148,18 @@ def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
 
 
 def by_order(y: Floats, order: Floats) -> bool:
-    """Tell whether boots are analysed by the order of their pairs.
+    """Return whether boots are analysed by order: at least four, not all of one order.
 
-    Parameters
-    ----------
-    y : ndarray of float, shape (n,)
-        One value per boot: a mean of treated - control, or of ln(treated/control).
-    order : ndarray of float, shape (n,)
-        Mean order of the boot's pairs: 1 where the treated cells came first, -1 where the controls
-        did, 0 for as many of both.
-
-    Returns
-    -------
-    bool
-        Whether there are four boots or more, not all of one order.
+    `y` has one value per boot, a mean of treated - control or of ln(treated/control). `order` is
+    the mean order of its pairs: 1 if treated cells came first, -1 if controls did, 0 if balanced.
     """
     return y.size >= FEWEST_BOOTS and bool(np.ptp(order) > 0)
 
 
 def without_order(y: Floats, order: Floats) -> Floats:
-    """Return the boots' values without what the order of their cells adds.
+    """Return the boots' values without the effect of the order of their cells.
 
-    Parameters
-    ----------
-    y, order : ndarray of float, shape (n,)
-        As for `by_order`.
-
-    Returns
-    -------
-    ndarray of float, shape (n,)
-        The values, each less its order times the slope of the values on the order; as they are
-        where the order is not analysed.
+    Each value less its order times the slope of values on order; unchanged if `by_order` is false.
     """
     if not by_order(y, order):
         return y
@@ -238,25 +217,10 @@ def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[flo
 
 
 def from_zero(y: Floats, low: float, high: float) -> tuple[float, float]:
-    """Cut an interval at 0 for counts, rates, shares and times, which are never below it.
+    """Cut an interval at 0 for counts, rates, shares and times, which are never negative.
 
-    Parameters
-    ----------
-    y : ndarray of float, shape (n,)
-        The values of the boots.
-    low, high : float
-        Ends of their interval, in the same unit.
-
-    Returns
-    -------
-    low, high : float
-        The ends, none of them below 0 unless a value is. The part of an interval that is cut off
-        cannot hold the truth, so it covers as often as before.
-
-    Examples
-    --------
-    >>> from_zero(np.array([4.0, 7.0, 51.0]), -30.6, 72.0)
-    (0.0, 72.0)
+    Neither end is then below 0 unless a value is. The part cut off cannot contain the truth, so the
+    coverage is unchanged.
     """
     if (y < 0).any():
         return low, high

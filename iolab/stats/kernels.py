@@ -107,7 +107,7 @@ def kernel_ratio(
 
 
 def _gated(cells: pd.DataFrame, measured: pd.DataFrame, boots: pd.DataFrame) -> str:
-    """Return which kernel was measured and has no boot, and the gate that rejected its cells."""
+    """Return which measured kernel has no boot left, and the gate that rejected its cells."""
     for kernel in measured["kernel"].unique():
         if kernel not in set(boots["kernel"]):
             pairs = measured.loc[measured["kernel"] == kernel, ["block", "pair"]]

@@ -160,7 +160,7 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
             lambda at: fit(at)[1], bounds=(low, high), method="bounded", options={"xatol": 1e-9}
         )
         candidates.append(float(between.x))
-    # A tie goes to the first of them, a level: where the fit does not care, no knee is made up.
+    # A tie goes to the first, a level: if all fit equally well, no knee is made up.
     best = min(candidates, key=lambda at: round(fit(at)[1], 12))
     (_, before, after), misfit = fit(best)
     return Hinge(math.exp(best), float(before), float(after), misfit)

@@ -2,7 +2,7 @@
 """Values of pairs and of boots: a log ratio for each pair, a mean for each boot.
 
 A *pair* is a treated cell and its control, measured next to each other in random order in one boot,
-so that a drift of the machine reaches both alike (``docs/statistics.md``).
+so that a drift of the machine affects both alike (``docs/statistics.md``).
 """
 
 from __future__ import annotations
@@ -94,31 +94,17 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
     if pairs.empty:
         raise UserError("there is no pair with two valid cells")
     refuse_mixture(pairs, by, pair_columns(kept))
-    # In one order, so that sums round alike however the rows came.
+    # Sorted, so that sums round alike for any order of the rows.
     pairs = pairs.sort_values(["block", "pair"], ignore_index=True)
     return pairs.assign(y=pairs["y"] - pairs["y_control"])
 
 
 def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
-    """Join each treated cell with its control.
+    """Join each treated cell with its control, whose columns get the suffix ``_control``.
 
-    Parameters
-    ----------
-    kept : DataFrame
-        Cells of one pathology that may be compared: all of them valid.
-
-    Returns
-    -------
-    DataFrame
-        A row for each pair with both cells: the columns of its treated cell, and those of its
-        control with the suffix ``_control``, and ``order``: 1 where the treated cell came first,
-        -1 where the control did.
-
-    Raises
-    ------
-    UserError
-        If a pair is not one control and one treated cell measured next to each other under
-        otherwise equal conditions.
+    The cells must be valid and of one pathology; a cell without its partner is left out. ``order``
+    is 1 if the treated cell came first, else -1. Raises UserError if a pair is not one control and
+    one treated cell measured next to each other under otherwise equal conditions.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an I/O costs by subsystem and function, and what it costs more under a treatment.
+"""What an I/O costs by subsystem and function, and how much more under a treatment.
 
 A boot is one value, as everywhere (`iolab.stats.estimates`): the intervals are t intervals over
 boots, of the differences between a treated cell and its control.
@@ -76,7 +76,7 @@ def _name(by: str) -> str:
 
 
 def _by_size(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of differences by their falling size."""
+    """Return a table of differences, largest first."""
     order = table["difference"].abs().sort_values(ascending=False).index
     return table.loc[order].reset_index(drop=True)
 
@@ -208,7 +208,7 @@ def profile_differences(
 def _over_boots(condition: pd.DataFrame, name: str, confidence: float) -> list[dict[str, Any]]:
     """Return the mean costs of each function, and the interval of their difference."""
     values = ["treated", "control", "difference"]
-    # What a boot did not call cost nothing there.
+    # A function that a boot did not call cost nothing there.
     boots = condition.pivot_table(index=name, columns="block", values=values, fill_value=0.0)
     rows = []
     for function in boots.index:
@@ -221,7 +221,7 @@ def _over_boots(condition: pd.DataFrame, name: str, confidence: float) -> list[d
 
 
 def _condition(cells: pd.DataFrame, treatment: str) -> list[str]:
-    """Return the columns that tell conditions apart: the kernel, the treatment, what varies."""
+    """Return the columns that distinguish conditions: the kernel, the treatment, what varies."""
     factors = [name for name in pathology_of(cells).factors if name != treatment]
     varying = [name for name in factors if cells[name].nunique(dropna=False) > 1]
     return ["kernel", treatment, *varying]

@@ -274,7 +274,7 @@ def _mean_from_zero(y: Floats, confidence: float) -> tuple[float, float, float]:
 def _without_pairs(
     cells: pd.DataFrame, table: pd.DataFrame, by: Sequence[str], confidence: float
 ) -> pd.DataFrame:
-    """Return a row for each condition that was measured and has no valid pair."""
+    """Return a row for each measured condition without a valid pair."""
     measured = cells[~cells["recorded"]]
     treated = measured[measured["role"] == "treatment"]
     rows = []

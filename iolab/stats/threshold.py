@@ -139,7 +139,7 @@ def _by_boot(cells: pd.DataFrame, value: str) -> list[tuple[Floats, Floats]]:
 
 
 def _crossing(x: Floats, y: Floats, limit: float) -> tuple[float, int]:
-    """Return where a non-decreasing y reaches the limit, and the index of the first that does."""
+    """Return where a non-decreasing y reaches the limit, and the index of the first point there."""
     first = int(np.searchsorted(y, limit))
     if first in (0, x.size):
         return math.nan, first
@@ -148,7 +148,7 @@ def _crossing(x: Floats, y: Floats, limit: float) -> tuple[float, int]:
 
 
 def _censored(boots: list[tuple[Floats, Floats]], firsts: list[int], limit: float) -> str:
-    """Say which boots have no crossing; empty when each has one."""
+    """Return which boots have no crossing, in words; "" if each has one."""
     never = [x[-1] for (x, _), i in zip(boots, firsts, strict=True) if i == x.size]
     at_once = [x[0] for (x, _), i in zip(boots, firsts, strict=True) if i == 0]
     parts = []

@@ -68,7 +68,7 @@ def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
         return Difference(mean, nan, nan, nan, "one boot")
     if what_is_missing(a) and what_is_missing(b):
         return Difference(mean, nan, nan, nan, "the boots of a kernel do not differ")
-    # A second that verdicts do not need.
+    # The import takes a second, which verdicts do not need.
     from statsmodels.stats.weightstats import CompareMeans, DescrStatsW  # noqa: PLC0415
 
     compared = CompareMeans(DescrStatsW(b), DescrStatsW(a))

@@ -27,14 +27,9 @@ _CLEAR: Final = 0.5
 
 
 def needs_a_trace(question: Question, data: Dataset) -> bool:
-    """Return whether the question's value can only be had from a recorded cell.
+    """Return whether only a recorded cell gives the question's value.
 
-    Parameters
-    ----------
-    question : Question
-        The question.
-    data : Dataset
-        Cells that are not recorded.
+    `data` are cells that were not recorded.
     """
     known = question.claim.value in data.cells.columns
     if not known:
@@ -61,21 +56,7 @@ def _is_log(claim: Claim) -> bool:
 def described(question: Question, data: Dataset, kernel: str) -> Judgement:
     """Return the value of a question, before a verdict.
 
-    Parameters
-    ----------
-    question : Question
-        The question.
-    data : Dataset
-        The cells of some boots.
-    kernel : str
-        The kernel that is asked.
-
-    Raises
-    ------
-    UserError
-        If the cells have no such measure.
-    UntestableError
-        If none of them has a value.
+    Raises UserError for a measure the cells lack, UntestableError if no cell has a value.
     """
     values = _values(question, data, kernel)
     claim = question.claim
@@ -110,26 +91,14 @@ def _measures(data: Dataset) -> dict[str, dict[str, float]]:
     for key, group in mechanism.groupby(["measure", "role"])["value"]:
         measure, role = key
         note(str(measure), role, group.mean())
-    # In one order, whether they were measured or remembered.
+    # Sorted, so that measured and remembered answers are equal.
     return {name: dict(sorted(found[name].items())) for name in sorted(found)}
 
 
 def decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verdict:
-    """Return good or bad.
+    """Return good or bad from the cells of `boots` boots.
 
-    Parameters
-    ----------
-    question, data, kernel
-        As of `described`.
-    boots : int
-        How many boots the cells are of.
-
-    Raises
-    ------
-    OpenQuestionError
-        If these do not decide.
-    UserError
-        If the limit is impossible.
+    Raises OpenQuestionError if they do not decide, UserError if the limit is impossible.
     """
     claim = question.claim
     values = _values(question, data, kernel)
@@ -154,21 +123,10 @@ def decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verdi
 def compared(
     question: Question, data: Dataset, kernel: str, other: Dataset, *, last: bool
 ) -> tuple[Verdict, float]:
-    """Return good or bad by the share by which two kernels differ, and the other one's value.
+    """Judge by the share by which two kernels differ; also return the other kernel's value.
 
-    Parameters
-    ----------
-    question, data, kernel
-        As of `described`.
-    other : Dataset
-        The cells of the question's reference.
-    last : bool
-        Whether no further boots follow: then a share near the limit decides, too.
-
-    Raises
-    ------
-    OpenQuestionError
-        If the share is near the limit.
+    `last`: no further boots follow, so a share near the limit decides too. Otherwise such a share
+    raises OpenQuestionError.
     """
     claim = question.claim
     mine = _values(question, data, kernel)

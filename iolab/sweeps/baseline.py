@@ -3,7 +3,7 @@
 
 Each entry is a question to a kernel, with the verdict and the value that it gave. Judging an entry
 again is a unit test of performance: in virtual time the same kernel gives the same value to the
-last digit, so the tolerance is 0 unless an entry names another one.
+last digit, so the tolerance is 0 unless an entry sets another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from iolab.sweeps.judging import Judging
 from iolab.vm.kernels import cached_kernel, check_name, known_kernels
 
 __all__ = [
-    "LOCK",
     "Answer",
     "Case",
     "Expected",
@@ -38,7 +37,7 @@ __all__ = [
     "write_lock",
 ]
 
-# Its name in a repository.
+# The lock's file name in a repository.
 LOCK: Final = "iolab.lock"
 _FORMAT: Final = "iolab-lock/1"
 _KEYS: Final[dict[str, type | tuple[type, ...]]] = {
@@ -54,20 +53,10 @@ _KEYS: Final[dict[str, type | tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class Expected:
-    """What an entry of a lock expects.
+    """What an entry of a lock expects, in the unit of its question.
 
-    Parameters
-    ----------
-    verdict : {"good", "bad"}
-        The verdict.
-    value : float
-        The value that was judged, in the unit of the question.
-    tolerance_percent : float
-        By how much a value may differ.
-    kernel_identity : str
-        Identity of the kernel that gave it; "" of a source tree, which is meant to change.
-    instruments : str
-        Digest of what measured it: QEMU, the guest's image and the agent.
+    `kernel_identity` is "" for a source tree, which is meant to change. `instruments` is the digest
+    of QEMU, the guest's image and the agent.
     """
 
     verdict: Verdict
@@ -79,16 +68,9 @@ class Expected:
 
 @dataclass(frozen=True)
 class Case:
-    """A question to a kernel, and what is expected.
+    """A question to a kernel, and what is expected; None: the question itself sets what is good.
 
-    Parameters
-    ----------
-    question : str
-        As it was asked.
-    kernel : str
-        The name of a kernel, or a source tree; in a lock, relative to the lock's folder.
-    expected : Expected or None
-        None: the question itself says what is good.
+    `kernel` is a name or a source tree; in a lock, a path relative to the lock's folder.
     """
 
     question: str
@@ -98,24 +80,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a kernel answered.
+    """What a kernel answered, and the outcome as a test.
 
-    Parameters
-    ----------
-    case : Case
-        What was asked.
-    title : str
-        The question with its pathology.
-    judgement : Judgement
-        The answer.
-    seconds : float
-        How long it took.
-    outcome : {"good", "bad", "untestable"}
-        As a test: of a case with an expectation, whether that was met.
-    difference : str
-        How the answer differs from what is expected, or "".
-    found : Expected or None
-        What a lock would have of it; None if it cannot be tested.
+    With an expectation, `outcome` is whether it was met, and `difference` how the answer differs,
+    or "". `found` is the entry for a lock; None if the case cannot be tested.
     """
 
     case: Case
@@ -128,13 +96,7 @@ class Answer:
 
 
 def read_lock(path: Path) -> list[Case]:
-    """Read a lock.
-
-    Raises
-    ------
-    UserError
-        If there is no such file, or it is damaged; the message names the entry.
-    """
+    """Read a lock; raise UserError, naming the entry, if it is missing or damaged."""
     try:
         document = foreign.read_document(path)
     except FileNotFoundError as error:
@@ -165,21 +127,10 @@ def _case(entry: Any, where: str) -> Case:
 
 
 def write_lock(path: Path, answers: Sequence[Answer], tolerance_percent: float | None) -> None:
-    """Keep answers in a lock; they replace the entries of the same questions to the same kernels.
+    """Add answers to a lock, in place of the entries for the same questions and kernels.
 
-    Parameters
-    ----------
-    path : Path
-        The lock; it is made if it is missing.
-    answers : sequence of Answer
-        What is expected from now on. Those that cannot be tested change nothing.
-    tolerance_percent : float or None
-        By how much values may differ; None: as the lock has it, 0 for what is new.
-
-    Raises
-    ------
-    UserError
-        If the lock is damaged, or a value is no finite number.
+    Untestable answers change nothing. A tolerance of None keeps the lock's, and is 0 for a new
+    entry.
     """
     known = read_lock(path) if path.exists() else []
     cases = {(case.question, os.path.normpath(case.kernel)): case for case in known}
@@ -205,7 +156,7 @@ def write_lock(path: Path, answers: Sequence[Answer], tolerance_percent: float |
 
 
 def _stored(kernel: str, folder: Path) -> str:
-    """Return a kernel as a lock in this folder names it: a tree by its path from there."""
+    """Return the kernel's name in a lock in this folder: a tree by its relative path."""
     if _is_name(kernel):
         return kernel
     return os.path.relpath(kernel, folder)
@@ -225,21 +176,9 @@ def answered(
 ) -> list[Answer]:
     """Judge each case, after checking all of them.
 
-    Parameters
-    ----------
-    cases : sequence of Case
-        The questions; trees by paths that lead there from the current folder.
-    asking : callable
-        Returns how a question is judged.
-    commit, config
-        Of a tree, as for `iolab.kbuild.building.build_kernel`.
-    kept : bool
-        Whether the answers are for `write_lock`.
-
-    Raises
-    ------
-    UserError, CannotRunError, IolabError
-        As `iolab.sweeps.judged_trees.judge_here`.
+    Trees are paths from the current folder, with `commit` and `config` as in
+    `iolab.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`. Raises what
+    `iolab.sweeps.judged_trees.judge_here` raises.
     """
     questions = [question_of(case.question) for case in cases]
     for case in cases:
@@ -259,7 +198,7 @@ def answered(
 
 
 def _identified(answer: Answer, how: Judging) -> Answer:
-    """Add what a lock has of an answer."""
+    """Add what a lock stores about an answer."""
     judgement, kernel = answer.judgement, answer.case.kernel
     if judgement.verdict == "untestable":
         return answer
@@ -297,17 +236,7 @@ def _compared(answer: Answer) -> Answer:
 
 
 def of_lock(cases: Sequence[Case], folder: Path, kernel: str | None) -> list[Case]:
-    """Return the cases of a lock with kernels as they are named from the current folder.
-
-    Parameters
-    ----------
-    cases : sequence of Case
-        As `read_lock` returns them.
-    folder : Path
-        The lock's.
-    kernel : str or None
-        A kernel to ask instead of theirs.
-    """
+    """Return a lock's cases with kernels named from the current folder, or all for `kernel`."""
 
     def placed(name: str) -> str:
         tree = folder / name

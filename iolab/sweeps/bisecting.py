@@ -2,9 +2,9 @@
 """Find the commit of a kernel tree that changed the answer to a question.
 
 Commits are chosen as `git bisect` chooses them, also where some cannot be tested. Answers are
-remembered by sources, configuration and question, so that an interrupted search goes on where it
-was. What is found is verified: its parent has the old answer, it has the new one, and the newest
-commit without it has the old one again.
+remembered by sources, configuration and question, so an interrupted search resumes where it
+stopped. The result is verified: the parent has the old answer, the commit has the new one, and the
+newest commit without it has the old one again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,7 @@ OnStep = Callable[["Step"], None]
 
 @dataclass(frozen=True)
 class Step:
-    """One state that was judged.
-
-    Parameters
-    ----------
-    commit : str
-        The commit, or the patch's name.
-    title : str
-        Its short name and the first line of its message.
-    judgement : Judgement
-        The answer.
-    """
+    """One state that was judged: a commit, or a patch by its file name."""
 
     commit: str
     title: str
@@ -44,26 +34,11 @@ class Step:
 
 @dataclass
 class Bisection:
-    """What a search found.
+    """What a search found; `steps` are in the order judged.
 
-    Parameters
-    ----------
-    question : str
-        What was asked.
-    old, new : Step
-        The two ends.
-    steps : list of Step
-        What was judged between them, in order.
-    culprit : Step or None
-        The first commit with the new answer; None where commits that cannot be tested hide it.
-    parent : Step or None
-        The culprit's parent.
-    reverted : Step or None
-        The newest commit without the culprit's change; None where that does not apply.
-    suspects : list of str
-        Titles of the commits among which it is, where it is hidden.
-    notes : list of str
-        What could not be verified, and why.
+    `culprit` is None where untestable commits hide it; then `suspects` has the titles of the
+    candidates. `reverted` is the newest commit without the culprit's change, None if that does not
+    apply. `notes` lists what could not be verified, and why.
     """
 
     question: str
@@ -78,7 +53,7 @@ class Bisection:
 
     @property
     def verified(self) -> bool:
-        """Whether the parent has the old answer, and so has the newest commit without it."""
+        """Whether the parent, and the newest commit without the culprit, have the old answer."""
         answers = [s and s.judgement.verdict for s in (self.parent, self.reverted)]
         return answers == [self.old.judgement.verdict] * 2
 
@@ -93,26 +68,9 @@ def bisect(
 ) -> Bisection:
     """Find the first commit after `old`, up to `new`, with the new answer.
 
-    Parameters
-    ----------
-    judged : JudgedTree
-        The tree, a git repository, and the question.
-    old, new : str
-        Commits: `old` is good and `new` is bad, or the other way round with `fixed`.
-    fixed : bool, optional
-        Look for the commit that made it good.
-    on_step : callable, optional
-        Called with each state as it is judged.
-
-    Raises
-    ------
-    UserError
-        If the tree has no such commits, `old` does not come before `new`, or an end does not have
-        the answer that it should have.
-    CannotRunError
-        If an end cannot be tested, or this machine cannot build or measure.
-    IolabError
-        If it was interrupted: run it again to go on.
+    `old` is good and `new` is bad; with `fixed` the other way round. Raises UserError if an end is
+    missing, misplaced or has the wrong answer, CannotRunError if it cannot be tested, and
+    IolabError on an interrupt: run it again to resume.
     """
     repository = judged.tree.repository
     if repository is None:
@@ -149,7 +107,7 @@ class _Run:
         return step
 
     def end(self, commit: str, expected: Verdict, name: str) -> Step:
-        """Judge an end, which must have the expected answer."""
+        """Judge an end; raise an error unless it has the expected answer."""
         step = self.step(commit)
         verdict = step.judgement.verdict
         if verdict == "untestable":
@@ -167,7 +125,7 @@ class _Run:
         newest = found.new
         skipped: set[str] = set()
         while True:
-            # Sorted by how evenly they divide what is left; the last one is `new` itself.
+            # Sorted by how evenly they divide the rest; the last one is `new` itself.
             listed = self.repository.text("rev-list", "--bisect-all", new, "--not", *old)
             left = [line.split(" ")[0] for line in listed.splitlines()]
             open_ = [commit for commit in left if commit != new and commit not in skipped]
@@ -222,23 +180,8 @@ def judge_patches(
 ) -> list[Step]:
     """Judge a series patch by patch: the base, then each patch on top of those before it.
 
-    Parameters
-    ----------
-    judged : JudgedTree
-        The tree, a git repository, and the question.
-    base : str
-        The commit that the series applies to.
-    patches : sequence of Path
-        Files as ``git format-patch`` writes them, in order.
-    on_step : callable, optional
-        Called with each state as it is judged.
-
-    Raises
-    ------
-    UserError
-        If there is no such commit or file, or a patch does not apply.
-    IolabError
-        As `bisect`.
+    Patches are files of ``git format-patch``, in order. Raises UserError if the commit or a file is
+    missing, or a patch does not apply; else as `bisect`.
     """
     repository = judged.tree.repository
     if repository is None:

@@ -50,13 +50,7 @@ def write_block(path: Path, block: Block) -> None:
 
 
 def read_block(path: Path) -> Block:
-    """Return the block in a file.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or holds no block of this format.
-    """
+    """Return the block in a file; raise UserError unless it is one of this format."""
     try:
         return Block.parse(json.loads(read_regular(path)))
     except (OSError, ValueError, RecursionError, UserError) as error:
@@ -64,8 +58,8 @@ def read_block(path: Path) -> Block:
 
 
 def target_of(block: Block) -> Target:
-    """Return the machine of a block: a virtual one is made ready, a real one is asked."""
-    # A block of a virtual machine names none.
+    """Prepare a block's virtual machine, or connect to its real one, and return it."""
+    # The block of a virtual machine has no target.
     if block.target is not None:
         return real_target(block.target)
     return prepare(
@@ -93,7 +87,7 @@ def _measure(
         profiles = ProfileStore(store.root)
         cells, calls, flat = observed
         with suppress(CannotRunError):
-            # What prepared the observer has said why.
+            # The reason was logged when the observer was prepared.
             observation = observation_of(
                 target,
                 block,
@@ -132,7 +126,7 @@ def run_on(
 ) -> dict[str, Any]:
     """Run a block's plan on its machine, and return when and how it ran: ``run.json``.
 
-    The agent's folder is left in ``results``. ``progress`` is called with the cells done and their
+    Leaves the agent's folder in ``results``. Calls ``progress`` with the cells done and their
     number.
     """
 
@@ -141,7 +135,7 @@ def run_on(
             progress(int(match[1]), int(match[2]))
 
     progress(0, len(block.cells))
-    # Before the clock runs, and before the agent looks at what else the machine does.
+    # Before the clock starts, and before the agent checks the machine's other load.
     shown = target.system_shown() if isinstance(target, RealTarget) else None
     began = time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -162,7 +156,7 @@ def run_on(
 
 
 def _check_same(store: RawStore, key: str, results: Path) -> None:
-    """Check that a block that was measured again for its profiles gave what the store has."""
+    """Check that a block measured again for its profiles equals the stored one."""
     for document in store.cells(key):
         cell = document["cell"]["id"]
         found = foreign.document((results / "cells" / f"{cell}.json").read_bytes())
@@ -176,14 +170,8 @@ def _check_same(store: RawStore, key: str, results: Path) -> None:
 def measure_block(plan_path: Path, store: RawStore) -> str:
     """Measure the block in a file unless the store has it, and return its key.
 
-    How far the block is stands in the file ``PLAN.progress`` while it runs.
-
-    Raises
-    ------
-    UserError
-        If the file holds no valid block.
-    CannotRunError, GuestError, IolabError
-        If the block cannot be measured; then nothing is stored.
+    Writes its progress to ``PLAN.progress`` while it runs. Raises UserError for an invalid block;
+    after any error nothing is stored.
     """
     block, observed = read_block(plan_path), read_observed(plan_path)
     note = plan_path.with_suffix(".progress")
@@ -198,7 +186,7 @@ def measure_block(plan_path: Path, store: RawStore) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Measure the block that the arguments name; an error is one line of JSON on stdout."""
+    """Measure the block that the arguments name; print an error as one line of JSON."""
     plan, root = argv
 
     def measure() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Choose blocks of folders of results at random, of those that this machine can measure again."""
+"""Choose random blocks of folders of results, among those that this machine can measure again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,7 @@ from iolab.vm.image import ensure_image
 from iolab.vm.kernels import known_kernels
 from iolab.vm.toolbox import ensure_toolbox
 
-__all__ = [
-    "Choice",
-    "ChosenBlock",
-    "NothingComparedError",
-    "Source",
-    "choose_blocks",
-    "read_sources",
-]
+__all__ = ["Choice", "ChosenBlock", "NothingComparedError", "choose_blocks", "read_sources"]
 
 # The parts of a target's identity, in words. Where a kernel comes from does not change its bytes.
 _PARTS: Final = {
@@ -46,7 +39,7 @@ _DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
 class NothingComparedError(IolabError):
-    """Nothing could be compared: the data carry no hashes, or something else measured them."""
+    """Nothing could be compared: the data lack hashes, or were measured by something else."""
 
     exit_code = 4
 
@@ -62,21 +55,10 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class ChosenBlock:
-    """A block to be measured again.
+    """A block to measure again: its folder, tables and hashes.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of results that it is of.
-    data : Dataset
-        The tables of that folder.
-    hashes : BlockHashes
-        The block and its hashes.
-    identity : dict
-        What it will be measured on.
-    differs : dict of str to tuple of str
-        The parts in which that is not what it was measured on, each as it was and as it is here;
-        empty if the bytes must come out again.
+    `identity` is what it will be measured on. `differs` has the parts in which that differs from
+    the original target, each as (then, now); if it is empty, the bytes must be the same.
     """
 
     folder: Path
@@ -87,16 +69,13 @@ class ChosenBlock:
 
     @property
     def words(self) -> str:
-        """Its name for people."""
+        """The block's name for people."""
         return f"{self.hashes.pathology} {self.hashes.kernel} boot {self.hashes.boot}"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Blocks to be measured again, in the order in which they were drawn.
-
-    ``left_out`` has a sentence for each reason why blocks that were drawn before them are not.
-    """
+    """Blocks to measure again, in the order drawn, and why blocks before them were left out."""
 
     chosen: list[ChosenBlock]
     left_out: list[str]
@@ -113,21 +92,11 @@ class _LeftOutError(Exception):
 def read_sources(
     folders: Iterable[Path], log: Callable[[str], None] = lambda line: None
 ) -> list[Source]:
-    """Return the folders of results that carry hashes, after checking all that these seal.
+    """Return the folders of results that carry hashes, after checking everything these cover.
 
-    Parameters
-    ----------
-    folders : iterable of Path
-        Folders of results, or folders that hold some.
-    log : callable
-        Called with a sentence about those that carry none.
-
-    Raises
-    ------
-    UserError
-        If a folder holds no results, or they are not those that were sealed.
-    NothingComparedError
-        If no folder carries hashes.
+    `folders` hold results, or folders of results; `log` gets a sentence for each without hashes.
+    Raises UserError if a folder is empty or differs from its hashes, NothingComparedError without
+    hashes.
     """
     found: list[Path] = []
     bare: list[Path] = []
@@ -153,13 +122,7 @@ def read_sources(
 
 
 def _held(folder: Path) -> list[Path]:
-    """Return the folders of results that a folder is or holds, whatever their names.
-
-    Raises
-    ------
-    UserError
-        If there is none.
-    """
+    """Return the folders of results at or below a folder; raise UserError if there are none."""
     if (folder / "cells.parquet").exists():
         return [folder]
     return sorted(path.parent for path in folder.glob("*/cells.parquet")) or result_folders(folder)
@@ -167,7 +130,7 @@ def _held(folder: Path) -> list[Path]:
 
 @dataclass
 class _Machines:
-    """Virtual machines as this iolab makes them: each is prepared once, or the reason is kept."""
+    """The virtual machines of this iolab: each is prepared once, or the obstacle is remembered."""
 
     fetch: bool
     log: Callable[[str], None]
@@ -176,19 +139,14 @@ class _Machines:
     )
 
     def identity(self, block: Block) -> Mapping[str, Any]:
-        """Return the identity of a block's target; without fetching, what is known of it.
+        """Return the identity of a block's target; without fetching, only its known parts.
 
-        Raises
-        ------
-        _LeftOutError
-            If its kernel cannot be had here.
-        CannotRunError
-            If no virtual machine can be made here.
+        Raises _LeftOutError without the kernel, CannotRunError if no virtual machine can be made.
         """
         if not self.fetch:
             return own_identity()
         if not self.known:
-            # What every kernel needs comes first: if it cannot be had, nothing can be measured.
+            # The parts that every kernel needs come first: without them nothing can be measured.
             ensure_toolbox(self.log)
             ensure_image(self.log)
         shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
@@ -221,38 +179,16 @@ def choose_blocks(
     fetch: bool = True,
     log: Callable[[str], None] = lambda line: None,
 ) -> Choice:
-    """Draw blocks at random, of those that can be measured again with the same bytes.
+    """Draw up to `number` blocks at random, among those that can give the same bytes again.
 
-    Parameters
-    ----------
-    sources : sequence of Source
-        Where they are drawn from; every block is as likely as any other.
-    number : int
-        How many, at least 1; all, if there are fewer.
-    seed : int
-        Seed of the draw.
-    kernels : sequence of str
-        Only blocks on these; empty: on any.
-    anyway : bool
-        Whether to take blocks that were measured on something else, too.
-    fetch : bool
-        Whether to fetch kernels; if not, only iolab's own parts of the target are compared.
-    log : callable
-        Called with a line for each slow step.
-
-    Raises
-    ------
-    UserError
-        If there is no block on one of the kernels.
-    CannotRunError
-        If no kernel of any block can be had here, or no virtual machine can be made.
-    NothingComparedError
-        If no block can give the same bytes; the message says which part of the target differs.
+    Every block is equally likely. `anyway` also takes blocks measured on something else. Without
+    `fetch`, only iolab's own parts of the target are compared. Raises UserError if a kernel has no
+    block, CannotRunError if nothing can run here, NothingComparedError if every target differs.
     """
     for kernel in kernels:
         one_of("kernel", kernel, {b.kernel for source in sources for b in source.blocks})
     drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
-    # Reproducible on purpose: whoever has the seed draws the same blocks.
+    # Reproducible on purpose: the same seed draws the same blocks.
     random.Random(seed).shuffle(drawn)  # noqa: S311
     machines = _Machines(fetch, log)
     chosen: list[ChosenBlock] = []
@@ -303,7 +239,7 @@ def _chosen(
 
 
 def _differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the parts of an identity that differ, of those that are known here."""
+    """Return the parts of an identity that differ, among those known here."""
     parts = [*_PARTS, *(name for name in here if name not in _PARTS)]
     pairs = {part: (stored.get(part), here[part]) for part in parts if part in here}
     return {
@@ -316,12 +252,12 @@ def _differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str
 def _shown(part: str, identity: Mapping[str, Any]) -> str:
     words = _DIGEST.sub(r"\1", str(identity.get(part, "none")))
     source = identity.get(_NOT_COMPARED)
-    # Part of a sentence, whoever wrote the file.
+    # Untrusted text that becomes part of a sentence.
     return foreign.line(f"{source}, {words}" if part == "kernel" and source else words, _SHOWN)
 
 
 def _other(hashes: BlockHashes, differs: Mapping[str, tuple[str, str]]) -> str:
-    """Say in which parts the target that a block was measured on is not the one here."""
+    """Return a sentence on how a block's target differs from the one here."""
     words = [f"another {_PARTS.get(p, p)} ({a}; here {b})" for p, (a, b) in differs.items()]
     by = f" by iolab {hashes.iolab} (this is {__version__})" * (hashes.iolab != __version__)
     return (

@@ -35,7 +35,7 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 
-__all__ = ["Decision", "Decisions", "decide"]
+__all__ = ["Decisions", "decide"]
 
 _UNMEASURED: Final = Judged(
     *(math.nan, math.nan, math.nan, 0), "not measured", "no block was measured to its end"
@@ -44,18 +44,10 @@ _UNMEASURED: Final = Judged(
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of one claim on one kernel.
+    """The outcome of one claim on one kernel.
 
-    Parameters
-    ----------
-    pathology, kernel : str
-        Names.
-    claim : Claim
-        The claim.
-    judged : Judged
-        Estimate, interval and verdict at the look that decided, or at the last one.
-    confidence : float
-        The level of that look, 0..1.
+    `judged` is from the look that decided, or from the last one; `confidence` (0..1) is that
+    look's.
     """
 
     pathology: str
@@ -65,7 +57,7 @@ class Decision:
     confidence: float
 
     def document(self) -> dict[str, object]:
-        """Return the decision as JSON values; a number that there is not is None."""
+        """Return the decision as JSON values; missing numbers are None."""
         found = self.judged
         numbers = {"estimate": found.estimate, "low": found.low, "high": found.high}
         return {
@@ -82,18 +74,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Every primary claim on every kernel, and what it took.
+    """Every primary claim on every kernel, and the cost; `failed` has blocks and reasons.
 
-    Parameters
-    ----------
-    rows : sequence of Decision
-        Pathology by pathology, kernel by kernel.
-    cells : int
-        Cells that the decisions rest on.
-    folders : mapping of str to Path
-        The folder of each pathology's tables.
-    failed : mapping of str to str
-        Blocks that were not measured to their end, and why.
+    Rows are ordered by pathology, then kernel. `cells` counts the cells behind the decisions, and
+    `folders` has the tables of each pathology.
     """
 
     rows: Sequence[Decision]
@@ -104,7 +88,7 @@ class Decisions:
 
 @dataclass
 class _Study:
-    """One pathology: its blocks so far, and its claims on each kernel, open and decided."""
+    """One pathology: its blocks so far, and its open and decided claims on each kernel."""
 
     pathology: Pathology
     plan: PathologyPlan
@@ -112,13 +96,13 @@ class _Study:
     decided: dict[tuple[str, str], Decision] = field(default_factory=dict)
 
     def more(self, request: Request, look: Look, before: int) -> dict[str, Block]:
-        """Plan the boots of a later look for what is open, and return their blocks."""
+        """Plan the boots of a later look for the open claims, and return their blocks."""
         found: dict[str, Block] = {}
         for kernel, claims in self.open.items():
             if not claims:
                 continue
             profile = _profile(self.pathology, request.profile, claims, look.boots)
-            # A real machine runs the one kernel that it runs.
+            # A real machine runs just one kernel.
             here = replace(request, kernels=[kernel] if request.target == "vm" else [])
             (plan,) = plan_blocks([(self.pathology, profile)], here, lambda line: None)
             found |= {key: block for key, block in plan.blocks.items() if block.boot >= before}
@@ -126,7 +110,7 @@ class _Study:
         return found
 
     def look(self, store: RawStore, look: Look) -> None:
-        """Judge what is open; what more boots could decide stays so."""
+        """Judge the open claims; those that more boots could decide stay open."""
         keys = self.measured(store)
         data = read_blocks(store, keys, self.plan.unavailable) if keys else None
         for kernel, claims in self.open.items():
@@ -152,29 +136,9 @@ def decide(
 ) -> Decisions:
     """Decide every primary claim of a request's pathologies on its kernels.
 
-    Parameters
-    ----------
-    request : Request
-        Pathologies, kernels, seed, target and folder; the profile gives the times of a cell.
-    log : callable
-        Called with a line for each step.
-    on_progress : callable
-        Called with the `Progress` of the measuring, some ten times a second.
-
-    Returns
-    -------
-    Decisions
-        The verdicts, at the levels of `iolab.stats.looks.LOOKS`.
-
-    Raises
-    ------
-    UserError
-        If a pathology, a kernel or the real machine's name is unknown, or the request sets levels,
-        traces or boots: the design sets them.
-    CannotRunError
-        If no kernel of the request can run here.
-    IolabError
-        If measuring was interrupted; what was measured is kept.
+    The profile gives the times of a cell; levels are those of `iolab.stats.looks.LOOKS`. Raises
+    UserError for an unknown name, or if the request sets levels, traces or boots; CannotRunError if
+    no kernel can run here; IolabError if interrupted, keeping completed blocks.
     """
     check_request(request)
     if request.settings or request.recorded or request.boots is not None or request.observed:
@@ -199,7 +163,7 @@ def decide(
 
 
 def _studies(request: Request, log: Callable[[str], None]) -> list[_Study]:
-    """Return the pathologies with their kernels; every primary claim is open there."""
+    """Return the pathologies with their kernels and every primary claim open."""
     chosen = [p for p in chosen_pathologies(request) if p.decided]
     if not chosen:
         raise UserError("none of these pathologies has a primary claim that can be decided here")
@@ -215,7 +179,7 @@ def _studies(request: Request, log: Callable[[str], None]) -> list[_Study]:
 
 
 def _profile(pathology: Pathology, name: str, claims: Sequence[Claim], boots: int) -> Profile:
-    """Return the claims' conditions as a profile, recorded where the profile of that name is."""
+    """Return the claims' conditions as a profile, recorded where the named profile is."""
     base = pathology.profiles[name]
     usual = {factor: levels[0] for factor, levels in base.grids[0].items()}
     conditions: list[Condition] = []

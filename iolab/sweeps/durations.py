@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""How long blocks take on this machine: what they took, what others will take, and their order.
+"""How long blocks take on this machine: measured durations, a forecast, and their order.
 
-A line in the cache for each block that was measured, the newest kept.
+The cache has a line for each measured block; only the newest are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from iolab.files import atomic_write, cache_dir, digest_of, locked
 from iolab.sweeps.limits import usable_cores
 
 __all__ = [
-    "Forecast",
     "Took",
     "assumed_block",
     "expected_s",
@@ -40,10 +39,10 @@ _BOOT_S: Final = 13.0
 _CELL_S: Final = 1.5
 _CELL_S_PER_JOB_S: Final = 2.4
 _WRITES_S: Final = 2.5
-# Lines that are kept, and the bytes above which the file is cut back to them.
+# Lines to keep, and the bytes above which the file is cut back to them.
 _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
-# Older blocks may be of a slower iolab, or of another disk.
+# Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 
@@ -52,7 +51,7 @@ _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 class Took:
     """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores.
 
-    ``guessed_s`` is what `assumed_block` says of it, ``beside`` counts the block itself, and
+    ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
     ``machine`` is a digest of the machine's name, processor and number of cores.
     """
 
@@ -68,12 +67,12 @@ class Took:
 
     @property
     def alone_s(self) -> float:
-        """Seconds that it takes where every block has a core of its own."""
+        """Seconds that it takes if every block has a core of its own."""
         return self.seconds / max(1.0, self.beside / max(1, self.cores))
 
 
 def assumed_block(block: Block) -> float:
-    """Return the seconds that a block may take, if nothing is known of such blocks."""
+    """Return the seconds that a block may take, if no similar block was measured."""
     times = (int(getattr(cell.job, "runtime_ms", 0)) for cell in block.plan.cells)
     cells = (_CELL_S + _CELL_S_PER_JOB_S * time / 1e3 if time else _WRITES_S for time in times)
     return _BOOT_S + sum(cells)
@@ -95,10 +94,10 @@ def _file() -> Path:
 
 
 def note_duration(block: Block, seconds: float, beside: float) -> None:
-    """Keep how long a block took on this machine, from the start of its program to its end.
+    """Record how long a block took on this machine, from the start of its program to its end.
 
-    ``beside`` blocks ran at the same time, itself among them, on average. A cache that cannot be
-    written keeps nothing.
+    On average ``beside`` blocks ran at the same time, this one included. Does nothing if the cache
+    cannot be written.
     """
     took = Took(
         pathology=block.pathology,
@@ -120,12 +119,12 @@ def note_duration(block: Block, seconds: float, beside: float) -> None:
                 kept = path.read_text(errors="replace").splitlines()[-_KEPT:]
                 atomic_write(path, "".join(f"{line}\n" for line in kept))
     except (IolabError, OSError):
-        # A forecast is no result.
+        # A forecast is not a result: a failure here is ignored.
         return
 
 
 def measured_here() -> list[Took]:
-    """Return how long blocks took on this machine, the oldest first; damaged lines are left out."""
+    """Return how long blocks took on this machine, oldest first; damaged lines are skipped."""
     machine, found = _machine(), []
     try:
         lines = _file().read_text(errors="replace").splitlines()
@@ -144,9 +143,9 @@ def measured_here() -> list[Took]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long some blocks take: until the last one ends, and their sum, each with a core.
+    """How long blocks take: until the last one ends, and in sum with a core for each.
 
-    ``basis`` says in words what it rests on; ``known`` blocks have something like them here.
+    ``basis`` explains the forecast in words; ``known`` blocks have similar ones measured here.
     """
 
     seconds: float
@@ -157,16 +156,16 @@ class Forecast:
 
 @dataclass(frozen=True)
 class _Source:
-    """What a block has in common with those that tell how long it takes."""
+    """What a block has in common with those that its duration is estimated from."""
 
     words: str
     alike: Callable[[Block, Took], bool]
-    # Whether seconds are taken as they are, or as a ratio to what is assumed.
+    # Whether to use seconds as they are, or as a ratio to the assumed ones.
     same: bool
 
 
 def _same_work(block: Block, took: Took) -> bool:
-    """Tell whether blocks do the same: of one kind, as many cells, and jobs as long."""
+    """Return whether blocks do the same: of one kind, as many cells, and jobs as long."""
     return (
         (took.pathology, took.kernel, took.clock) == (block.pathology, block.kernel, block.clock)
         and took.cells == len(block.cells)
@@ -174,7 +173,7 @@ def _same_work(block: Block, took: Took) -> bool:
     )
 
 
-# From the most alike on.
+# The most similar ones first.
 _SOURCES: Final = (
     _Source("such blocks on this machine", _same_work, same=True),
     _Source(
@@ -202,7 +201,7 @@ def forecast(
 ) -> Forecast:
     """Forecast how long blocks take that start in this order, ``jobs`` side by side.
 
-    By default it rests on what was measured on this machine, and on the cores usable here.
+    By default it uses the durations measured on this machine, and the cores usable here.
     """
     cores = usable_cores() if cores is None else cores
     alone: list[float] = []
@@ -228,10 +227,10 @@ def expected_s(blocks: Iterable[Block], history: Sequence[Took]) -> list[float]:
 
 
 def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[float, str, int]]:
-    """Yield what `_of_one` says of each block."""
+    """Yield the result of `_of_one` for each block."""
     memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
     for block in blocks:
-        # Boots of one kernel are alike.
+        # Boots of one kernel are similar.
         kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))
         if kind not in memory:
             memory[kind] = _of_one(block, known)
@@ -239,7 +238,7 @@ def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[f
 
 
 def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:
-    """Return the seconds of one block, from what they are, and from how many."""
+    """Return the seconds of one block, their source, and from how many blocks they are."""
     assumed = assumed_block(block)
     for source in _SOURCES:
         alike = [took for took in history if source.alike(block, took)][-_NEWEST:]
@@ -252,7 +251,7 @@ def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:
 
 
 def _last_end(seconds: Sequence[float], side_by_side: int) -> float:
-    """Return when the last of some jobs ends, each starting as soon as one before it ended."""
+    """Return when the last job ends, if each starts as soon as a place is free."""
     ends = [0.0] * side_by_side
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
@@ -273,10 +272,9 @@ def in_order(
 ) -> list[str]:
     """Return the keys of blocks in the order of measuring, the longest pathology's first.
 
-    At the end each core waits for the last block of another: the shorter the last ones are, the
-    less. Within a pathology machines take turns. One is booted once and then restored for each of
-    its blocks; what needs it while it boots waits, so that two first blocks of one machine, side by
-    side, would leave a core idle.
+    At the end cores wait for the last block, so the last ones should be short. Machines take turns
+    within a pathology: a machine is booted once and then restored, and two first blocks of one
+    machine side by side would leave a core idle.
     """
     pathologies: dict[str, dict[object, list[str]]] = {}
     for key in keys:

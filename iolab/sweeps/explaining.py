@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Explain a commit that bisecting found: what it costs, and which of the kernel's switches matter.
 
-Its parent and it are built once more and observed in one boot each, at the condition of the
-question. Then the switches of the bad one of them are tried, as `iolab why` tries them.
+The commit and its parent are built again and observed in one boot each, at the question's
+condition. Then the switches of the bad one are tried, as `iolab why` tries them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,9 @@ __all__ = ["Explanation", "explain"]
 class Explanation:
     """Why a commit changed the answer.
 
-    Parameters
-    ----------
-    bad : str
-        Title of the commit whose switches were tried: what was found, or its parent.
-    switches : DataFrame or None
-        What each switch does there, as `iolab.sweeps.why.Why.table`.
-    before, after : Profile or None
-        Where the instructions of the treated cell went, before and after the commit.
-    notes : list of str
-        What could not be told, and why.
+    `bad` is the title of the commit whose switches were tried, `switches` as
+    `iolab.sweeps.why.Why.table`. `before` and `after` profile the treated cell. `notes` lists what
+    could not be found out, and why.
     """
 
     bad: str
@@ -49,22 +42,7 @@ class Explanation:
 def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
     """Observe a commit and its parent, and try the switches of the bad one.
 
-    Parameters
-    ----------
-    judged : JudgedTree
-        The tree and the question.
-    found : Bisection
-        What was found there.
-
-    Returns
-    -------
-    Explanation or None
-        None without a commit, or without its parent.
-
-    Raises
-    ------
-    IolabError
-        If a kernel does not build any more, the disk is full, or it was interrupted.
+    Returns None without a commit or its parent. Raises IolabError if a kernel no longer builds.
     """
     if found.culprit is None or found.parent is None:
         return None
@@ -73,7 +51,7 @@ def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
     bad = next(step for step in sides if step.judgement.verdict == "bad")
     profiles: list[Profile | None] = []
     switches = None
-    # The bad one comes last, so that it is built once.
+    # The bad one comes last, so that it is built only once.
     for step in sorted(sides, key=lambda step: step is bad):
         with judged.built(judged.tree.state(step.commit)) as kernel:
             profiles.append(_observed(judged, kernel, step, notes))

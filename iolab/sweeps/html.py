@@ -16,7 +16,7 @@ from iolab.shown import CAPTION, SCRIPTS, terminal
 __all__ = ["html_page", "script_hashes_of"]
 
 _HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
-# Markup of our own notebooks' sentences, which an alternative text does not need.
+# Markup in our own notebooks, which an alternative text does not need.
 _MARKUP = re.compile(r"[*`]|<[^>]*>")
 _HASH = re.compile(r"sha(256|384|512)-[A-Za-z0-9+/]+={0,2}")
 
@@ -26,8 +26,8 @@ def html_page(
 ) -> str:
     """Return the page of an executed notebook, without code and without cells that show nothing.
 
-    ``links`` are addresses relative to the page, by the words that lead there. ``heading`` replaces
-    the notebook's first heading and is the title. Each picture gets its caption as its text.
+    ``links`` maps words to relative addresses. ``heading`` replaces the notebook's first heading
+    and is the title. Each picture gets its caption as alternative text.
     """
     if heading:
         _head(notebook.cells, heading)
@@ -61,7 +61,7 @@ def _head(cells: Iterable[NotebookNode], heading: str) -> None:
 def script_hashes_of(notebook: NotebookNode) -> list[str]:
     """Return the hashes of the scripts that outputs declare under `iolab.shown.SCRIPTS`.
 
-    Text cannot declare one: neither what a cell prints nor markup in a table.
+    Text cannot declare one: neither printed output nor markup in a table.
     """
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
     marks = [mark for output in outputs for mark in output.get("metadata", {}).get(SCRIPTS, [])]
@@ -69,7 +69,7 @@ def script_hashes_of(notebook: NotebookNode) -> list[str]:
 
 
 def _cells_with_something_to_show(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
-    """Yield the cells of a page: no code without outputs, no sentence that introduces such code.
+    """Yield the cells of a page, without code that shows nothing and text that introduces it.
 
     A cell with a heading introduces more than the next cell and stays.
     """

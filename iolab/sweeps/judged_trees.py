@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Judge states of a kernel tree: build each one, judge it, remember the answer.
 
-An answer depends on the sources, the configuration, the compiler, the question, and on what
-measures. What is remembered is never measured again; what could not be booted is tried again.
+An answer depends on the sources, the configuration, the compiler, the question and the instruments.
+A remembered answer is never measured again; a kernel that could not boot is tried again.
 """
 
 from __future__ import annotations
@@ -40,16 +40,7 @@ _NEEDED_BYTES: Final = 1 << 30
 class JudgedTree:
     """A kernel tree whose states are judged by one question.
 
-    Parameters
-    ----------
-    tree : Tree
-        The tree.
-    wanted : Configuration
-        What kernels are configured from.
-    how : Judging
-        The question, and where to measure.
-    fixed : str
-        Digest of what every answer depends on besides the sources.
+    `fixed` is the digest of everything that an answer depends on besides the sources.
     """
 
     tree: Tree
@@ -59,20 +50,13 @@ class JudgedTree:
 
     @property
     def kernel(self) -> str:
-        """The name of the kernel that is being judged: one for a tree, replaced by the next."""
+        """The name of the kernel being judged: one per tree, replaced by the next build."""
         return f"judged-{self.tree.folder.name[:8]}"
 
     def judge(self, state: State) -> Judgement:
-        """Build and judge a state, or return what is remembered of it.
+        """Build and judge a state, or return its remembered answer.
 
-        Raises
-        ------
-        UserError
-            If the tree is no kernel's, or the measure is unknown.
-        CannotRunError
-            If this machine cannot build or measure.
-        IolabError
-            If the disk is full, or it was interrupted.
+        Raises CannotRunError if this machine cannot build or measure.
         """
         memory = self._memory(state)
         if (known := _recalled(memory)) is not None:
@@ -91,17 +75,9 @@ class JudgedTree:
 
     @contextmanager
     def built(self, state: State) -> Iterator[str]:
-        """Build a state and hold its kernel for the duration of a ``with`` block.
+        """Build a state and lock its kernel for a ``with`` block; yield the kernel's name.
 
-        Yields
-        ------
-        str
-            The kernel's name.
-
-        Raises
-        ------
-        BuildError
-            If it does not compile; others as of `judge`.
+        Raises BuildError if it does not compile; otherwise as `judge`.
         """
         lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
         with locked(lock, lambda: self.how.log("waiting: another kernel of this tree is judged")):
@@ -114,14 +90,14 @@ class JudgedTree:
             state,
             self.wanted,
             name=self.kernel,
-            # Not the commit: one that changes no code is the same kernel, measured already.
+            # Not the commit: if it changes no code, the kernel was already measured.
             origin=f"built from {self.tree.path.name}, {self.wanted.title}, {compiler_version()}",
             progress=self.how.log,
         )
         self.how.log(f"compiled {built.files} files in {built.seconds:.0f} s")
 
     def _memory(self, state: State) -> Path | None:
-        """Return the file of the answer for a state; None if its sources are not known."""
+        """Return the file of the answer for a state; None if its sources are unknown."""
         if not state.tree:
             return None
         key = digest_of([state.tree, self.fixed])
@@ -129,25 +105,10 @@ class JudgedTree:
 
 
 def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
-    """Open a tree whose states are to be judged.
+    """Open a tree whose states will be judged; `config` replaces iolab's small configuration.
 
-    Parameters
-    ----------
-    tree : Path
-        As for `iolab.kbuild.building.build_kernel`.
-    how : Judging
-        The question, and where to measure.
-    config : Path or None
-        A whole configuration, instead of iolab's small one.
-
-    Raises
-    ------
-    UserError
-        If the tree or the configuration cannot be used.
-    CannotRunError
-        If this machine cannot build or measure.
-    IolabError
-        If the disk is full.
+    Raises UserError for an unusable tree or configuration, CannotRunError if this machine cannot
+    build or measure.
     """
     check_tools()
     _check_room(how.root)
@@ -167,15 +128,7 @@ def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
 def instruments(log: Callable[[str], None]) -> list[Any]:
     """Return the identity of what measures in virtual machines: QEMU, image, agent.
 
-    Parameters
-    ----------
-    log : callable
-        Called with a line before each slow step.
-
-    Raises
-    ------
-    CannotRunError
-        If this machine cannot measure.
+    `log` gets a line before each slow step.
     """
     toolbox = ensure_toolbox(log)
     return [toolbox.identity(), ensure_image(log).digest, own_identity()]
@@ -184,25 +137,11 @@ def instruments(log: Callable[[str], None]) -> list[Any]:
 def judge_here(
     how: Judging, kernel: str, *, commit: str | None = None, config: Path | None = None
 ) -> Judgement:
-    """Judge a kernel by its name, or one that is built from a source tree.
+    """Judge a kernel by its name, or build it from a source tree first; a name wins.
 
-    Parameters
-    ----------
-    how : Judging
-        The question, and where to measure.
-    kernel : str
-        The name of a kernel, or the path of a source tree; a name wins.
-    commit, config
-        Of a tree, as for `iolab.kbuild.building.build_kernel`.
-
-    Raises
-    ------
-    UserError
-        If it is neither, or a part of the question is unknown.
-    CannotRunError
-        If this machine cannot build or measure.
-    IolabError
-        If the disk is full, or it was interrupted.
+    `commit` and `config` are for a tree, as in `iolab.kbuild.building.build_kernel`. Raises
+    UserError if the kernel or a part of the question is unknown, CannotRunError if it cannot build
+    or run.
     """
     if kernel in known_kernels() or not Path(kernel).exists():
         if commit is not None or config is not None:
@@ -230,7 +169,7 @@ def _document(judgement: Judgement) -> dict[str, Any]:
 
 
 def _recalled(memory: Path | None) -> Judgement | None:
-    """Return a remembered judgement, or None if there is none that can be read."""
+    """Return a remembered judgement, or None if it is missing or unreadable."""
     if memory is None:
         return None
     try:

@@ -16,23 +16,22 @@ Verdict = Literal["good", "bad", "untestable"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a kernel answers to a question.
+    """A kernel's answer to a question.
 
     Parameters
     ----------
     verdict : {"good", "bad", "untestable"}
-        Good, bad, or not to be told: it does not compile or boot, a cell is not valid, or boots
-        disagree.
+        Untestable: it does not compile or boot, a cell is not valid, or boots disagree.
     value : float
         The value that was judged, in the unit of the question; NaN without one.
     expected : float
-        The limit; of a question that refers to another kernel, that kernel's value.
+        The limit; for a question that refers to another kernel, that kernel's value.
     boots, cells : int
-        How much it rests on.
+        How many boots and cells the verdict rests on.
     reason : str
         Why it is untestable, or what decided.
     measures : dict of str to dict
-        Every number of the cells, averaged, by its name: of the control and of the treated cells.
+        Mean of every number of the cells, by name, then by role ("control", "treatment").
     """
 
     verdict: Verdict
@@ -53,5 +52,5 @@ class UntestableError(Exception):
 
 
 def untestable(error: IolabError) -> Judgement:
-    """Return the judgement on what did not compile."""
+    """Return the judgement for a kernel that did not compile."""
     return Judgement("untestable", reason=" ".join(str(error).split()))

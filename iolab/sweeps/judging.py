@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Judge one kernel by one question, from the fewest cells that decide it.
 
-One boot has the control and the treated cell. Its value decides where it lies clear of the limit.
-Where it does not, further boots with other seeds are measured, and the rule of the verdicts decides
+One boot has the control and the treated cell. If its value is clear of the limit, it decides.
+Otherwise further boots with other seeds are measured, and the rule of the verdicts decides
 (`iolab.stats.claims.judge`).
 """
 
@@ -32,26 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Judging", "judge_kernel", "observe_kernel"]
 
-# Boots in all, step by step: the next step is taken while the question is open.
+# Total boots, step by step: the next step is taken while the question is open.
 _STEPS: Final = (1, 3, 6)
 
 
 @dataclass(frozen=True)
 class Judging:
-    """How kernels are judged.
+    """How kernels are judged; stored results below `root` are not measured again.
 
-    Parameters
-    ----------
-    question : Question
-        What is asked.
-    root : Path
-        Folder of the results; what it has is not measured again.
-    jobs : int
-        Virtual machines side by side; 0: as many as go.
-    log : callable
-        Called with a line for each step.
-    on_progress : callable
-        Called with the `Progress` of the measuring, some ten times a second.
+    `jobs` is the number of virtual machines side by side; 0: as many as fit. `on_progress` is
+    called about ten times a second.
     """
 
     question: Question
@@ -64,21 +54,8 @@ class Judging:
 def judge_kernel(how: Judging, kernel: str) -> Judgement:
     """Judge a kernel of the cache or the catalogue.
 
-    Parameters
-    ----------
-    how : Judging
-        The question, and where to measure.
-    kernel : str
-        The kernel.
-
-    Raises
-    ------
-    UserError
-        If the kernel or the measure is unknown.
-    CannotRunError
-        If this machine cannot measure: that is not the kernel's fault.
-    IolabError
-        If measuring was interrupted, or the disk is full.
+    Raises UserError if the kernel or the measure is unknown, CannotRunError if this machine (not
+    the kernel) is at fault, IolabError if interrupted or the disk is full.
     """
     question = how.question
     if question.claim.requires:
@@ -112,19 +89,8 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
 def observe_kernel(how: Judging, kernel: str) -> CostProfile:
     """Return where the instructions of the treated cell go, in the first boot of a judgement.
 
-    Parameters
-    ----------
-    how : Judging
-        The question, and where to measure.
-    kernel : str
-        The kernel.
-
-    Raises
-    ------
-    CannotRunError
-        If the kernel cannot be observed; the message says why.
-    UserError, IolabError
-        As of `judge_kernel`.
+    Raises CannotRunError, with the reason, if the kernel cannot be observed; else as
+    `judge_kernel`.
     """
     from iolab.store.profiles import ProfileStore
 
@@ -160,7 +126,7 @@ def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
 
 @contextmanager
 def _loading(*modules: str) -> Iterator[None]:
-    """Load what reads and judges cells during a ``with`` block: pandas takes a second or two."""
+    """Import modules in a thread during a ``with`` block: pandas takes a second or two."""
     with ThreadPoolExecutor(1) as beside:
         loaded = [beside.submit(importlib.import_module, name) for name in modules]
         yield
@@ -173,7 +139,7 @@ def _measured(
 ) -> Dataset:
     """Return the cells of some boots, after measuring those that the store lacks.
 
-    With a list they are observed; it gets the reason if they cannot be.
+    If `observed` is a list, the cells are observed; reasons why they cannot be are appended to it.
     """
     question = how.question
     request = Request(
@@ -203,7 +169,7 @@ def _measured(
 
 
 def _last_words(reason: str) -> str:
-    """Return why a block failed in a line: what happened, and what the kernel said of it."""
+    """Return why a block failed in a line: the error, and the kernel's BUG or panic if any."""
     first, *console = reason.splitlines()
     first = first.removesuffix("; its last lines:")
     died = [line.strip() for line in console if "BUG" in line or "Kernel panic" in line]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cores, memory and disk for virtual machines: what this process may use, and what one takes."""
+"""Cores, memory and disk for virtual machines: what this process may use, and what one needs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _OWN = Path("/proc/self/cgroup")
 def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     """Return the cores that this process may keep busy, at least 1.
 
-    Its affinity counts (taskset, cpusets), and the quota of each cgroup above it (``cpu.max``;
-    ``cpu.cfs_quota_us`` of version 1). ``own`` says in which cgroups this process is.
+    Respects its affinity (taskset, cpusets) and the quota of each cgroup above it (``cpu.max``;
+    ``cpu.cfs_quota_us`` in version 1). The file ``own`` lists this process's cgroups.
     """
     cores = float(len(os.sched_getaffinity(0)))
     for folder in _folders(cgroups, own, "cpu"):
@@ -40,9 +40,9 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
 def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     """Return the bytes that programs started here can still use.
 
-    The kernel's estimate for the machine counts, and what each cgroup above this process leaves
-    (``memory.max``, ``memory.high``; ``memory.limit_in_bytes`` of version 1). Pages of files that
-    the kernel would drop are not counted as used.
+    The minimum of the kernel's estimate and what each cgroup above this process leaves
+    (``memory.max``, ``memory.high``; ``memory.limit_in_bytes`` in version 1). Cached file pages
+    that the kernel would drop do not count as used.
     """
     free = available_memory()
     for folder in _folders(cgroups, own, "memory"):
@@ -61,7 +61,7 @@ def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
 
 
 def _number(word: str) -> int | None:
-    # "max", and -1 in version 1, are no limits.
+    # "max", and -1 in version 1, mean no limit.
     return int(word) if word.isdecimal() else None
 
 
@@ -76,8 +76,8 @@ def _inactive_files(folder: Path) -> int:
 def _folders(cgroups: Path, own: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of the cgroups that limit this process, from its own up to the root.
 
-    In a container the path may be one of the host's, which is not shown there: then the folders
-    that are shown above it count, the mount itself at least.
+    In a container the path may be the host's and not be visible; then the visible folders above it
+    count, at least the mount itself.
     """
     for line in (text_of(own) or "").splitlines():
         number, _, rest = line.partition(":")

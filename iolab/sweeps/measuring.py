@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measure the blocks of a plan that the store lacks, side by side: for every command that asks."""
+"""Measure the blocks of a plan that the store lacks, side by side, for all commands."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ __all__ = [
     "check_room",
     "measure",
     "measure_blocks",
-    "measure_jobs",
     "missing_blocks",
     "store_locked",
 ]
 
 
 class Measured(NamedTuple):
-    """What came of measuring: the keys that had to be measured, and why blocks failed, by name."""
+    """The keys that had to be measured, and why blocks failed, by name."""
 
     missing: list[str]
     failed: dict[str, str]
@@ -44,17 +43,10 @@ class Measured(NamedTuple):
 
 @contextmanager
 def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
-    """Hold a store for the duration of a ``with`` block; say it if another process holds it.
+    """Lock a store for a ``with`` block; log a line while another process has it.
 
-    What a killed process left in its folders is removed, before and afterwards. A root without a
-    block is left without a lock, too.
-
-    Raises
-    ------
-    UserError
-        If the store is of another format.
-    IolabError
-        If it cannot be locked.
+    Removes what killed processes left there, before and afterwards. A root without blocks is left
+    without a lock file. Raises UserError for a store of another format.
     """
     store = RawStore(root)
     store.check_format()
@@ -74,11 +66,11 @@ def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 
 def _remove_left(root: Path) -> None:
-    """Remove what killed sweeps left below a folder of results; its lock must be held."""
+    """Remove what killed sweeps left below a folder of results; the caller must lock it."""
     for path in (root / "plans").glob("*.progress"):
         path.unlink(missing_ok=True)
     own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
-    # Nobody else's folders: the root may be anywhere.
+    # Only our own folders: the root may be anywhere.
     sweeps = {path.parent for path in root.glob("*/*/blocks.json")}
     for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
         remove_abandoned(folder)
@@ -87,17 +79,10 @@ def _remove_left(root: Path) -> None:
 def missing_blocks(
     store: RawStore, blocks: Mapping[str, Block], log: Callable[[str], None] = lambda line: None
 ) -> list[str]:
-    """Return the blocks that have to be measured.
+    """Return the keys of the blocks that have to be measured.
 
-    A block that is damaged, or that the checks of its machine refused, is set aside first, with a
-    line to ``log``.
-
-    Raises
-    ------
-    UserError
-        If the store, or one of these blocks, is of another format.
-    IolabError
-        If a block cannot be set aside.
+    First sets aside blocks that are damaged or failed their machine's checks, with a line to
+    ``log``. Raises UserError for a store or block of another format.
     """
     store.check_format()
     missing = []
@@ -118,7 +103,7 @@ def missing_blocks(
 def blocks_to_measure(
     blocks: Mapping[str, Block], request: Request, log: Callable[[str], None] = lambda line: None
 ) -> list[str]:
-    """Return the keys of the blocks that the store lacks, or of which it lacks wanted profiles."""
+    """Return the keys of blocks that the store lacks, or that lack requested profiles."""
     wanting = set(missing_blocks(RawStore(request.root), blocks, log))
     if request.observed:
         from iolab.store.profiles import ProfileStore  # noqa: PLC0415 - pandas
@@ -132,7 +117,7 @@ def blocks_to_measure(
 
 
 def check_room(request: Request, blocks: int) -> None:
-    """Check that the store's disk has room for the virtual machines that measure so many blocks."""
+    """Check that the store's disk has room to measure so many blocks in virtual machines."""
     if not blocks or request.target != "vm" or request.cluster:
         return
     request.root.mkdir(parents=True, exist_ok=True)
@@ -162,7 +147,7 @@ def measure_jobs(
     on_progress: pool.OnProgress = lambda progress: None,
     on_end: pool.OnEnd = lambda job, error: None,
 ) -> dict[str, str]:
-    """Measure blocks on this machine or on the request's cluster, and return why some failed."""
+    """Measure blocks on this machine or on the request's cluster; return errors by name."""
     if request.cluster and jobs:
         from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
 
@@ -172,7 +157,7 @@ def measure_jobs(
 
     def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
         block = read_block(job.plan)
-        # Whoever observes waits longer, and a real machine is another one.
+        # Observed blocks take longer, and a real machine is a different one.
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 
@@ -186,14 +171,9 @@ def measure(
     on_progress: pool.OnProgress = lambda progress: None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Measured:
-    """Measure the blocks, by their keys in the store, that it lacks; the store must be locked.
+    """Measure the blocks that the store lacks; the caller must lock the store.
 
-    Raises
-    ------
-    UserError
-        If the store is of another format.
-    IolabError
-        If the disk is too full; nothing was measured.
+    `blocks` are by their key. Raises IolabError, with nothing measured, if the disk is too full.
     """
     missing = blocks_to_measure(blocks, request, log)
     if kept := len(blocks) - len(missing):
@@ -227,10 +207,7 @@ def measure_blocks(
 ) -> tuple[int, dict[str, str]]:
     """Measure blocks as `measure` does; return how many the store had, and why others failed.
 
-    Raises
-    ------
-    IolabError
-        Also if measuring was interrupted: what was measured is kept.
+    Raises IolabError also if interrupted; completed blocks are kept.
     """
     store = RawStore(request.root)
     before = sum(map(store.has, blocks))

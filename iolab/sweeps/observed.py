@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The note beside a block's file that says what is observed of the block."""
+"""The note beside a block's file that lists what is observed in the block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["Observed", "read_observed", "write_observed"]
 
 
 class Observed(NamedTuple):
-    """What is observed of a block: cells by id, calls one by one; flat: without callers."""
+    """What is observed in a block: cells by id, functions whose calls are recorded, and how.
+
+    `flat`: profiles without callers.
+    """
 
     cells: list[str]
     calls: list[str]
@@ -27,7 +30,7 @@ def _note(plan: Path) -> Path:
 
 
 def write_observed(plan: Path, observed: Observed) -> None:
-    """Write what is observed of the block in a file; nothing is, if there are no cells."""
+    """Write the note beside a block's file, if there are any cells."""
     if observed.cells:
         atomic_write(_note(plan), json.dumps(observed._asdict()))
     else:
@@ -35,13 +38,7 @@ def write_observed(plan: Path, observed: Observed) -> None:
 
 
 def read_observed(plan: Path) -> Observed:
-    """Return what is observed of the block in a file.
-
-    Raises
-    ------
-    UserError
-        If the note is damaged.
-    """
+    """Read the note beside a block's file, empty if missing; raise UserError if damaged."""
     try:
         noted = json.loads(read_regular(_note(plan)))
         cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))

@@ -34,12 +34,8 @@ _RECORD = "perf record -a -g -- sleep 30"
 def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
     """Return the ids of a block's cells that are observed: all, or both cells of some pairs.
 
-    ``wanted`` names the levels of these pairs, ``FACTOR=LEVEL[,LEVEL...]``; or it is "all".
-
-    Raises
-    ------
-    UserError
-        If the pathology lacks a factor, or a level is out of range.
+    ``wanted`` has the pairs' levels, ``FACTOR=LEVEL[,LEVEL...]``, or is "all". Raises UserError for
+    an unknown factor or a level out of range.
     """
     if _ALL in wanted:
         return [cell.id for cell in block.cells]
@@ -57,7 +53,7 @@ def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
 def _no_guest(target: str) -> str:
     """Return why a real machine is not observed, and what to do there instead.
 
-    perf is not run beside the measurement: it interrupts what is measured.
+    perf does not run beside the measurement: it would interrupt what is measured.
     """
     command = _RECORD if target == "local" else f"ssh {target} {_RECORD}"
     if target == "local" and shutil.which("perf") is None:
@@ -74,7 +70,7 @@ def prepare_observer(
 ) -> list[str]:
     """Build what observes the machines of some blocks; return why some cannot be observed.
 
-    ``log`` gets a line before each slow step, and the reason; each reason is returned.
+    ``log`` gets a line before each slow step, and each reason.
     """
     reasons = []
     seen = set()
@@ -108,7 +104,7 @@ def note_observed(
     *,
     flat: bool = False,
 ) -> None:
-    """Write beside a block's file what is observed of it; the block is the same."""
+    """Write the note on what is observed beside a block's file; the block is unchanged."""
     write_observed(plan, Observed(observed_cells(block, wanted), list(calls), flat))
 
 
@@ -121,10 +117,10 @@ def observation_of(
     calls: Sequence[str] = (),
     flat: bool = False,
 ) -> Observation | None:
-    """Return what observes these cells of a block; None without cells.
+    """Return the observation of these cells of a block; None without cells.
 
-    ``log`` gets a line before each slow step. A machine or kernel that cannot be observed raises
-    `CannotRunError`.
+    ``log`` gets a line before each slow step. Raises `CannotRunError` if the machine or kernel
+    cannot be observed.
     """
     from iolab.observer.observation import ready_observer
 

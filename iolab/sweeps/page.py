@@ -38,16 +38,16 @@ from iolab.sweeps.programs import end_processes, program_environment
 __all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
 
 _POLL_S: Final = 0.05
-# What it logs of a page that fails is in the error that `make_pages` returns.
+# The error that `make_pages` returns has what papermill logs about a failed page.
 logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page to be made: a notebook that is executed with parameters into ``output`` (.ipynb).
+    """A page to make: a notebook, executed with parameters into ``output`` (.ipynb).
 
-    Beside it an HTML page is written, with these links and this heading instead of the notebook's
-    (see `iolab.sweeps.html.html_page`); without ``html`` there is none.
+    With ``html``, an HTML page is written beside it, with these links and this heading in place of
+    the notebook's (see `iolab.sweeps.html.html_page`).
     """
 
     name: str
@@ -60,21 +60,21 @@ class Page:
 
 
 class _Kernel(AsyncKernelManager):
-    """A notebook's kernel whose own log does not go to the terminal of the sweep."""
+    """A notebook's kernel whose own log does not reach the sweep's terminal."""
 
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
         await super().start_kernel(stdout=DEVNULL, stderr=DEVNULL, **options)
 
 
 def make_page(page: Page) -> Path:
-    """Make one page, and return its notebook; raise why it failed, as `make_pages` says."""
+    """Make one page, and return its notebook; raise the error that `make_pages` would return."""
     for error in make_pages([page], jobs=1).values():
         raise error
     return page.output
 
 
 def make_why_page(folder: Path) -> Path:
-    """Make the page of a folder that `iolab.sweeps.why.find_causes` wrote; return its HTML page."""
+    """Make the page of a folder of `iolab.sweeps.why.find_causes`; return its HTML page."""
     given = {"data": str(folder), "figures_folder": str(folder / "figures")}
     page = Page("the page", NOTEBOOKS / "why.ipynb", folder / "why.ipynb", given)
     return make_page(page).with_suffix(".html")
@@ -83,9 +83,8 @@ def make_why_page(folder: Path) -> Path:
 def make_pages(pages: Iterable[Page], *, jobs: int) -> dict[str, IolabError]:
     """Make pages, ``jobs`` side by side, and return why some failed, by their names.
 
-    A `UserError` is of a notebook that is missing, or of a parameter that it does not have. A page
-    with a cell that failed is kept as far as it came: ``OUTPUT.failed.ipynb``. When this is
-    interrupted, the kernels of the notebooks are ended.
+    A missing notebook or an unknown parameter gives a `UserError`. A page with a failed cell is
+    kept as ``OUTPUT.failed.ipynb``. An interrupt ends the notebooks' kernels.
     """
     wanted = list(pages)
     if not wanted:
@@ -117,7 +116,7 @@ def make_pages(pages: Iterable[Page], *, jobs: int) -> dict[str, IolabError]:
 
 
 def _end_kernels(sockets: Path) -> None:
-    """Kill the kernels whose sockets are below a folder, with everything that they started."""
+    """Kill the kernels whose sockets are below a folder, with all their descendants."""
     for child in psutil.Process().children():
         try:
             if any(str(sockets) in word for word in child.cmdline()):
@@ -127,10 +126,10 @@ def _end_kernels(sockets: Path) -> None:
 
 
 def _error_of(page: Page, sockets: Path) -> IolabError | None:
-    """Make a page; return why it failed."""
+    """Make a page; return its error, or None."""
     try:
         _check(page)
-        # Nobody else closes the loop of this thread, on which papermill runs.
+        # Nothing else closes this thread's event loop, on which papermill runs.
         with closing(ensure_event_loop()):
             _make(page, sockets)
     except IolabError as error:
@@ -142,7 +141,7 @@ def _error_of(page: Page, sockets: Path) -> IolabError | None:
 
 
 def _check(page: Page) -> None:
-    """Refuse what is no notebook, and a parameter that the notebook does not have."""
+    """Refuse a file that is not a notebook, and a parameter that the notebook lacks."""
     if not page.notebook.is_file():
         raise UserError(f"there is no notebook {page.notebook}")
     # papermill only warns of an unknown parameter (nteract/papermill#667).
@@ -193,11 +192,11 @@ def _make(page: Page, sockets: Path) -> None:
 
 @contextmanager
 def handed_over(folder: Path) -> Iterator[None]:
-    """Let processes that are started in a ``with`` block know the pathologies registered here.
+    """Make the pathologies registered here known to processes started in a ``with`` block.
 
-    Files are named to them; what was defined in a notebook is pickled into a scratch folder, which
-    is removed at the end. The environment of this process has both, with the digest of the pickle,
-    for as long. A pathology that cannot be pickled is a `UserError`.
+    Files are passed by name; pathologies defined in a notebook are pickled into a scratch folder,
+    removed at the end. This process's environment has both, and the pickle's digest, meanwhile.
+    Raises UserError for a pathology that cannot be pickled.
     """
     named = {registry.FILES_VARIABLE: os.pathsep.join(map(str, registry.pathology_files()))}
     with ExitStack() as stack:

@@ -29,16 +29,15 @@ __all__ = [
     "LocalPlace",
     "OnEnd",
     "OnProgress",
-    "OnTime",
     "Place",
     "Progress",
     "default_jobs",
     "run_jobs_in",
 ]
 
-# Between two looks at what runs: a core is idle for half of it, on average, after each job.
+# Between two polls: after each job a core is idle for half of it on average.
 _POLL_S = 0.1
-# To put an end to its virtual machine and remove its folders, on a host with other work.
+# Time to end its virtual machine and remove its folders, on a busy host.
 _GRACE_S = 10.0
 _VM_BYTES = 2 << 30
 
@@ -47,8 +46,8 @@ _VM_BYTES = 2 << 30
 class BlockJob:
     """A block in the file ``plan``, to be measured into the store below ``root``.
 
-    Its virtual machine may take ``memory_bytes``. By the forecast it runs for ``expected_s`` with a
-    core of its own; 0 if there is none.
+    ``memory_bytes`` is the most its virtual machine takes; ``expected_s`` its forecast duration
+    with a core of its own, or 0.
     """
 
     name: str
@@ -60,7 +59,7 @@ class BlockJob:
 
     @property
     def progress(self) -> Path:
-        """File in which the block writes how far it is."""
+        """File in which the block records its progress."""
         return self.plan.with_suffix(".progress")
 
     @property
@@ -71,7 +70,7 @@ class BlockJob:
 
 @dataclass
 class Progress:
-    """Jobs and cells done of all, and an estimate of the seconds left (None at first)."""
+    """Jobs and cells done, their totals, and the estimated seconds left (None at first)."""
 
     jobs: int
     cells: int
@@ -82,7 +81,7 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 OnEnd = Callable[[Any, str], None]
-# Called with a job that succeeded, its seconds, and how many ran beside it on average, itself too.
+# Called with a job that succeeded, its seconds, and how many ran on average, itself included.
 OnTime = Callable[[Any, float, float], None]
 
 
@@ -90,7 +89,7 @@ class Place(Protocol):
     """Where jobs run: this machine (`LocalPlace`) or a cluster."""
 
     def fits(self, job: Any) -> bool:
-        """Tell whether a job can start now."""
+        """Return whether a job can start now."""
 
     def start(self, job: Any) -> None:
         """Start a job that fits."""
@@ -99,7 +98,7 @@ class Place(Protocol):
         """Return the jobs that ended since the last call, each with its error or ""."""
 
     def running(self) -> int:
-        """Return how many jobs were started and did not end."""
+        """Return how many started jobs have not ended."""
 
     def cells_done(self) -> list[tuple[Any, int]]:
         """Return the running jobs, each with how many of its cells are done."""
@@ -115,7 +114,7 @@ class _Running:
     log: IO[bytes]
     cells_done: int = 0
     began: float = field(default_factory=time.monotonic)
-    # How many ran, at each look.
+    # How many ran at each poll.
     beside: list[int] = field(default_factory=list)
 
     def look(self, running: int) -> None:
@@ -134,11 +133,11 @@ def _unlimited() -> int:
 
 
 class LocalPlace:
-    """The machine that this runs on, with `jobs` programs side by side.
+    """The local machine, with `jobs` programs side by side.
 
-    `memory` tells the bytes that programs can still use. No job begins that would take more than
-    they were at first, together with the others, or more than they are now, where others took some
-    or the machine lost some; alone it is always tried.
+    `memory` returns the bytes that programs can still use. A job starts only if it fits beside the
+    running ones into what was free at first, and alone into what is free now; the only job always
+    starts.
     """
 
     def __init__(
@@ -154,7 +153,7 @@ class LocalPlace:
         self._running: list[_Running] = []
 
     def fits(self, job: BlockJob) -> bool:
-        """Tell whether a job has room beside the others."""
+        """Return whether a job has room beside the others."""
         if len(self._running) >= self._jobs:
             return False
         if not self._running:
@@ -184,7 +183,7 @@ class LocalPlace:
             if entry.process.poll() is None:
                 continue
             self._running.remove(entry)
-            # What it left running in its group goes with it.
+            # End what it left running in its group.
             kill_group(entry.process)
             error = entry.error()
             ended.append((entry.job, error))
@@ -206,15 +205,15 @@ class LocalPlace:
         end_all([entry.process for entry in self._running], grace_s=_GRACE_S)
         for entry in self._running:
             entry.log.close()
-        # What had to be killed could not remove its folder of sockets.
+        # A killed program could not remove its folder of sockets.
         remove_short_dirs()
 
 
 def default_jobs(clock: str = "virtual") -> int:
-    """Return how many virtual machines run side by side here: by cores and by free memory.
+    """Return how many virtual machines run side by side here, by cores and free memory.
 
-    The limits of a container and of other cgroups count (`iolab.sweeps.limits`). On the host's
-    clock it is one: two would share caches and cores, and each measure the other.
+    Limits of containers and other cgroups apply (`iolab.sweeps.limits`). On the host's clock it is
+    one: two would share caches and cores and disturb each other.
     """
     if clock == "host":
         return 1
@@ -228,11 +227,10 @@ def run_jobs_in(
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
 ) -> dict[str, str]:
-    """Run jobs, as many side by side as have room, and return the error of each that failed.
+    """Run jobs, as many side by side as fit, and return the error of each that failed.
 
-    What still runs is ended with everything it started when this is interrupted. ``on_progress`` is
-    called with the `Progress` some ten times a second, ``on_end`` with each job as it ends, and its
-    error or "".
+    On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
+    `Progress` about ten times a second, ``on_end`` each ended job with its error or "".
     """
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
@@ -265,7 +263,7 @@ def run_jobs_in(
 
 
 def _length_of(jobs: Sequence[Any]) -> Callable[[Any], float]:
-    """Return what tells how long a job is beside the others: by the forecast, else by its cells."""
+    """Return a function for a job's relative length: by the forecast, else by its cells."""
     if all(job.expected_s for job in jobs):
         return lambda job: float(job.expected_s)
     return lambda job: float(job.cells)

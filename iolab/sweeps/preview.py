@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep in virtual machines would measure, or has measured; nothing is booted or fetched."""
+"""What a sweep in virtual machines would measure or has measured, without booting or fetching."""
 
 from __future__ import annotations
 
@@ -26,21 +26,14 @@ from iolab.sweeps.request import (
 from iolab.vm.catalogue import CATALOGUE
 from iolab.vm.kernels import cached_kernel
 
-__all__ = [
-    "DurationEstimate",
-    "KernelPreview",
-    "KernelStatus",
-    "PathologyPreview",
-    "preview_sweep",
-    "sweep_status",
-]
+__all__ = ["KernelStatus", "PathologyPreview", "preview_sweep", "sweep_status"]
 
 
 @dataclass(frozen=True)
 class KernelPreview:
     """What would be measured on one kernel, "cached" or "to fetch".
 
-    ``alternatives`` are measured instead, in this order, if it cannot be fetched. ``recorded`` of
+    ``alternatives`` are tried in this order if it cannot be fetched. ``recorded`` is how many of
     the cells are traced.
     """
 
@@ -54,7 +47,7 @@ class KernelPreview:
 
 @dataclass(frozen=True)
 class DurationEstimate:
-    """How long all blocks take, side by side; a cell on one machine; and on what this rests."""
+    """How long all blocks take side by side, how long a cell takes, and the basis of both."""
 
     seconds: float
     seconds_per_cell: float
@@ -63,10 +56,10 @@ class DurationEstimate:
 
 @dataclass(frozen=True)
 class PathologyPreview:
-    """What a sweep would measure of one pathology.
+    """What a sweep would measure for one pathology.
 
-    ``factors`` has the levels of these cells, None being the control. ``unavailable`` says why
-    kernels cannot run here, ``undecided`` why claims cannot be decided.
+    ``factors`` has the levels of these cells; None is the control. ``unavailable`` has why kernels
+    cannot run here, ``undecided`` why claims cannot be decided.
     """
 
     pathology: str
@@ -81,16 +74,11 @@ class PathologyPreview:
 
 
 def preview_sweep(request: Request) -> list[PathologyPreview]:
-    """Return what a sweep in virtual machines would measure of each pathology.
+    """Return what a sweep in virtual machines would measure for each pathology.
 
-    Only the cache and the store are read. Of alternative kernels the first is counted: whether its
-    archive can be reached is not asked.
-
-    Raises
-    ------
-    UserError
-        As `iolab.sweeps.sweep.run_sweep` does for the same request, if it is for a real machine, if
-        the agent would refuse a cell, or if the store is of another format.
+    Reads only the cache and the store; the first alternative kernel counts, reachable or not.
+    Raises UserError as `iolab.sweeps.sweep.run_sweep` does, for a real machine, or for a cell that
+    the agent would refuse.
     """
     check_request(request)
     if request.target != "vm":
@@ -156,7 +144,7 @@ def _preview(
 
 
 def _obstacle(kernel: str) -> str:
-    """Return why a kernel cannot run here, as far as this machine alone tells, or ""."""
+    """Return why a kernel cannot run here, as far as this machine alone can know, or ""."""
     if platform.machine() != "x86_64":
         return f"the virtual machines need an x86-64 host, this is {platform.machine()}"
     if kernel not in CATALOGUE and cached_kernel(kernel) is None:
@@ -178,8 +166,8 @@ def _estimate(
 ) -> DurationEstimate:
     """Return the time of all blocks.
 
-    It rests on what this machine measured; else on equal blocks in the store, which another one may
-    have measured; else on an assumption.
+    Based on what this machine measured, else on equal blocks in the store (perhaps measured
+    elsewhere), else on an assumption.
     """
     cells = sum(len(block.cells) for block in planned)
     expected = forecast(planned, request.jobs)
@@ -203,9 +191,9 @@ def _estimate(
 
 @dataclass(frozen=True)
 class KernelStatus:
-    """What is measured of one pathology on one kernel, and the time that the rest takes.
+    """What is measured of one pathology on one kernel, and the time left.
 
-    ``reason`` says why nothing can be measured there.
+    ``reason`` is why nothing can be measured there.
     """
 
     pathology: str
@@ -223,15 +211,9 @@ def sweep_status(
 ) -> list[KernelStatus]:
     """Return what a sweep in virtual machines has measured, for each pathology and kernel.
 
-    A block counts if this agent, on this kernel, image and QEMU, measured it. No kernel is fetched
-    and nothing is booted. `iolab fsck` tells whether the blocks are sound.
-
-    Raises
-    ------
-    UserError
-        As `iolab.sweeps.preview.preview_sweep` does.
-    CannotRunError
-        If the tools of the virtual machines cannot be had.
+    Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
+    Fetches and boots no kernel. Raises UserError as `preview_sweep` does, CannotRunError without
+    the virtual machines' tools.
     """
     store = RawStore(request.root)
     rows = []
@@ -272,6 +254,6 @@ def sweep_status(
 
 
 def _left(request: Request, preview: PathologyPreview, blocks: int, cells: int) -> float:
-    """Return the seconds that some blocks take, as many machines side by side as there are jobs."""
+    """Return the seconds that some blocks take, with the request's number of jobs."""
     side_by_side = max(1, min(request.jobs, blocks))
     return preview.duration.seconds_per_cell * cells / side_by_side

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs that a sweep starts: how one says why it failed, and how all of them are ended."""
+"""Programs that a sweep starts: how one reports its error, and how all of them are ended."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = [
     "signals_held",
 ]
 
-# Of what a program said, no more is looked at.
+# Bytes of a program's output that are read.
 _MOST: Final = 1 << 20
 _POLL_S: Final = 0.02
-# A virtual machine gives its memory back before it is gone.
+# A virtual machine returns its memory before it ends.
 _GONE_S: Final = 10.0
 _HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -46,14 +46,14 @@ def program_environment() -> dict[str, str]:
 
 
 def open_log() -> IO[bytes]:
-    """Return a file in memory for what a program says: the disk of its results may be full."""
+    """Return a file in memory for a program's output: the disk of its results may be full."""
     return os.fdopen(os.memfd_create("log"), "w+b", buffering=0)
 
 
 def run_saying(work: Callable[[], None]) -> int:
-    """Run a program's work and return its exit code; an error is one line of JSON on stdout.
+    """Run a program's work and return its exit code; print an error as one line of JSON.
 
-    SIGTERM ends the work as Ctrl-C does: virtual machines and folders end with it.
+    SIGTERM ends the work as Ctrl-C does, with its virtual machines and folders.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -69,14 +69,14 @@ def run_saying(work: Callable[[], None]) -> int:
         print(json.dumps({"error": f"{error.strerror or error}{where}"}))
         return IolabError.exit_code
     finally:
-        # Before Python prints a traceback, which is then the last that is said.
+        # Before Python prints a traceback, which would then be the last output.
         sys.stdout.flush()
     return 0
 
 
 def error_said(log: IO[bytes], code: int) -> str:
-    """Return why a program failed: its last line of output is JSON that says it, or nothing is."""
-    # The program's place in the file is this one, too.
+    """Return a program's error: from the JSON in its last line, else its signal or exit code."""
+    # The program shares this file offset: do not move it.
     size = os.fstat(log.fileno()).st_size
     said = os.pread(log.fileno(), _MOST, max(0, size - _MOST)).decode(errors="replace").strip()
     with suppress(ValueError, KeyError, IndexError, TypeError):
@@ -89,10 +89,10 @@ def error_said(log: IO[bytes], code: int) -> str:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP wait for the end of a ``with`` block.
+    """Defer SIGINT, SIGTERM and SIGHUP to the end of a ``with`` block.
 
-    Between the start of a process and the note of it, an exception would leave it running. Children
-    that are started in the block do not inherit this.
+    An exception between a process's start and its registration would leave it running. Children
+    started in the block do not inherit the mask.
     """
     if threading.current_thread() is not threading.main_thread():
         # Python's handlers run in the main thread alone.
@@ -119,8 +119,8 @@ def signals_held() -> Iterator[None]:
 def end_all(programs: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> None:
     """End programs, each in a session of its own, and wait for the end of their descendants.
 
-    A virtual machine has a session, too: the signal to a program's process group does not reach it.
-    The programs have ``grace_s`` together between SIGTERM and SIGKILL.
+    A virtual machine has its own session, so a signal to the program's group does not reach it. The
+    programs share ``grace_s`` between SIGTERM and SIGKILL.
     """
     below = _stopped(programs)
     for program in programs:
@@ -138,7 +138,7 @@ def end_all(programs: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> N
 
 
 def _stopped(programs: Iterable[subprocess.Popen[bytes]]) -> set[psutil.Process]:
-    """Stop programs, so that they start nothing more, and return their descendants."""
+    """Stop programs so that they start nothing more, and return their descendants."""
     found: set[psutil.Process] = set()
     for program in programs:
         if program.poll() is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a user asks a sweep for, checked, and the blocks that are measured for it."""
+"""What a user requests of a sweep, checked, and the blocks to measure for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from iolab.vm.kernels import check_name
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = [
-    "MOST_BOOTS",
     "PathologyPlan",
     "Request",
     "check_request",
@@ -42,48 +41,21 @@ __all__ = [
     "sweep_label",
 ]
 
-# More than any interval needs; a typing error would fill the disk.
+# More than any interval needs; a typo would fill the disk.
 MOST_BOOTS = 1000
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """What the user asked for; empty `kernels` and `boots` None stand for the profile's.
 
-    Parameters
-    ----------
-    profile : str
-        Name of a profile: "smoke", "quick", "full", "study", "survey", or one of a pathology's own.
-    pathologies : sequence of str
-        Names, or files that define some; empty: all known ones that have the profile and every
-        factor that is set.
-    kernels : sequence of str
-        Empty: those of the profile.
-    settings, recorded : sequence of str
-        ``FACTOR=LEVEL[,LEVEL...]``: levels instead of the profile's, and levels to trace.
-    observed : sequence of str
-        Likewise the levels that are observed, or "all".
-    calls : sequence of str
-        Kernel functions whose calls are recorded one by one in observed cells.
-    flat : bool
-        Whether observed cells are profiled without callers, which is cheaper.
-    boots : int, optional
-        Boots of each kernel instead of the profile's, 1 to `MOST_BOOTS`.
-    seed : int
-        Draws the orders of pairs and cells and the seeds of jobs; 0 or more.
-    clock : {"virtual", "host"}
-        The clock of the measured machine.
-    jobs : int
-        Virtual machines side by side, at least 1.
-    root : Path
-        Folder of the results.
-    target : str
-        "vm", "local" or ``ssh://user@host[:port]``.
-    place : Place
-        What a real machine is measured on.
-    cluster : str
-        Address of a scheduler of Dask whose workers measure; "": this machine does.
+    `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own. `pathologies` are
+    names or files; empty: all known ones with the profile and every factor that is set. `settings`
+    and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the profile's, and
+    to trace; `observed` likewise, or "all". `calls` are kernel functions recorded call by call,
+    `flat` profiles without callers. `target` is "vm", "local" or ``ssh://user@host[:port]``,
+    `place` a real machine's disk or folder, `cluster` a Dask scheduler's address or "".
     """
 
     profile: str
@@ -107,10 +79,7 @@ class Request:
 def check_request(request: Request) -> None:
     """Check that a request's options exist and go together, without asking another machine.
 
-    Raises
-    ------
-    UserError
-        If they do not; the message names the option.
+    Raises UserError, naming the option.
     """
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
@@ -160,13 +129,7 @@ def _check_cluster(request: Request) -> None:
 
 
 def chosen_pathologies(request: Request) -> list[Pathology]:
-    """Return the pathologies that are asked for: by name or file, else all that have the factors.
-
-    Raises
-    ------
-    UserError
-        If a name, the profile or a factor is unknown, or a file cannot be used.
-    """
+    """Return the requested pathologies: by name or file, else all that have the factors."""
     if request.pathologies:
         chosen = named_pathologies(request.pathologies)
     else:
@@ -188,19 +151,13 @@ def chosen_pathologies(request: Request) -> list[Pathology]:
             )
     for pathology in chosen:
         one_of("profile", request.profile, pathology.profiles)
-        # Before anything is measured: its cells must fit into a table.
+        # Before anything is measured: the cells must fit into a table.
         column_types(pathology.name)
     return chosen
 
 
 def requested_profile(request: Request, pathology: Pathology) -> Profile:
-    """Return a pathology's profile with the levels and the boots that the request sets.
-
-    Raises
-    ------
-    UserError
-        If the pathology lacks a factor, or a level is out of range.
-    """
+    """Return a pathology's profile with the levels and boots that the request sets."""
     profile = pathology.profiles[request.profile]
     if request.boots is not None:
         profile = replace(profile.in_every_boot(), boots=request.boots)
@@ -208,7 +165,7 @@ def requested_profile(request: Request, pathology: Pathology) -> Profile:
 
 
 def sweep_label(request: Request) -> str:
-    """Return the name of a sweep's folders: other levels, boots, kernels or targets are another."""
+    """Return the name of a sweep's folders; it depends on levels, boots, kernels and target."""
     label = request.profile
     for prefix, settings in (("", request.settings), ("record-", request.recorded)):
         label += "".join(f"-{prefix}{s.replace('=', '').replace(',', '+')}" for s in settings)
@@ -228,8 +185,8 @@ def sweep_label(request: Request) -> str:
 class PathologyPlan:
     """One pathology's part of a sweep, with the folder of its tables and pages.
 
-    ``blocks`` are by their key in the store. ``kernels`` says where each measured kernel comes
-    from, ``unavailable`` why one cannot run here.
+    ``blocks`` are by their key in the store. ``kernels`` has the origin of each measured kernel,
+    ``unavailable`` why one cannot run here.
     """
 
     pathology: Pathology
@@ -242,13 +199,8 @@ class PathologyPlan:
 def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPlan]:
     """Plan the blocks of a request that `check_request` accepts, after fetching their kernels.
 
-    Raises
-    ------
-    UserError
-        If a pathology, a profile, a factor, a level or the real machine's name is unknown, or the
-        disk or folder to measure on is refused.
-    CannotRunError
-        If no block can run here.
+    Raises UserError for an unknown name or a refused disk or folder, CannotRunError if no block can
+    run here.
     """
     chosen = chosen_pathologies(request)
     return plan_blocks([(p, requested_profile(request, p)) for p in chosen], request, log)
@@ -262,7 +214,7 @@ def plan_blocks(
     logged: set[str] = set()
 
     def log_once(line: str) -> None:
-        # Each pathology asks for the same kernels.
+        # Every pathology needs the same kernels.
         if line not in logged:
             logged.add(line)
             log(line)
@@ -286,8 +238,8 @@ def plan_blocks(
 def _plan_virtual(
     plan: PathologyPlan, request: Request, profile: Profile, log: Callable[[str], None]
 ) -> None:
-    """Plan the blocks on every kernel that runs here; of alternatives, on the first that does."""
-    # What every kernel needs comes first: if it cannot be had, one sentence says so.
+    """Plan the blocks on every kernel that runs here, or on its first alternative that does."""
+    # The parts that every kernel needs come first: if they are missing, there is one error.
     ensure_toolbox(log)
     ensure_image(log)
     for alternatives in [(k,) for k in request.kernels] or profile.kernels:
@@ -326,7 +278,7 @@ def _plan_kernel(
 
 
 def _check_jobs(blocks: Iterable[Block]) -> None:
-    """Let fio's own parser read each job that is not iolab's, before anything boots."""
+    """Check foreign fio jobs with fio's own parser before anything boots."""
     jobs: dict[str, OpenJob] = {}
     for cell in (cell for block in blocks for cell in block.plan.cells):
         for job in (cell.job, None if cell.antagonist is None else cell.antagonist.job):
@@ -339,7 +291,7 @@ def _check_jobs(blocks: Iterable[Block]) -> None:
 def _plan_real(
     plan: PathologyPlan, request: Request, profile: Profile, machine: RealTarget
 ) -> None:
-    """Plan the blocks that a real machine can run, as far as its survey says.
+    """Plan the blocks that a real machine can run, according to its survey.
 
     A block stands for a boot there: nothing is rebooted.
     """
@@ -368,7 +320,7 @@ def _why_not_there(block: Block) -> str:
 
 
 def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[PathologyPlan]) -> None:
-    """Check the disk or folder before anything is begun: all blocks name the same."""
+    """Check the disk or folder, the same for all blocks, before anything starts."""
     blocks = (item for plan in plans for item in plan.blocks.items())
     missing = next((block for key, block in blocks if not store.has(key)), None)
     if missing is not None:

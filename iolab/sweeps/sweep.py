@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A sweep: plan the blocks, measure those that the store lacks, write up what is there.
+"""A sweep: plan the blocks, measure those that the store lacks, write up the results.
 
 The write-up is tables, figures and pages: papermill executes ``notebooks/experiment.ipynb`` for
 each kernel, and the notebook of each report.
@@ -37,24 +37,12 @@ __all__ = ["Outcome", "run_sweep", "start_page"]
 
 @dataclass
 class Outcome:
-    """What a sweep of one pathology came to: its plan, and what was measured of it.
+    """The result of one pathology's sweep: its plan, and what was measured.
 
-    Parameters
-    ----------
-    plan : PathologyPlan
-        Its blocks, kernels and folder.
-    measured, kept : int
-        Blocks that this sweep measured, and blocks that were in the store before.
-    failed : dict of str to str
-        Each block and page that failed, and why.
-    cells, invalid : int
-        Cells in the tables, and how many of them a gate made invalid.
-    page : Path or None
-        The pathology's page.
-    experiments : dict of str to Path
-        The page of ``notebooks/experiment.ipynb`` on each kernel.
-    verdicts : list of dict
-        Rows of `iolab.stats.verdicts.verdict_summary`.
+    `measured` and `kept` count blocks of this sweep and earlier ones; `failed` has each failed
+    block or page and why. `cells` are in the tables, `invalid` counts those rejected by a gate.
+    `experiments` has a page for each kernel; `verdicts` are rows of
+    `iolab.stats.verdicts.verdict_summary`.
     """
 
     plan: PathologyPlan
@@ -73,15 +61,10 @@ def run_sweep(
     log: Callable[[str], None] = lambda line: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> list[Outcome]:
-    """Measure what a request asks for and write it up; return what came of each pathology.
+    """Measure what a request asks for and write it up; return the outcome of each pathology.
 
-    Raises
-    ------
-    UserError
-        If a profile, pathology, kernel or factor is unknown, a level is out of range, or a disk or
-        folder is refused.
-    CannotRunError
-        If no kernel of the request can run here.
+    Raises UserError for an unknown name, a level out of range or a refused disk, CannotRunError if
+    no kernel of the request can run here.
     """
     check_request(request)
     plans = plan_sweep(request, log)
@@ -96,7 +79,7 @@ def run_sweep(
 def _write_up(
     request: Request, plans: Sequence[PathologyPlan], measured: Measured
 ) -> list[Outcome]:
-    """Make the tables and pages of each pathology of which something is in the store."""
+    """Make the tables and pages of each pathology that has blocks in the store."""
     store = RawStore(request.root)
     outcomes = [_outcome(plan, store, measured) for plan in plans]
     data = {o.plan.pathology.name: table for o in outcomes if (table := _tables(store, o))}
@@ -118,7 +101,7 @@ def _outcome(plan: PathologyPlan, store: RawStore, measured: Measured) -> Outcom
 
 
 def _tables(store: RawStore, outcome: Outcome) -> Dataset | None:
-    """Write the tables of what was measured and judge them; None where nothing was."""
+    """Write the tables of what was measured and judge them; None if nothing was."""
     plan = outcome.plan
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
@@ -151,13 +134,13 @@ def _make_experiments(
 def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
     """Return the kernels whose experiment has a page of its own."""
     kernels = kernels_of(data.cells)
-    # Then the pathology's page is the same.
+    # The pathology's page would show the same.
     return [] if plan.pathology.notebook == EXPERIMENT and len(kernels) == 1 else kernels
 
 
 def _experiment(request: Request, plan: PathologyPlan, kernel: str) -> Page:
     """Return the page that shows one kernel's conditions."""
-    # A real machine says itself what its kernel is called.
+    # A real machine reports its kernel's name itself.
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", kernel)
     output = plan.folder / "experiments" / f"kernel-{name}.ipynb"
     own = plan.pathology.name
@@ -231,14 +214,9 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
-    """Make the page that shows every verdict and leads to the other pages; return its HTML page.
+    """Make the page with every verdict and links to the other pages; return its HTML page.
 
-    Where nothing was measured, there is none.
-
-    Raises
-    ------
-    IolabError
-        If the page cannot be made.
+    Returns None if nothing was measured. Raises IolabError if the page cannot be made.
     """
     if not any(outcome.cells for outcome in outcomes):
         return None

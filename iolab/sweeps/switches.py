@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The switches that a kernel offers: one intervention for each thing it lets change."""
+"""The switches that a kernel offers: one intervention for each thing that can be changed."""
 
 from __future__ import annotations
 
@@ -14,30 +14,18 @@ __all__ = ["fixed_switches", "switches"]
 
 # Settings that are on or off.
 _ON_OFF: Final = ("autogroup", "timer_migration")
-# Of bfq, what decides when it idles (block/bfq-iosched.c).
+# Tunables that decide when bfq idles (block/bfq-iosched.c).
 _BFQ: Final = ("iosched.slice_idle=0", "iosched.strict_guarantees=1")
 _IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
 
 
 def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> list[str]:
-    """Return the interventions to try on a kernel, each of one thing.
+    """Return the interventions to try on a kernel, each changing one thing.
 
-    Parameters
-    ----------
-    facts : mapping
-        What the booted kernel said of itself (`iolab.agent.facts.collect`).
-    machine : Machine or None
-        The virtual machine; None for a real one, whose boot is left alone.
-    cell : Cell
-        A treated cell: the devices' I/O schedulers are asked of it.
-
-    Returns
-    -------
-    list of str
-        Levels of the factor ``intervention``: every feature of the scheduler the other way round,
-        every other preemption model, every setting at a quarter and at four times its value (or
-        the other way round), the I/O scheduler where a device has one, and of a virtual machine
-        its timers, its tick and its CPUs.
+    `facts` are those of `iolab.agent.facts.collect`; `machine` is None for a real one, whose boot
+    is left alone. They are: every scheduler feature inverted, every other preemption model, every
+    setting at a quarter and four times its value (or toggled), the I/O schedulers of the devices of
+    `cell`, and for a virtual machine its timers, tick and CPUs.
     """
     tunables = facts.get("scheduler_tunables") or {}
     words = str(tunables.get("features", "")).split()
@@ -57,13 +45,7 @@ def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> l
 
 
 def fixed_switches(facts: Mapping[str, Any]) -> list[str]:
-    """Return what a booted kernel does not let change, a phrase each.
-
-    Parameters
-    ----------
-    facts : mapping
-        As those of `switches`.
-    """
+    """Return what a booted kernel does not let change, a phrase each; `facts` as in `switches`."""
     tunables = facts.get("scheduler_tunables") or {}
     found = []
     if not tunables.get("features"):

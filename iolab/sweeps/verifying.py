@@ -25,22 +25,10 @@ __all__ = ["CheckedBlock", "CheckedCell", "compare_block", "expected_seconds", "
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """A cell that was measured again.
+    """A cell that was measured again, compared with the recorded bytes.
 
-    Parameters
-    ----------
-    id : str
-        Its name in the plan.
-    role : str
-        "control" or "treatment".
-    same_bytes : bool
-        Whether the agent recorded the same bytes.
-    same_trace : bool or None
-        Whether its trace.dat is the same; None without one.
-    different : dict of str to tuple
-        The values that are not the same, each as the tables have it and as it is now.
-    value : tuple of float
-        What the cell's work did (`CheckedBlock.value`), as the tables have it and as it is now.
+    `same_trace` is None without a trace.dat. `different` has the values that differ, and `value`
+    the cell's work (`CheckedBlock.value`), each as (tables, now).
     """
 
     id: str
@@ -52,12 +40,12 @@ class CheckedCell:
 
     @property
     def same(self) -> bool:
-        """Whether all of it is the same."""
+        """Whether everything is the same."""
         return self.same_bytes and self.same_trace is not False and not self.different
 
     @property
     def ratio(self) -> float:
-        """What its work did now, relative to the tables."""
+        """The work done now, relative to the tables."""
         stored, measured = self.value
         return measured / stored if stored else float("nan")
 
@@ -66,18 +54,8 @@ class CheckedCell:
 class CheckedBlock:
     """A block that was measured again, or why it could not be.
 
-    Parameters
-    ----------
-    chosen : ChosenBlock
-        The block.
-    value : str
-        Column of the tables that says how much its work did, such as "iops".
-    cells : list of CheckedCell
-        In the order of measuring.
-    seconds : float
-        From the start of the machine to its results.
-    error : str
-        Why it could not be measured, or "".
+    `value` is the column for the amount of work, such as "iops"; `cells` are in the order measured;
+    `seconds` run from the machine's start to its results; `error` is "" on success.
     """
 
     chosen: ChosenBlock
@@ -88,12 +66,12 @@ class CheckedBlock:
 
     @property
     def compared(self) -> bool:
-        """Whether its bytes were compared: it was measured on the very same target."""
+        """Whether its bytes were compared: it was measured on the same target."""
         return not self.error and not self.chosen.differs
 
     @property
     def same(self) -> bool:
-        """Whether all bytes and all values of the tables came out again."""
+        """Whether all bytes and all values of the tables are the same."""
         return self.compared and all(cell.same for cell in self.cells)
 
 
@@ -104,23 +82,16 @@ def verify_blocks(
     on_progress: OnProgress = lambda progress: None,
     on_block: Callable[[CheckedBlock], None] = lambda checked: None,
 ) -> None:
-    """Measure blocks again, side by side, and compare each with the hashes and tables it is from.
+    """Measure blocks again, side by side, and compare each with its hashes and tables.
 
-    What is measured is removed at the end, and on Ctrl-C with everything that runs. ``on_block`` is
-    called with each block as it is done.
-
-    Raises
-    ------
-    UserError
-        If a block is of a format that this iolab does not read.
-    IolabError
-        If the cache folder, where it is measured, cannot be written.
+    The measurements are removed at the end and on Ctrl-C. ``on_block`` gets each block when it is
+    done. Raises UserError for a block of another format, IolabError if the cache is not writable.
     """
     blocks = [Block.parse(one.hashes.block) for one in chosen]
     with scratch_dir(cache_dir("verify")) as root:
         wanted = {}
         for number, (one, block) in enumerate(zip(chosen, blocks, strict=True)):
-            # Two folders may hold blocks of the same name, and even the same block.
+            # Two folders may have blocks of the same name, even the same block.
             own = root / str(number)
             job = block_job(f"{number} {one.words}", block, own / "plan.json", own)
             wanted[job.name] = (one, block_key(block, one.identity), RawStore(job.root), job)
@@ -135,19 +106,14 @@ def verify_blocks(
 
 
 def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
-    """Return the seconds that measuring blocks again may take, `jobs` of them side by side."""
+    """Return the seconds to measure blocks again, `jobs` of them side by side."""
     return forecast([Block.parse(one.hashes.block) for one in chosen], jobs).seconds
 
 
 def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:
-    """Compare a block that was measured again with the hashes and tables that it is from.
+    """Compare a block measured again, in ``store`` under ``key``, with its hashes and tables.
 
-    ``store`` holds it under ``key``.
-
-    Raises
-    ------
-    IolabError
-        If the store lacks the block, or holds it damaged.
+    Raises IolabError if the store lacks the block, or has it damaged.
     """
     found = cell_hashes(store, key)
     cells, latency, mechanism = block_tables(store, [key])

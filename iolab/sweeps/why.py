@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Find which switches of a kernel remove a pathology, bring it back, or do nothing.
 
-A *survey* boots the kernel once and asks it for its switches. A *screening* tries each of them
-alone in a few boots. A *confirmation* measures those that moved the claim in boots with other
-seeds, and pairs of them where none is enough alone. `iolab.stats.attribution` decides. Where the
-pathology has a profile ``long``, its longer cells tell what only *delays* the effect.
+A *survey* boots the kernel once and lists its switches. A *screening* tries each of them alone in a
+few boots. A *confirmation* measures those that moved the claim in boots with other seeds, and pairs
+of them where none is enough alone. `iolab.stats.attribution` decides. Where the pathology has a
+profile ``long``, its longer cells show what only *delays* the effect.
 """
 
 from __future__ import annotations
@@ -53,23 +53,11 @@ _MOST_PAIRED: Final = 3
 
 @dataclass(frozen=True)
 class WhyRequest:
-    """What is asked: one pathology on one kernel.
+    """The question: one pathology on one kernel ("" on a real machine, which runs its own).
 
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology.
-    kernel : str
-        The kernel; a real machine runs its own, and the name is "".
-    claim : str or Claim
-        The claim whose condition is measured, or its name; by default the first primary one that
-        can be judged without a trace. Primary claims of the same condition are answered with it.
-    interventions : sequence of str
-        What is tried; by default whatever the kernel offers.
-    boots : int
-        Boots of the confirmation.
-    request : Request
-        Target, place, clock, machines side by side and folder of the results.
+    `claim` is a claim or its name, by default the first primary one that needs no trace; primary
+    claims of the same condition are answered with it. `interventions` are by default all that the
+    kernel offers; `boots` are those of the confirmation.
     """
 
     pathology: Pathology
@@ -91,25 +79,10 @@ def why_request(
     jobs: int | None,
     root: Path,
 ) -> WhyRequest:
-    """Return what is asked of one pathology by its name or file, on one kernel.
+    """Return the request for one pathology, by its name or file, on one kernel.
 
-    Parameters
-    ----------
-    pathology : str or Pathology
-        The pathology, or its name or file.
-    kernel, claim, interventions, boots
-        As those of `WhyRequest`.
-    target : str
-        "vm", "local" or ``ssh://user@host[:port]``.
-    jobs : int or None
-        Virtual machines side by side; None: as many as go.
-    root : Path
-        Folder of the results.
-
-    Raises
-    ------
-    UserError
-        If the pathology is unknown, or the file defines several.
+    `jobs` is the number of virtual machines side by side; None: as many as fit. Raises UserError if
+    the pathology is unknown, or the file defines several.
     """
     found = named_pathologies([pathology])
     if len(found) > 1:
@@ -129,25 +102,12 @@ def why_request(
 
 @dataclass(frozen=True)
 class Why:
-    """What was found: the table of effects, and where the data are.
+    """The result: the table of effects, and where the data are.
 
-    Parameters
-    ----------
-    pathology, kernel : str
-        What was asked.
-    claims : tuple of Claim
-        The claims that were answered, all of one condition.
-    table : DataFrame
-        Columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a confirmed row stands for its
-        screened one.
-    tried : tuple of str
-        The interventions of the screening.
-    folder : Path
-        Folder of ``attribution.json`` and of the tables of both stages.
-    failed : dict of str to str
-        Interventions with which the machine did not come to an end, and why.
-    fixed : tuple of str
-        What could not be tried, because the kernel does not let it change.
+    `claims` share one condition. `table` has `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a
+    confirmed row replaces its screened one. `tried` lists the screened interventions, `failed`
+    those with which the machine did not finish, and why, `fixed` what the kernel does not let
+    change. `folder` has ``attribution.json`` and both stages' tables.
     """
 
     pathology: str
@@ -178,7 +138,7 @@ class _Run:
     ) -> Profile:
         """Return the profile of the claims' common condition, under each intervention.
 
-        How long a cell takes is that of the profile named `base`.
+        Cells last as long as in the profile named `base`.
         """
         profiles = self.asked.pathology.profiles
         grid = {name: levels_[0] for name, levels_ in profiles["quick"].grids[0].items()}
@@ -189,7 +149,7 @@ class _Run:
             boots=boots,
             recorded={},
             control_boots=None if any(claim.contrast != "treated" for claim in claims) else 0,
-            # An A/A pair says nothing of a switch.
+            # An A/A pair shows nothing about a switch.
             repeats_control=False,
         )
 
@@ -208,10 +168,9 @@ class _Run:
         seed: int = 0,
         base: str = "quick",
     ) -> dict[str, None]:
-        """Measure interventions beside none; return the keys of the blocks.
+        """Measure interventions beside a baseline; return the keys of the blocks.
 
-        Where a machine does not come to an end, its interventions are halved until the one is
-        known with which it does not.
+        If a machine does not finish, its interventions are halved until the culprit is found.
         """
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
         _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress, self.log)
@@ -249,30 +208,11 @@ def find_causes(
     log: Callable[[str], None] = lambda line: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Why:
-    """Survey, screen, confirm, and write the result.
+    """Survey, screen, confirm, and write the result; `on_progress` gets about ten calls a second.
 
-    Parameters
-    ----------
-    asked : WhyRequest
-        The pathology and the kernel.
-    log : callable
-        Called with a line for each step.
-    on_progress : callable
-        Called with the `Progress` of the measuring, some ten times a second.
-
-    Returns
-    -------
-    Why
-        The effect of each intervention.
-
-    Raises
-    ------
-    UserError
-        If the claim, an intervention or the kernel is unknown, or there are fewer than two boots.
-    CannotRunError
-        If the kernel cannot run here, or no claim can be judged on it.
-    IolabError
-        If measuring was interrupted, or failed without any intervention.
+    Raises UserError for an unknown claim, intervention or kernel or fewer than two boots,
+    CannotRunError if the kernel cannot run or no claim can be judged on it, IolabError if measuring
+    was interrupted or fails without any intervention.
     """
     check_request(asked.request)
     if asked.boots < 2:
@@ -332,7 +272,7 @@ def _found(run: _Run) -> Why:
 
 
 def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
-    """Boot the kernel once; return the claims to answer, the plan of that boot, and the kernel."""
+    """Boot the kernel once; return the claims to answer, that boot's plan, and the kernel."""
     asked = run.asked
     known = {claim.name: claim for claim in asked.pathology.claims}
     if isinstance(asked.claim, Claim):
@@ -366,7 +306,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
 
 
 def _answered_together(pathology: Pathology, claim: Claim) -> list[Claim]:
-    """Return the decidable claims that share a claim's condition."""
+    """Return the decidable claims with the same condition as a claim."""
     condition = dict(claim.condition)
     return [other for other in pathology.decided if dict(other.condition) == condition]
 
@@ -392,7 +332,7 @@ def _offered(run: _Run, surveyed: PathologyPlan) -> tuple[list[str], list[str]]:
 
 
 def _reached(screened: pd.DataFrame, claims: Sequence[Claim]) -> bool:
-    """Return whether an intervention brings a claim's value to the other side of its limit."""
+    """Return whether an intervention moves a claim's value across its limit."""
     for claim in claims:
         rows = screened[(screened["claim"] == claim.name) & (screened["n"] > 0)]
         if ((rows["baseline"] > claim.limit) != (rows["estimate"] > claim.limit)).any():
@@ -401,7 +341,7 @@ def _reached(screened: pd.DataFrame, claims: Sequence[Claim]) -> bool:
 
 
 def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str]) -> list[str]:
-    """Return pairs of what moves a claim most, where nothing alone reaches its limit."""
+    """Return pairs of the interventions that move a claim most, if none alone reaches its limit."""
     if _reached(screened, claims):
         return []
     towards = screened[(screened["share"] > 0) & screened["intervention"].isin(picked)]
@@ -411,7 +351,7 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
     for number, one in enumerate(best):
         for other in best[number + 1 :]:
             named = {level.removeprefix("NO_").partition("=")[0] for level in (one, other)}
-            # Two values of one setting exclude each other; two of a boot would be a third machine.
+            # Two values of one setting exclude each other; two boot options need a third machine.
             if len(named) == 2 and not (boot_part(one) and boot_part(other)):
                 pairs.append(f"{one}+{other}")
     return pairs

@@ -20,25 +20,9 @@ __all__ = ["cause_words"]
 
 
 def cause_words(finding: Finding, causes: Sequence[Attribution]) -> str:
-    """Return the paragraphs that say which switches of each kernel change the finding.
+    """Return a paragraph and a list per kernel on the switches that change the finding, or "".
 
-    Parameters
-    ----------
-    finding : Finding
-        What the mail is about.
-    causes : sequence of Attribution
-        What ``iolab why`` found, kernel by kernel.
-
-    Returns
-    -------
-    str
-        A paragraph and a list for each kernel; "" without causes.
-
-    Raises
-    ------
-    UserError
-        If one is of another pathology, of a kernel that the mail is not about, or does not answer
-        the mail's claim.
+    Raises UserError if a cause is of another pathology, kernel or claim than the mail.
     """
     return "\n\n".join(_of_kernel(finding, found) for found in causes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the events of a trace show of where it happens: work functions, who preempts whom."""
+"""What a trace shows about the place of the effect: work functions, who preempts whom."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW = 0.01
 
 
 def trace_words(trace: Trace) -> list[str]:
-    """Return sentences about a treated cell's trace; none where its events say nothing of it."""
+    """Return sentences about a treated cell's trace; none if its events show nothing."""
     words = []
     items = _items(trace)
     if items is not None:
@@ -49,7 +49,7 @@ def _functions(items: pd.DataFrame) -> list[str]:
 
 
 def _preempted(trace: Trace, items: pd.DataFrame | None) -> list[str]:
-    """Say how often the job preempts kworkers, and whether within a work item."""
+    """Return sentences on how often the job preempts kworkers, and whether within a work item."""
     all_of_it = preemptions(trace)
     worker = all_of_it["comm"].astype("str").str.startswith("kworker/")
     job = all_of_it["by_comm"].isin(["fio", "dd"])

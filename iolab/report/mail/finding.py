@@ -25,20 +25,11 @@ _REPRODUCED = "reproduced"
 
 @dataclass(frozen=True)
 class Row:
-    """A claim on one kernel.
+    """A claim on one kernel, over `n` boots; NaN for missing numbers.
 
-    Parameters
-    ----------
-    kernel, release, scheduler : str
-        The kernel.
-    estimate, low, high : float
-        The claim's contrast with its interval, NaN where there is none.
-    n : int
-        Number of boots.
-    verdict, reason : str
-        As `iolab.stats.verdicts.verdict_table` has them.
-    treated, control : float
-        Means of the claim's value over the valid cells, NaN where there is none.
+    `estimate`, `low` and `high` are the claim's contrast with its interval; `verdict` and `reason`
+    are as in `iolab.stats.verdicts.verdict_table`; `treated` and `control` are means of the claim's
+    value over the valid cells.
     """
 
     kernel: str
@@ -61,19 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim on several kernels.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology.
-    claim : Claim
-        The claim.
-    rows : tuple of Row
-        The measured kernels, in the order of their versions.
-    unmeasured : dict of str to str
-        By kernel, why it was not measured.
-    """
+    """A claim on the measured kernels, by version, and why others were not measured."""
 
     pathology: Pathology
     claim: Claim
@@ -82,7 +61,7 @@ class Finding:
 
     @property
     def leading(self) -> tuple[Row, ...]:
-        """The kernels that the claim holds on; all if it holds on none."""
+        """The kernels on which the claim holds; all kernels if there are none."""
         return tuple(row for row in self.rows if row.holds) or self.rows
 
     @property
@@ -92,23 +71,11 @@ class Finding:
 
 
 def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Finding:
-    """Choose what a mail is about.
+    """Choose what a mail is about; no `kernels` stands for all of them.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data of one pathology.
-    kernels : sequence of str
-        Kernels to write about; all if empty.
-    claim_name : str, optional
-        A claim of the pathology. By default the one that its published report names; without one,
-        the first primary one of a magnitude that was reproduced on one of the kernels, else the
-        first of a mechanism, else the first measured.
-
-    Raises
-    ------
-    UserError
-        If a name is unknown, or nothing was measured.
+    By default the claim is the one that the published report names, else the first primary one of a
+    magnitude that was reproduced, else of a mechanism, else the first measured. Raises UserError
+    for an unknown name, or if nothing was measured.
     """
     pathology = pathology_of(data.cells)
     table = verdict_table(data)
@@ -175,7 +142,7 @@ def _row(data: Dataset, claim: Claim, row: dict[Any, Any]) -> Row:
 def side_means(data: Dataset, claim: Claim, kernel: str, value: str) -> dict[str, float]:
     """Return the mean of a value in a claim's treated cells and in their controls.
 
-    Untraced cells count; where none has the value, traced ones.
+    Untraced cells count, or traced ones if no untraced cell has the value.
     """
     try:
         known = with_measure(data, value).drop_duplicates("cell").set_index("cell")[value]

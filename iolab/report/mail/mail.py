@@ -36,10 +36,10 @@ from iolab.store.kernels import KernelBuild
 
 __all__ = ["finding_mail"]
 
-# The profile whose condition the reproducer and the commands have.
+# The profile whose conditions the reproducer and the commands use.
 _PROFILE: Final = "quick"
 _UNKNOWN: Final = "?"
-# The share of the way to a claim's limit from which something happens, if not enough.
+# From this share of the way to a claim's limit on, there is an effect, if a small one.
 _SOME: Final = 0.1
 # Kernels whose treated and control columns fit beside each other.
 _BESIDE: Final = 2
@@ -61,29 +61,11 @@ def finding_mail(
     claim: str | None = None,
     causes: Sequence[Attribution] = (),
 ) -> str:
-    """Return a mail about one claim, in ASCII of 72 columns.
+    """Return a mail about one claim, in ASCII of 72 columns, ending with a newline.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data of one pathology.
-    kernels : sequence of str, optional
-        Kernels to write about; by default all.
-    claim : str, optional
-        Name of the claim; by default as `iolab.report.mail.finding.find` chooses it.
-    causes : sequence of Attribution, optional
-        What `iolab.why` found of this claim, on any of the kernels.
-
-    Returns
-    -------
-    str
-        The mail, ending with a newline. The same data give the same text.
-
-    Raises
-    ------
-    UserError
-        If a name is unknown, nothing was measured, the claim cannot be a script's, or a cause is of
-        something else.
+    By default it is about all kernels, and the claim of `iolab.report.mail.finding.find`. The same
+    data give the same text. Raises UserError for an unknown name, without data, for a claim that no
+    script can reproduce, or for a cause of something else.
     """
     finding = find(data, kernels, claim)
     pathology = finding.pathology
@@ -105,7 +87,7 @@ def finding_mail(
         *_references(pathology),
         "-- \n" + paragraph(f"iolab {__version__}: {pathology.name}, {finding.claim.name}"),
     ]
-    # A list takes plain text; what a machine said of itself may be anything.
+    # A list takes plain text; a machine's own facts may be anything.
     said = terminal("\n\n".join(parts)).encode("ascii", "replace").decode()
     return f"{said}\n"
 
@@ -123,7 +105,7 @@ def _subject(finding: Finding, sides: Sides) -> str:
 
 
 def _opening(finding: Finding, sides: Sides) -> str:
-    """Say what happens, by how much, and where it does not."""
+    """Return what happens, by how much, and where it does not."""
     published = finding.pathology.published
     words = value_words(finding.claim.value, sides.treated)
     holds = finding.leading[0].holds
@@ -145,7 +127,7 @@ def _opening(finding: Finding, sides: Sides) -> str:
 
 
 def _elsewhere(finding: Finding) -> list[str]:
-    """Say on which kernels the claim does not hold, and on which nothing is certain."""
+    """Return on which kernels the claim does not hold, and on which it is inconclusive."""
     refuted = [row for row in finding.clean if row.verdict == "not reproduced"]
     weak = [row for row in refuted if _share(finding.claim, row.estimate) > _SOME]
     said = []
@@ -162,7 +144,7 @@ def _elsewhere(finding: Finding) -> list[str]:
 
 
 def _share(claim: Claim, estimate: float) -> float:
-    """Return how much of the way from no effect to the limit an estimate goes."""
+    """Return an estimate's share of the way from no effect to the limit."""
     start, limit = claim.start, claim.limit
     if claim.logarithmic:
         if min(start, limit, estimate) <= 0:
@@ -199,7 +181,7 @@ def _interval(row: Row) -> str:
 def _results(data: Dataset, finding: Finding, sides: Sides) -> str:
     claim = finding.claim
     head = ["kernel", "sched", "preempt", "HZ", "treated", "control"]
-    # The numbers below are short: a long head would make the lines too wide.
+    # The numbers are short: a long head would make the lines too wide.
     contrast = "diff" if claim.contrast == "difference" else contrast_words(claim)
     rows = [[*head, contrast, f"{CONFIDENCE:.0%} interval", "n"]]
     for row in finding.rows:
@@ -222,7 +204,7 @@ def _results(data: Dataset, finding: Finding, sides: Sides) -> str:
 
 
 def _measures(data: Dataset, finding: Finding) -> str:
-    """Return the table of the mechanism's numbers on the kernels that the claim holds on."""
+    """Return the table of the mechanism's numbers on the kernels on which the claim holds."""
     published = finding.pathology.published
     names = () if published is None else published.measures
     both = len(finding.leading) <= _BESIDE
@@ -243,7 +225,7 @@ def _measures(data: Dataset, finding: Finding) -> str:
 
 
 def _events(data: Dataset, finding: Finding) -> str:
-    """Say what the traces of treated cells show; no stacks are recorded."""
+    """Return what the traces of treated cells show; no stacks are recorded."""
     found = []
     for row in finding.leading:
         cells = cells_of(data, finding.claim, row.kernel, data.cells)
@@ -318,6 +300,6 @@ def _references(pathology: Pathology) -> list[str]:
     if published is None:
         return [paragraph(f"Source: {pathology.source}")]
     lines = [bullet(published.citation)]
-    # An address is longer than a line may be, and is not broken.
+    # An address may be longer than a line, and is not broken.
     lines += [f"- {link}" for link in published.links]
     return ["References:\n\n" + "\n".join(lines)]

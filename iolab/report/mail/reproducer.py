@@ -24,7 +24,7 @@ from iolab.report.mail.steps import (
 )
 from iolab.report.mail.text import WIDTH, command
 
-__all__ = ["RAMP_MS", "RUNTIME_MS", "Sides", "reproducer"]
+__all__ = ["Sides", "reproducer"]
 
 RAMP_MS: Final = 1_000
 RUNTIME_MS: Final = 10_000
@@ -32,23 +32,13 @@ _TRACING: Final = "/sys/kernel/tracing"
 _PER_100: Final = "c=$((100 * (c - c0) / (n - n0)))"
 _WORKER: Final = "$c us, $((c / n)) us per MiB"
 _LAST: Final = "cat /sys/block/nullb*/stat | tail -n 1"
-# Values of which fio's own output, or dd's, is all that is needed.
+# Values that fio's or dd's own output shows.
 _OWN_OUTPUT: Final = ("iops", "steady_iops", "kb_per_s", "latency_")
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What a reproducer compares.
-
-    Parameters
-    ----------
-    treated, control : Cell
-        The two cells.
-    treated_name, control_name : str
-        What they are called in words.
-    machine : Machine
-        The machine that they ran on.
-    """
+    """What a reproducer compares: two cells, what they are called in words, and their machine."""
 
     treated: Cell
     control: Cell
@@ -60,27 +50,11 @@ class Sides:
 def reproducer(
     sides: Sides, value: str, *, ramp_ms: int = RAMP_MS, runtime_ms: int = RUNTIME_MS
 ) -> str:
-    """Return a shell script that measures one side of a comparison.
+    """Return a shell script: ``sh SCRIPT treated`` or ``control`` measures one side.
 
-    Parameters
-    ----------
-    sides : Sides
-        What is compared. ``sh SCRIPT treated`` measures one side, ``sh SCRIPT control`` the other.
-    value : str
-        The claim's value: decides what the script counts beside fio's or dd's own output. A value
-        that no short command gives is named in a comment.
-    ramp_ms, runtime_ms : int, optional
-        Times of a fio job, in ms.
-
-    Returns
-    -------
-    str
-        The script.
-
-    Raises
-    ------
-    UserError
-        If the two sides run different programs.
+    `value`, the claim's, decides what the script counts besides the output of fio or dd; a comment
+    names a value that no short command gives. Raises UserError if the sides differ in their
+    program.
     """
     treated, control = sides.treated, sides.control
     machine = sides.machine
@@ -113,7 +87,7 @@ def _head(sides: Sides) -> list[str]:
 
 
 def _common(treated: list[str], control: list[str]) -> tuple[str, tuple[list[str], list[str]]]:
-    """Return the command of both sides, and the step of each that sets what they do not share."""
+    """Return the command of both sides, and each side's step that sets its own options."""
     if treated == control:
         return command(treated), ([], [])
     if treated[0] != FIO or control[0] != FIO:
@@ -127,7 +101,7 @@ def _common(treated: list[str], control: list[str]) -> tuple[str, tuple[list[str
 
 
 def _merged(treated: Sequence[str], control: Sequence[str]) -> list[str]:
-    """Return the steps of both sides; where they differ, the script's argument decides."""
+    """Return the steps of both sides; where they differ, the script's argument selects."""
     lines: list[str] = []
     matcher = difflib.SequenceMatcher(a=list(treated), b=list(control), autojunk=False)
     for kind, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -153,7 +127,7 @@ def _watched(cell: Cell) -> list[str]:
         return []
     disk = disk_names(cell)[cell.devices[-1].name]
     path = {"node": f"/dev/{disk}", "directory": "/dev", "other": "/dev/zero"}[cell.watch.on]
-    # Of inotify-tools.
+    # From inotify-tools.
     return [f"inotifywait -qm -e {cell.watch.event} {path} >/dev/null &", "w=$!; sleep 1"]
 
 
@@ -169,10 +143,10 @@ def _cleanup(*cells: Cell) -> list[str]:
 
 @dataclass(frozen=True)
 class _Counting:
-    """What counts a claim's value: before the work, in its steady part, and after it."""
+    """Commands that count a claim's value: before the work, in its steady part, and after it."""
 
     before: Sequence[str] = ()
-    # What `look` finds is compared between two moments of the steady part.
+    # The results of `look` at two moments of the steady part are compared.
     look: str = ""
     said: Sequence[str] = ()
     after: Sequence[str] = ()
@@ -234,7 +208,7 @@ def _workers(stat: str) -> _Counting:
 
 
 def _counted(counting: _Counting, work: str, *, ramp_ms: int, runtime_ms: int) -> list[str]:
-    """Return the work with what counts around it, or beside it in its steady part."""
+    """Return the work with its counting around it, or beside it in its steady part."""
     if not counting.look:
         return [*counting.before, work, *counting.after]
     # fio takes a while to start.
@@ -251,7 +225,7 @@ def _counted(counting: _Counting, work: str, *, ramp_ms: int, runtime_ms: int) -
 
 
 def _in_background(work: str) -> str:
-    """Return a command that runs beside the script; its process is ``$f``."""
+    """Return a command that runs beside the script; ``$f`` is its process."""
     ending = " & f=$!"
     last = work.rpartition("\n")[2]
     return f"{work} \\\n   {ending}" if len(last + ending) > WIDTH else work + ending

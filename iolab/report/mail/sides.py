@@ -10,17 +10,11 @@ from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.report.mail.reproducer import Sides
 
-__all__ = ["in_words", "sides_of"]
+__all__ = ["sides_of"]
 
 
 def sides_of(pathology: Pathology, claim: Claim, profile: Profile, rng: random.Random) -> Sides:
-    """Return a claim's treated cell and its control, as a plan of this profile has them.
-
-    Raises
-    ------
-    BrokenPathologyError
-        If a function of the pathology fails.
-    """
+    """Return a claim's treated cell and its control, as a plan of this profile has them."""
     treated = claim.condition
     control = {**treated, pathology.treatment: None}
     levels = {name: treated[name] for name in pathology.boot_factors}
@@ -35,7 +29,7 @@ def sides_of(pathology: Pathology, claim: Claim, profile: Profile, rng: random.R
 
 
 def in_words(pathology: Pathology, claim: Claim) -> str:
-    """Return a claim's level of the treatment in words, with what it is a level of."""
+    """Return a claim's level of the treatment in words, with the name of the factor."""
     factor = pathology.factors[pathology.treatment]
     level = claim.condition[pathology.treatment]
     published = pathology.published

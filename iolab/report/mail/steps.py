@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A cell of a plan as shell commands: devices, file system, files, cgroup, settings, work.
 
-What the agent does for a cell, in ordinary commands and in its order; `tests/targets` runs them in
-a guest and compares the result with the agent's.
+The agent's actions for a cell, as ordinary commands in its order; `tests/targets` runs them in a
+guest and compares the result with the agent's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from iolab.report.mail.text import command
 
 __all__ = ["FIO", "disk_names", "keeps_open", "setup_steps", "shared_steps", "work_steps"]
 
-# What begins the step that runs the work.
+# First word of the step that runs the work.
 FIO: Final = "fio"
 _MOUNT: Final = Path("/mnt")
 _LAYOUT_MIB: Final = 16
 _CGROUP: Final = "/sys/fs/cgroup"
-# Of the agent's command line: what a reader does not need, or fio does by default.
+# Options of the agent that a reader does not need, or that are fio's defaults.
 _DROPPED: Final = ("--output", "--output-format", "--randrepeat", "--randseed")
 _DEFAULTS: Final = (
     *("--iodepth=1", "--iodepth_batch_submit=1", "--iodepth_batch_complete_min=1"),
@@ -54,10 +54,10 @@ _SETTINGS: Final = {
 
 
 def disk_names(cell: Cell) -> dict[str, str]:
-    """Return what each device of a cell is called in /sys/block, as words of the shell.
+    """Return the name of each device of a cell in /sys/block, as words of the shell.
 
-    null_blk disks are called as the folders of configfs that make them, and on kernels before Linux
-    commit 49c3b9266a71 by their number: folders nullb0, nullb1, ... have both names.
+    null_blk disks are named like the folders of configfs that make them, and on kernels before
+    Linux commit 49c3b9266a71 by their number: for folders nullb0, nullb1, ... both are the same.
     """
     names, made = {}, 0
     for device in cell.devices:
@@ -80,7 +80,7 @@ def _unstored(filesystem: FileSystem, devices: Sequence[Device]) -> bool:
 
 
 def shared_steps(*cells: Cell) -> list[str]:
-    """Return the commands that come first, whatever a cell is: modules, a way to make disks."""
+    """Return the commands that come first for any cell: modules, a way to make disks."""
     kinds = {device.kind for cell in cells for device in cell.devices}
     names = {cell.filesystem.kind for cell in cells if cell.filesystem is not None}
     names |= {d.scheduler for cell in cells for d in cell.devices} & {"bfq"}
@@ -100,16 +100,8 @@ def shared_steps(*cells: Cell) -> list[str]:
 def setup_steps(cell: Cell) -> list[str]:
     """Return the commands that make a cell's devices, file system, files, settings and cgroup.
 
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-
-    Returns
-    -------
-    list of str
-        Commands of one line or more, or comments for what no ordinary command does. They follow
-        those of `shared_steps`.
+    They follow those of `shared_steps` and may span several lines; a comment stands for what no
+    ordinary command does.
     """
     disks = disk_names(cell)
     steps = []
@@ -120,7 +112,7 @@ def setup_steps(cell: Cell) -> list[str]:
     if cell.job is not None and cell.filesystem is not None:
         steps += _files(cell.job)
     if any(device.kind == "null_blk" for device in cell.devices):
-        # The metadata's disk has one, too.
+        # The metadata's disk has one as well.
         steps.append("for q in /sys/block/nullb*/queue/scheduler; do echo none >$q; done")
     for device in cell.devices:
         steps += _queue(device, f"/sys/block/{disks[device.name]}/queue")
@@ -157,7 +149,7 @@ def _device(device: Device, disk: str) -> list[str]:
 
 
 def _queue(device: Device, queue: str) -> list[str]:
-    # null_blk says of itself that it does not rotate, and has no scheduler by now.
+    # null_blk reports itself as non-rotational, and has no scheduler at this point.
     plain = device.kind == "null_blk"
     steps = []
     if not device.real and (device.rotational or not plain):
@@ -182,7 +174,7 @@ def _file_system(
             f"mount -t xfs -o rtdev={data} {node} {_MOUNT}",
         ]
     stored = not _unstored(filesystem, devices)
-    # The page cache of the disk holds the metadata as long as somebody has it open.
+    # The disk's page cache keeps the metadata as long as the disk is open.
     steps = [] if stored else [f"exec 9<{node} # nothing is stored: keep the page cache"]
     small = "" if stored else "-b 4096 -N 64 "
     lazy = "lazy_itable_init=0,lazy_journal_init=0"
@@ -207,7 +199,7 @@ def _files(job: FioJob) -> list[str]:
 
 
 def _scheduler(cell: Cell) -> list[str]:
-    """Return what switches features of the scheduler and the preemption model."""
+    """Return the commands that set features of the scheduler and the preemption model."""
     names = [name if on else f"NO_{name}" for name, on in cell.features.items()]
     # Linux commit 8a99b6833c88 moved the file.
     steps = [f"f={_SCHED}/features; [ -e $f ] || f={_SCHED}_features"] if names else []
@@ -248,23 +240,10 @@ def _group(group: Group) -> list[str]:
 
 
 def work_steps(cell: Cell, *, cpus: int, cpu: int, ramp_ms: int, runtime_ms: int) -> list[str]:
-    """Return the words of the command that does a cell's work, the first of which may be `FIO`.
+    """Return the words, for the shell as they are, of the command for a cell's work.
 
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-    cpus : int
-        How many CPUs the machine has.
-    cpu : int
-        The core that a job is pinned to unless it names its own.
-    ramp_ms, runtime_ms : int
-        Times of a fio job, in ms: before what it counts, and of what it counts.
-
-    Returns
-    -------
-    list of str
-        Words that the shell reads as they are.
+    The first word may be `FIO`. `cpus` is the machine's number of CPUs; jobs are pinned to `cpu`
+    unless they name a core. fio's times are in ms: before it counts, and while it counts.
     """
     if cell.job is not None:
         return _fio(cell, cell.job, cpus=cpus, cpu=cpu, ramp_ms=ramp_ms, runtime_ms=runtime_ms)
@@ -290,7 +269,7 @@ def _fio(
         *(["--invalidate"] if job.direct else []),
         *(["--group_reporting"] if len(files) == 1 else []),
     }
-    # The shell reads the name of the disk; nothing else in it is the shell's.
+    # The shell expands only the name of the disk.
     return [
         word if node in word else shlex.quote(_shortened(word))
         for word in argv
@@ -299,7 +278,7 @@ def _fio(
 
 
 def _shortened(word: str) -> str:
-    """Return an option of fio as people write it."""
+    """Return an option of fio in its usual form."""
     name, _, value = word.partition("=")
     if value == "1" and name in ("--time_based", "--norandommap", "--group_reporting"):
         return name

@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["WIDTH", "bullet", "command", "fold_subject", "paragraph", "plain_number", "table"]
 
 WIDTH: Final = 72
-# From this size on, so many digits behind the point.
+# Digits after the decimal point, from this size on.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2), (0.1, 3), (0.01, 4))
 _THOUSANDS: Final = 10_000
 _NOTHING: Final = 0.00005
@@ -34,7 +34,7 @@ def bullet(words: str) -> str:
 
 
 def fold_subject(words: str) -> str:
-    """Return a mail's subject; a long one goes on in lines that begin with a space (RFC 5322)."""
+    """Return a mail's subject, folded onto lines that begin with a space if long (RFC 5322)."""
     return textwrap.fill(
         f"Subject: {words}",
         WIDTH,
@@ -45,7 +45,7 @@ def fold_subject(words: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, the first of which is the head, as columns; one space apart if it must be."""
+    """Return rows (the first is the head) as columns, one space apart if they are too wide."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     wide = sum(widths) + 2 * (len(widths) - 1) > WIDTH
     lines = (
@@ -56,7 +56,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def command(words: Sequence[str], indent: str = "") -> str:
-    """Return the quoted words of a shell command; it goes on after a backslash."""
+    """Return the quoted words of a shell command, broken after a backslash if long."""
     lines, line = [], indent
     for word in words:
         joined = f"{line} {word}" if line.strip() else f"{line}{word}"
@@ -69,13 +69,7 @@ def command(words: Sequence[str], indent: str = "") -> str:
 
 
 def plain_number(value: float) -> str:
-    """Return a number with the digits that a reader compares.
-
-    Examples
-    --------
-    >>> [plain_number(value) for value in (66677.29, 2071.4, 143.26, 1.9927, 0.0151, 3e-6)]
-    ['66.7k', '2071', '143.3', '1.993', '0.0151', '0']
-    """
+    """Return a number with the digits that a reader compares, such as "66.7k" or "0.0151"."""
     size = abs(value)
     if size < _NOTHING:
         return "0"

@@ -19,7 +19,7 @@ __all__ = [
     "work_words",
 ]
 
-# What a mail calls a value; others by their column's name.
+# Names of values in a mail; others have their column's name.
 _VALUES: Final = {
     "iops": "IOPS",
     "switches_per_io": "context switches per I/O",
@@ -36,7 +36,7 @@ _VALUES: Final = {
     "pages_per_folio": "pages per folio",
     "device_mib_per_s": "MiB/s to the device",
 }
-# The same for the rows of the table of the mechanism; times are in us there.
+# The same for the table of the mechanism, where times are in us.
 _MEASURES: Final = {
     "wakeups_per_io": "kworker wakes fio, per I/O",
     "preemptions_per_io": "fio preempts kworker, per I/O",
@@ -61,39 +61,33 @@ _CONTRASTS: Final = {
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _US_NS: Final = 1000
-# From a factor of two on, people say "3.3 times the IOPS".
+# From a factor of two on, "3.3 times the IOPS" is usual.
 _TIMES: Final = 2.0
 _SAME: Final = 0.005
-# From this size on, so many digits behind the point.
+# Digits after the decimal point, from this size on.
 _DIGITS: Final = ((100, 0), (10, 1), (1, 2), (0.1, 3), (0.01, 4))
 
 
 def value_words(value: str, cell: Cell) -> str:
-    """Return what a mail calls a value."""
+    """Return a mail's name for a value."""
     if value == "iops" and cell.copies is not None:
         return "writes/s"
     return _VALUES.get(value, value.replace("_", " "))
 
 
 def measure_words(name: str) -> str:
-    """Return what the table of the mechanism calls a column or measure."""
+    """Return the name of a column or measure in the table of the mechanism."""
     words = name.removesuffix("_ns").replace("_", " ").strip()
     return _MEASURES.get(name, words.replace("per io", "per I/O").replace(" ios", " I/Os"))
 
 
 def contrast_words(claim: Claim) -> str:
-    """Return the head of the table's column of a claim's estimate."""
+    """Return the head of the column of a claim's estimate."""
     return _CONTRASTS[claim.contrast]
 
 
 def number_words(value: float) -> str:
-    """Return an estimate with three digits or four.
-
-    Examples
-    --------
-    >>> [number_words(value) for value in (0.718993, 1.99266, 94.286, 0.004347, -0.00001, 1.0)]
-    ['0.719', '1.99', '94.3', '0.0043', '0.000', '1.00']
-    """
+    """Return an estimate with three or four digits, such as "0.719", "94.3" or "0.0043"."""
     size = abs(value)
     if size < _SAME / 10:
         return "0.000"
@@ -102,7 +96,7 @@ def number_words(value: float) -> str:
 
 
 def effects_words(claim: Claim, estimates: Mapping[str, float], words: str) -> str:
-    """Return estimates by kernel as a subject says them."""
+    """Return estimates by kernel for a subject line."""
     said: list[str] = []
     for kernel, estimate in estimates.items():
         amount = _amount(claim, estimate)
@@ -127,7 +121,7 @@ def _amount(claim: Claim, estimate: float) -> str:
 
 
 def work_words(cell: Cell, cpus: int) -> str:
-    """Return what a cell's work is and where: "fio (libaio randwrite 4 KiB ...) on XFS, ..."."""
+    """Return a cell's work and place: "fio (libaio randwrite 4 KiB ...) on XFS, ..."."""
     where = ""
     if cell.filesystem is not None:
         where = f" on {'XFS' if cell.filesystem.kind == 'xfs' else cell.filesystem.kind}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Blocks as the tasks of a cluster: what a worker needs for them, and what comes back."""
+"""Blocks as the tasks of a cluster: what a worker needs for them, and what it returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Blocks:
         self, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
     ) -> None:
         self._store, self._log = store, log
-        # Who a machine is takes a quarter of a second: QEMU is hashed.
+        # An identity takes a quarter of a second: QEMU is hashed.
         self._machines: dict[tuple[str, str, Machine], tuple[VmTarget, dict[str, Any]]] = {}
         wanted = list(blocks)
         for block in wanted:
@@ -55,8 +55,8 @@ class _Blocks:
         return self._machines[shape]
 
     def _places(self, blocks: Iterable[Block]) -> list[str]:
-        """Return the paths below the cache of all that these blocks' machines need."""
-        # With this machine's lock a worker looks for these parts, whatever it has itself.
+        """Return the paths below the cache of everything that these blocks' machines need."""
+        # With this machine's lock a worker looks for these parts, not its own.
         paths = {kept_lock()}
         for target, _ in self._machines.values():
             paths |= {target.toolbox.root, target.image.path.parent, target.kernel.vmlinuz.parent}
@@ -90,25 +90,11 @@ class _Blocks:
 def cluster_place(
     address: str, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
 ) -> Iterator[ClusterPlace]:
-    """Give the workers of a scheduler as a place that measures blocks into a store.
+    """Open a scheduler's workers as a place that measures blocks into a store.
 
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, such as ``tcp://host:8786``.
-    blocks : iterable of Block
-        What is measured there: their kernels are made ready here.
-    store : RawStore
-        Where the results go.
-    log : callable
-        Gets a line for each worker that is refused or lost.
-
-    Raises
-    ------
-    UserError
-        If a block is of a real machine.
-    CannotRunError
-        If no scheduler answers, or something of the machines cannot be had.
+    The kernels of `blocks` are prepared here; `log` gets a line for each worker refused or lost.
+    Raises UserError for a block of a real machine, CannotRunError if no scheduler answers or a part
+    of a machine is missing.
     """
     with connected(address) as client:
         work = _Blocks(blocks, store, log)

@@ -20,26 +20,16 @@ from iolab.errors import IolabError
 from iolab.files import cache_dir, digest_of, locked
 from iolab.vm.cached import make_folder
 
-__all__ = ["Part", "Settled", "part_of", "receive", "settle", "write_tar"]
+__all__ = ["Part", "part_of", "receive", "settle", "write_tar"]
 
-# What a booted kernel reported is no part of it.
+# A booted kernel's facts are not part of it.
 _LEFT_OUT: Final = {"facts.json"}
 _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part by its content.
-
-    Parameters
-    ----------
-    place : str
-        Its path below the cache, such as ``kernels/6.12``.
-    digest : str
-        SHA-256 of the tar that `write_tar` makes of it.
-    size : int
-        Bytes of that tar.
-    """
+    """A part by its content: its path below the cache, and the digest and size of its tar."""
 
     place: str
     digest: str
@@ -48,14 +38,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Settled:
-    """What a worker has of some parts.
+    """What a worker has of some parts, and those that are missing.
 
-    Parameters
-    ----------
-    root : str
-        Its ``XDG_CACHE_HOME`` for programs that use these parts; "" while some are missing.
-    missing : tuple of Part
-        Parts that it lacks.
+    `root` is the ``XDG_CACHE_HOME`` for programs that use them; "" while some are missing.
     """
 
     root: str
@@ -67,7 +52,7 @@ class _Sink(Protocol):
 
 
 class _Digest:
-    """A file that only digests and counts what is written to it."""
+    """A file that only hashes and counts what is written to it."""
 
     def __init__(self) -> None:
         self.sha256 = hashlib.sha256()
@@ -113,10 +98,10 @@ def _shipped(part: Part) -> Path:
 
 
 def _here(part: Part) -> Path | None:
-    """Return where this machine has a part: as it was shipped, or in its own cache."""
+    """Return where this machine has a part: as shipped, or in its own cache."""
     shipped, own = _shipped(part), cache_dir(part.place)
     if shipped.is_dir():
-        # A file was unpacked by its name.
+        # A file is unpacked under its own name.
         file = shipped / PurePosixPath(part.place).name
         return file if file.is_file() and len(list(shipped.iterdir())) == 1 else shipped
     try:
@@ -126,13 +111,7 @@ def _here(part: Part) -> Path | None:
 
 
 def settle(parts: Iterable[Part]) -> Settled:
-    """Bring parts together in a cache folder of their own, if this machine has all of them.
-
-    Raises
-    ------
-    IolabError
-        If the folder cannot be made.
-    """
+    """Link parts into a cache folder of their own, if this machine has all of them."""
     wanted = tuple(parts)
     found = {part: _here(part) for part in wanted}
     if missing := tuple(part for part, path in found.items() if path is None):
@@ -157,13 +136,7 @@ def _link(link: Path, target: Path | None) -> None:
 
 
 def receive(part: Part, archive: Path) -> None:
-    """Take a part in that came as a tar.
-
-    Raises
-    ------
-    IolabError
-        If the tar is not the part's, or the disk is full.
-    """
+    """Unpack a part from its tar; raise IolabError if the tar is another or the disk is full."""
     with archive.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != part.digest:

@@ -29,33 +29,33 @@ _LOOK_S: Final = 1.0
 # How long a sweep waits for another worker after all of them were lost or refused, and for a
 # scheduler that does not answer.
 _PATIENCE_S: Final = 30.0
-# A worker that fails block after block is not given more.
+# A worker that fails block after block gets no more.
 _MOST_FAULTS: Final = 2
 _GATHER_S: Final = 600
-# Workers that are made ready at once: each may be sent a third of a gigabyte.
+# Workers prepared at once: each may receive a third of a gigabyte.
 _RECRUITS: Final = 8
-# A block that takes worker after worker with it.
+# A block whose workers are lost so often fails.
 _MOST_LOSSES: Final = 3
 
 
 class Work(Protocol):
-    """What is to be done with jobs: `iolab.sweeps.cluster.blocks` measures blocks."""
+    """What to do with jobs: `iolab.sweeps.cluster.blocks` measures blocks."""
 
     exclusive: bool
 
     def recruit(self, client: Client, address: str, info: dict[str, Any]) -> Recruit:
-        """Make a worker ready; IolabError if it cannot be used."""
+        """Prepare a worker; raise IolabError if it cannot be used."""
 
     def task(self, job: Any, worker: Recruit, topic: str) -> tuple[Callable[..., Answer], Any, str]:
-        """Return what runs on a worker, its argument, and a key under which progress comes."""
+        """Return what runs on a worker, its argument, and the key of its progress reports."""
 
     def take(self, job: Any, answer: Answer) -> None:
-        """Keep what came back; IolabError if it is no result."""
+        """Store an answer; raise IolabError if it is not a result."""
 
 
 @dataclass
 class _Attempt:
-    """A job, where it failed so far, and what runs of it."""
+    """A job, the workers it failed on, and its running task."""
 
     job: BlockJob
     failed: dict[str, str] = field(default_factory=dict)
@@ -69,12 +69,7 @@ class _Attempt:
 def connected(address: str) -> Iterator[Client]:
     """Connect to a scheduler for the duration of a ``with`` block.
 
-    Raises
-    ------
-    CannotRunError
-        If distributed is not installed, or nothing answers at the address.
-    UserError
-        If it is no address.
+    Raises CannotRunError without distributed or an answer, UserError for an invalid address.
     """
     try:
         from distributed import Client  # noqa: PLC0415 - an extra
@@ -96,13 +91,7 @@ def connected(address: str) -> Iterator[Client]:
 
 
 def known_workers(client: Client) -> dict[str, dict[str, Any]]:
-    """Ask the scheduler for its workers: what it knows of each, by address.
-
-    Raises
-    ------
-    OSError
-        If the scheduler does not answer.
-    """
+    """Return what the scheduler knows of each worker, by address; raise OSError if it is gone."""
     # Not Client.scheduler_info: between its question and its answer, the client's own timer may
     # put an answer without any worker in its place.
     if client.scheduler is None:
@@ -114,8 +103,8 @@ def known_workers(client: Client) -> dict[str, dict[str, Any]]:
 class ClusterPlace:
     """Workers of a cluster, each with as many jobs as it has threads and memory for.
 
-    A job whose worker is lost, or cannot measure it, runs on another one. Workers may come and go
-    meanwhile.
+    A job whose worker is lost or cannot measure it runs on another one. Workers may join and leave
+    at any time.
     """
 
     def __init__(self, client: Client, work: Work, log: Callable[[str], None]) -> None:
@@ -126,7 +115,7 @@ class ClusterPlace:
         # Workers that were refused, with the reason.
         self._refused: dict[str, str] = {}
         self._coming: dict[str, Pending[Recruit]] = {}
-        # One at a time of each host: its workers may share a cache, which then is filled once.
+        # One at a time per host: its workers may share a cache, which is then filled once.
         self._recruiters: dict[str, ThreadPoolExecutor] = {}
         self._recruiting = Semaphore(_RECRUITS)
         self._running: list[_Attempt] = []
@@ -140,7 +129,7 @@ class ClusterPlace:
         client.subscribe_topic(self._topic, self._heard)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        # From the client's own thread. It comes from a worker: anything may be in it.
+        # Called in the client's own thread, with untrusted data of a worker.
         message = event[1]
         with suppress(KeyError, TypeError, ValueError):
             key, cells = str(message["key"]), int(message["cells"])
@@ -148,9 +137,9 @@ class ClusterPlace:
                 self._cells[key] = cells
 
     def fits(self, job: BlockJob) -> bool:
-        """Tell whether a worker has room for a job."""
+        """Return whether a worker has room for a job."""
         self._look()
-        # Those that have to be measured again come first.
+        # Jobs that have to be measured again come first.
         return not self._again and self._room(_Attempt(job)) is not None
 
     def start(self, job: BlockJob) -> None:
@@ -180,7 +169,7 @@ class ClusterPlace:
         return ended
 
     def running(self) -> int:
-        """Return how many jobs run, or wait for another worker."""
+        """Return how many jobs are running or waiting for another worker."""
         return len(self._running) + len(self._again)
 
     def cells_done(self) -> list[tuple[BlockJob, int]]:
@@ -188,10 +177,10 @@ class ClusterPlace:
         return [(attempt.job, self._cells.get(attempt.key, 0)) for attempt in self._running]
 
     def stop(self) -> None:
-        """Cancel what runs: the workers end it within a second."""
+        """Cancel what runs; the workers end it within a second."""
         for recruiter in self._recruiters.values():
             recruiter.shutdown(wait=False, cancel_futures=True)
-        with suppress(Exception):  # the scheduler may be gone: then nobody is left to be told
+        with suppress(Exception):  # the scheduler may be gone
             if futures := [attempt.future for attempt in self._running]:
                 self._client.cancel(futures, force=True)
             self._client.unsubscribe_topic(self._topic)
@@ -234,14 +223,14 @@ class ClusterPlace:
         return any(a.worker is not None and a.worker.machine == machine for a in self._running)
 
     def _everywhere(self, attempt: _Attempt) -> bool:
-        """Tell whether a job failed on every worker that there is."""
+        """Return whether a job failed on every worker."""
         known = set(self._workers)
         return bool(known) and not self._coming and known <= set(attempt.failed)
 
     def _ending(self, attempt: _Attempt) -> str | None:
-        """Return how a started job ended: its error or ""; None if it still runs.
+        """Return a started job's error, "" if it succeeded, or None if it still runs.
 
-        One that another worker may take is put among those that start again.
+        A job that another worker may take is queued again.
         """
         worker = attempt.worker
         if worker is None or not {worker.address} & {*self._workers, *self._refused}:
@@ -250,7 +239,7 @@ class ClusterPlace:
             return None
         try:
             answer = attempt.future.result(timeout=_GATHER_S)
-        except Exception as error:  # of Dask, or whatever the worker's Python raised
+        except Exception as error:  # Dask's, or any error of the worker's Python
             if self._gone(error):
                 return self._lost(attempt)
             kind = type(error).__name__
@@ -281,7 +270,7 @@ class ClusterPlace:
     def _lost(self, attempt: _Attempt) -> str:
         attempt.losses += 1
         name = attempt.worker.name if attempt.worker else "a worker"
-        with suppress(Exception):  # nobody may be left who could cancel it
+        with suppress(Exception):  # the scheduler may be gone
             attempt.future.cancel(force=True)
         if attempt.losses >= _MOST_LOSSES:
             return f"{attempt.losses} workers were lost while they measured it, {name} the last"
@@ -304,12 +293,9 @@ class ClusterPlace:
         return ""
 
     def _look(self) -> None:
-        """Notice the workers that came, became ready, or were lost.
+        """Notice workers that joined, became ready or were lost.
 
-        Raises
-        ------
-        IolabError
-            If the scheduler is gone, or no worker can measure and none comes.
+        Raises IolabError if the scheduler is gone, or no worker can measure and none is joining.
         """
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
@@ -361,7 +347,7 @@ class ClusterPlace:
         if self._workers or self._coming:
             self._seen, self._hopeless_since = True, None
         elif not known and not self._seen:
-            # A queue may start the first one in hours.
+            # A batch queue may take hours to start the first one.
             if not self._said_waiting:
                 self._log("the cluster has no workers yet: waiting for them")
                 self._said_waiting = True

@@ -17,7 +17,7 @@ from iolab.sweeps.programs import run_saying
 
 __all__ = ["OTHER_MACHINE", "difference"]
 
-# Exit code of a worker that would measure something else than was asked for.
+# Exit code of a worker whose machine differs from the one that was asked for.
 OTHER_MACHINE = 4
 
 
@@ -53,7 +53,7 @@ def _measure(task: dict[str, Any], folder: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Measure the block of the task in a file; an error is one line of JSON on stdout."""
+    """Measure the block of the task in a file; print an error as one line of JSON."""
     task, folder = map(Path, argv)
 
     def measure() -> None:

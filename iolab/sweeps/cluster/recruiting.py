@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Make a cluster's workers ready: ask what they are, refuse unfit ones, ship what they lack."""
+"""Prepare a cluster's workers: query them, refuse unfit ones, ship what they lack."""
 
 from __future__ import annotations
 
@@ -26,22 +26,11 @@ _CHUNK: Final = 8 << 20
 
 @dataclass(frozen=True)
 class Recruit:
-    """A worker that may measure.
+    """A worker that may measure; `name` is for messages.
 
-    Parameters
-    ----------
-    address : str
-        Its address.
-    name : str
-        How it is named in sentences.
-    machine : str
-        The boot id of its machine: several workers may share one.
-    slots : int
-        Blocks side by side, as far as its threads go.
-    memory : int
-        Bytes that virtual machines may take there.
-    root : str
-        Its ``XDG_CACHE_HOME`` for programs that measure.
+    `machine` is its boot id, which several workers may share. `slots` is how many blocks its
+    threads can run, `memory` the bytes for virtual machines, `root` the ``XDG_CACHE_HOME`` for
+    programs.
     """
 
     address: str
@@ -59,25 +48,9 @@ def recruit(
     parts: tuple[Part, ...],
     log: Callable[[str], None],
 ) -> Recruit:
-    """Make a worker ready to measure.
+    """Prepare a worker to measure, and ship the parts that it lacks.
 
-    Parameters
-    ----------
-    client : Client
-        Connected to its scheduler.
-    address : str
-        The worker.
-    info : dict
-        What the scheduler knows of it.
-    parts : tuple of Part
-        What it needs.
-    log : callable
-        Gets a line when something is shipped.
-
-    Raises
-    ------
-    IolabError
-        If it cannot measure; the sentence names it.
+    `info` is what the scheduler knows of it. Raises IolabError, naming the worker, if it is unfit.
     """
     name = f"worker {foreign.line(address, 80)}"
     _check_version(client, address, name)
@@ -103,7 +76,7 @@ def recruit(
 
 
 def _check_version(client: Client, address: str, name: str) -> None:
-    # Dask's own question first: code of another Python cannot be read there.
+    # Dask's own query first: another version of Python cannot read our code.
     answers = client.get_versions()["workers"].get(address)
     if answers is None:
         raise IolabError(f"{name} does not answer")
@@ -116,7 +89,7 @@ def _check_version(client: Client, address: str, name: str) -> None:
         )
 
     def version() -> str:
-        # A function in a function travels whole: of another iolab, nothing else can be imported.
+        # A nested function is sent as code: nothing of another iolab can be imported.
         try:
             return str(__import__("iolab").__version__)
         except ImportError:
@@ -129,16 +102,10 @@ def _check_version(client: Client, address: str, name: str) -> None:
 
 
 def _ask(client: Client, address: str, name: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function on a worker.
-
-    Raises
-    ------
-    IolabError
-        If it has no such function, fails, or is gone.
-    """
+    """Call a function on a worker; raise IolabError if that fails or the worker is gone."""
     try:
         return client.run(function, *args, workers=[address])[address]
-    except Exception as error:  # of the worker: whatever its Python raises arrives here
+    except Exception as error:  # any error of the worker's Python arrives here
         kind = type(error).__name__
         raise IolabError(f"{name} fails: {kind}: {foreign.line(str(error), 300)}") from error
 

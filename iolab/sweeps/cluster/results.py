@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Take in the results that a cluster's workers send, checked as anything foreign."""
+"""Take in the results that a cluster's workers send, checked like any untrusted data."""
 
 from __future__ import annotations
 
@@ -24,28 +24,11 @@ __all__ = ["take_in"]
 def take_in(
     store: RawStore, key: str, block: Block, identity: Mapping[str, Any], archive: bytes
 ) -> None:
-    """Check the results of a block that a worker measured, and store them.
+    """Check the results of a block that a worker measured, and store them under `key`.
 
-    A block that is in the store already stays; it is compared with the one that came.
-
-    Parameters
-    ----------
-    store : RawStore
-        Where they go.
-    key : str
-        The block's key.
-    block : Block
-        What was to be measured.
-    identity : mapping
-        The machine that the key stands for.
-    archive : bytes
-        An uncompressed tar of the agent's results and ``run.json``.
-
-    Raises
-    ------
-    IolabError
-        If the archive holds anything else, the results are damaged or make no sense, differ from
-        those in the store, or cannot be written. The store is then as before.
+    `archive` is an uncompressed tar of the agent's results and ``run.json``. A block already stored
+    is kept and compared. Raises IolabError for other contents, damage or a difference; the store is
+    then unchanged.
     """
     with store.workspace() as work:
         results = work / "results"
@@ -69,7 +52,7 @@ def take_in(
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Return what the worker noted of its run."""
+    """Return the worker's record of its run."""
     try:
         run = run_of(read_regular(path))
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a cluster's worker does: say what it is, take parts in, and measure blocks."""
+"""What a cluster's worker does: describe itself, take parts in, and measure blocks."""
 
 from __future__ import annotations
 
@@ -45,20 +45,10 @@ _POLL_S: Final = 0.5
 
 @dataclass(frozen=True)
 class Task:
-    """A block to be measured on a worker.
+    """A block to measure on a worker: its key and its JSON document.
 
-    Parameters
-    ----------
-    key : str
-        Its key in the store: the digest of the block and of the machine that is expected.
-    block : str
-        The block's document, JSON.
-    identity : dict
-        The machine that is expected, to say what is different.
-    root : str
-        The worker's ``XDG_CACHE_HOME`` for it; see `iolab.sweeps.cluster.parts.settle`.
-    topic : str
-        Under which progress is reported.
+    `identity` is the expected machine, to report differences. `root` is the worker's
+    ``XDG_CACHE_HOME`` from `iolab.sweeps.cluster.parts.settle`, `topic` the topic for progress.
     """
 
     key: str
@@ -70,16 +60,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a task.
+    """The result of a task: an uncompressed tar of results and ``run.json``, or an error.
 
-    Parameters
-    ----------
-    archive : bytes
-        An uncompressed tar of the agent's results and ``run.json``; empty if it failed.
-    error : str
-        Why it failed, or "".
-    here : bool
-        Whether that is the worker's fault: another one may measure the block.
+    `here`: the worker is at fault, so another one may measure the block.
     """
 
     archive: bytes = b""
@@ -89,14 +72,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Watched:
-    """The task of Dask that a thread works on: is it still wanted, and how far is it."""
+    """The Dask task of a thread: whether it is still wanted, and a way to report progress."""
 
     wanted: Callable[[], bool]
     report: Callable[[int], None]
 
 
 def own_facts() -> dict[str, Any]:
-    """Return what the client asks of a worker before it gives it blocks."""
+    """Return the facts that the client checks before it sends blocks."""
     return {
         **own_identity(),
         "host_boot": text_of(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname(),
@@ -107,7 +90,7 @@ def own_facts() -> dict[str, Any]:
 
 
 def has_parts(parts: tuple[Part, ...]) -> tuple[str, tuple[Part, ...], str]:
-    """Return where this worker has parts, those it lacks, and why it cannot have them, or ""."""
+    """Return where this worker has parts, those it lacks, and an error or ""."""
     try:
         settled = settle(parts)
         needed = 2 * sum(part.size for part in settled.missing)
@@ -132,7 +115,7 @@ def _incoming(part: Part, sender: str) -> Path:
 
 
 def add_chunk(part: Part, sender: str, offset: int, data: bytes) -> str:
-    """Keep a piece of a part's tar; return why it cannot be kept, or ""."""
+    """Store a piece of a part's tar; return an error or ""."""
     path = _incoming(part, sender)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +129,7 @@ def add_chunk(part: Part, sender: str, offset: int, data: bytes) -> str:
 
 
 def take_part(part: Part, sender: str) -> str:
-    """Check a part whose tar is here and take it in; return why it is refused, or ""."""
+    """Check a received part's tar and unpack it; return an error or ""."""
     path = _incoming(part, sender)
     try:
         receive(part, path)
@@ -158,7 +141,7 @@ def take_part(part: Part, sender: str) -> str:
 
 
 def measure(task: Task) -> Answer:
-    """Measure a block in a program of its own, for as long as somebody wants the result."""
+    """Measure a block in a program of its own; end it when its result is no longer wanted."""
     try:
         return _measure(task, watched(task.topic, task.key))
     except (IolabError, OSError) as error:
@@ -166,7 +149,7 @@ def measure(task: Task) -> Answer:
 
 
 def watched(topic: str, key: str) -> Watched:
-    """Return how to ask whether Dask still wants this thread's task, and how to report."""
+    """Return the handle of this thread's Dask task."""
     from distributed import get_worker  # noqa: PLC0415 - an extra; this module is read without it
     from distributed.worker import thread_state  # noqa: PLC0415
 
@@ -225,7 +208,7 @@ def _run(task: Task, watched: Watched, work: Path) -> Answer:
             kill_group(process)
         error = error_said(log, process.returncode) if process.returncode else ""
     if error:
-        # Its own errors have a code; a signal came from outside.
+        # Its own errors have a code; a signal comes from outside.
         here = process.returncode < 0 or process.returncode == OTHER_MACHINE
         return Answer(error=error, here=here or os.strerror(errno.ENOSPC) in error)
     return Answer(archive=_packed(work / "out"))
