@@ -245,7 +245,8 @@ def test_a_full_disk_leaves_no_folder(iolab: Callable[..., Told], tmp_path: Path
         source = REFERENCE / "traces" / "small_v7_mono.dat"
         told = iolab("trace", source, "--parquet", disk / "tables")
         assert told.code == 1
-        assert f"{disk / 'tables'}: No space left" in told.one_line()
+        assert str(disk / "tables") in told.one_line()
+        assert "No space left" in told.one_line()
         assert list(disk.iterdir()) == []
 
 

@@ -32,12 +32,14 @@ from tests.support import synthetic
 from tests.support.reports import report
 
 
+@pytest.mark.nightly
 def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() -> None:
     text = README.read_text(encoding="utf-8")
     assert verdicts(REFERENCE) in text
     assert claims(REFERENCE) in CLAIMS.read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_the_page_of_causes_names_each_switch_that_moves_a_claim() -> None:
     text = causes(REFERENCE)
     assert text in CAUSES.read_text(encoding="utf-8")

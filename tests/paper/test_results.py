@@ -41,6 +41,7 @@ def with_cells(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Dataset:
     return replace(DATA, cells=change(DATA.cells.copy()))
 
 
+@pytest.mark.nightly
 def test_every_claim_of_every_report_is_there_on_every_kernel() -> None:
     document = collect((data, COMMAND) for data in every_report().values())
     check(document)

@@ -101,6 +101,7 @@ def test_what_was_observed_is_what_the_findings_say() -> None:
     assert [n for n in found if not {str(n), f"{n:,}", f"{n:.3f}"} & known] == []
 
 
+@pytest.mark.nightly
 def test_a_literal_result_stops_the_build(tmp_path: Path) -> None:
     made = folder(tmp_path / "paper", document(), drawn=False)
     text = (made / "iolab.typ").read_text()
@@ -253,6 +254,7 @@ def test_what_a_machine_said_is_no_typst(tmp_path: Path) -> None:
     assert [link for link in links if link.decode() not in cited] == []
 
 
+@pytest.mark.nightly
 def test_another_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
     data = every_report()["dio_kworker"]
     # The same cells as if another clock had measured them: all that was judged must agree.
@@ -268,6 +270,7 @@ def test_another_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
     assert words.count("agrees") == sum(not row["secondary"] for row in judged)
 
 
+@pytest.mark.nightly
 def test_what_was_measured_again_is_counted(tmp_path: Path) -> None:
     data = every_report()["dio_kworker"]
     measured = [(one, COMMAND) for one in every_report().values()]
@@ -284,6 +287,7 @@ def test_what_was_measured_again_is_counted(tmp_path: Path) -> None:
     assert f"Not so {turned['claim']} of dio_kworker on {turned['kernel']}" in words
 
 
+@pytest.mark.nightly
 def test_causes_stand_in_a_table(tmp_path: Path) -> None:
     cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
     measured = ((data, COMMAND) for data in every_report().values())

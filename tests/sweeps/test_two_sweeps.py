@@ -34,6 +34,7 @@ def bench() -> Iterator[Bench]:
             made.down()
 
 
+@pytest.mark.nightly
 def test_the_second_waits_and_measures_nothing(bench: Bench) -> None:
     sweeps = [bench.begin(), bench.begin()]
     ends = [sweep.end(PATIENCE_S) for sweep in sweeps]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from iolab.agent.lock import _busy
-from iolab.errors import IolabError
+from iolab.errors import BusyError, IolabError
 from iolab.process import kill_group, start
 from iolab.targets import real, ssh
 from iolab.targets.real import RealTarget
@@ -79,7 +79,7 @@ class Busy(RealTarget):
         """Refuse as `iolab.agent.lock` does, and then answer."""
         self.asked.append(words)
         if len(self.asked) <= self.busy:
-            raise IolabError(busy_words())
+            raise BusyError(busy_words())
         return "sysctl vm.dirty_bytes\n"
 
     def _nothing(self, *words: Any) -> Any:
@@ -104,7 +104,7 @@ def test_a_restore_says_who_is_at_work_or_waits_for_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(real, "_WAIT_S", 0.0)
-    with pytest.raises(IolabError, match=r"process 4194304999, for 0 s.*kill 4194304999"):
+    with pytest.raises(BusyError, match=r"process 4194304999, for 0 s.*kill 4194304999"):
         Busy(1).restore(show=False)
     said: list[str] = []
     machine = Busy(3)

@@ -367,6 +367,7 @@ def test_machines_that_share_a_folder_over_nfs_wait_for_each_other(server: Serve
 
 
 # The last one: the devices that it makes stay until the server is booted again.
+@pytest.mark.nightly
 def test_disks_that_something_holds_are_refused_to_the_byte(server: Server) -> None:
     server.ssh("mkdir -p /root/disks")
     server.send("/root/disks/agent.pyz", agent_archive())
