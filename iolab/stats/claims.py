@@ -24,7 +24,7 @@ __all__ = ["Judged", "boot_values", "cells_of", "judge", "judge_boots"]
 # Two boots show too little of their spread.
 FEWEST: Final = 3
 # Prefix of the gate of a cell whose kernel or machine lacks something.
-_LACKING: Final = "cannot run here"
+_LACKING: Final = "cannot run here: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +210,12 @@ def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> p
     for name, level in claim.condition.items():
         if name != treatment:
             wanted &= cells[name] == level
-    here = cells[wanted]
-    treated = here[here[treatment] == claim.condition[treatment]]
-    pairs = pd.MultiIndex.from_frame(treated[["block", "pair"]])
-    return here[pd.MultiIndex.from_frame(here[["block", "pair"]]).isin(pairs)]
+    wanted = wanted.fillna(value=False).to_numpy(dtype=bool, copy=True)
+    here = cells.loc[wanted, ["block", "pair", treatment]]
+    pairs = pd.MultiIndex.from_frame(here[["block", "pair"]])
+    treated = (here[treatment] == claim.condition[treatment]).fillna(value=False)
+    wanted[wanted] = pairs.isin(pairs[treated.to_numpy(dtype=bool)])
+    return cells[wanted]
 
 
 def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
@@ -285,7 +287,15 @@ def _counted(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
     # Pairs are joined by these; the other columns would take most of the time.
     needed = ["cell", "block", "pair", "position", "role", "recorded"]
     needed += [*CONTEXT, *shared_columns(data.cells)]
-    chosen = cells_of(data, claim, kernel, data.cells)
+    columns = {
+        "aa",
+        "kernel",
+        "valid",
+        *needed,
+        *claim.condition,
+        pathology_of(data.cells).treatment,
+    }
+    chosen = cells_of(data, claim, kernel, data.cells[[c for c in data.cells if c in columns]])
     chosen = chosen.loc[chosen["valid"], needed].sort_values(["block", "position"])
     chosen = chosen.assign(**{value: chosen["cell"].map(known)})
     if claim.contrast == "treated":
@@ -315,12 +325,11 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
     """Explain why no boot yields a value: the gates that rejected its cells, or why it has none."""
     chosen = cells_of(data, claim, kernel, data.cells)
     gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
-    lacking = [gate for gate in gates if gate.startswith(_LACKING)]
+    # A kernel that lacks something lacks it in every cell; other gates concern one run.
+    if others := [gate for gate in gates if not gate.startswith(_LACKING)]:
+        return _without_boots("not measured", others[0])
     if gates:
-        # A kernel that lacks something lacks it in every cell; other gates concern one run.
-        verdict = "cannot run here" if len(lacking) == len(gates) else "not measured"
-        # The verdict already has these words.
-        return _without_boots(verdict, gates[0].removeprefix("cannot run here: "))
+        return _without_boots("cannot run here", gates[0].removeprefix(_LACKING))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"
         return _without_boots("cannot run here", reason)

@@ -110,6 +110,10 @@ def test_gated_cells_give_their_gate_as_the_reason(data: Dataset) -> None:
     cells.loc[hit, "gate"] = "cannot run here: no cgroup"
     found = judge(replace(data, cells=cells), claim(), "6.1")
     assert (found.verdict, found.reason) == ("cannot run here", "no cgroup")
+    # One run was disturbed: that is no property of the kernel.
+    cells.loc[cells.index[hit][-1], "gate"] = "the core was busy"
+    mixed = judge(replace(data, cells=cells), claim(), "6.1")
+    assert (mixed.verdict, mixed.reason) == ("not measured", "the core was busy")
 
 
 def test_a_measure_of_recorded_cells_alone_is_judged_from_them(data: Dataset) -> None:
