@@ -210,12 +210,12 @@ def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> p
     for name, level in claim.condition.items():
         if name != treatment:
             wanted &= cells[name] == level
-    wanted = wanted.fillna(value=False).to_numpy(dtype=bool, copy=True)
-    here = cells.loc[wanted, ["block", "pair", treatment]]
+    chosen = wanted.fillna(value=False).to_numpy(dtype=bool, copy=True)
+    here = cells.loc[chosen, ["block", "pair", treatment]]
     pairs = pd.MultiIndex.from_frame(here[["block", "pair"]])
     treated = (here[treatment] == claim.condition[treatment]).fillna(value=False)
-    wanted[wanted] = pairs.isin(pairs[treated.to_numpy(dtype=bool)])
-    return cells[wanted]
+    chosen[chosen] = pairs.isin(pairs[treated.to_numpy(dtype=bool)])
+    return cells[chosen]
 
 
 def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
