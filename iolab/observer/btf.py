@@ -136,7 +136,8 @@ class Btf:
 
     def _enumerator(self, name: str) -> int:
         wanted = self._strings.find(b"\0" + name.encode() + b"\0") + 1
-        for start in self._at[1:]:
+        # Without the name, 0 would be that of any nameless enumerator.
+        for start in self._at[1:] if wanted else ():
             _, info, _ = _TYPE.unpack_from(self._types, start)
             if info >> 24 & 0x1F != _ENUM:
                 continue

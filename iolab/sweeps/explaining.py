@@ -42,13 +42,17 @@ class Explanation:
 def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
     """Observe a commit and its parent, and try the switches of the bad one.
 
-    Returns None without a commit or its parent. Raises IolabError if a kernel no longer builds.
+    Returns None without a commit or its parent, or if neither is bad. Raises IolabError if a kernel
+    no longer builds.
     """
     if found.culprit is None or found.parent is None:
         return None
     notes: list[str] = []
     sides = (found.parent, found.culprit)
-    bad = next(step for step in sides if step.judgement.verdict == "bad")
+    bad = next((step for step in sides if step.judgement.verdict == "bad"), None)
+    if bad is None:
+        # The parent may turn out untestable when it is judged again.
+        return None
     profiles: list[Profile | None] = []
     switches = None
     # The bad one comes last, so that it is built only once.

@@ -55,6 +55,7 @@ def data() -> bytes:
     array = types.add(_ARRAY, "", 0, struct.pack("<III", alias, number, 3))
     kinds = struct.pack("<Ii", types.name("TEXT"), 0) + struct.pack("<Ii", types.name("INIT"), 2)
     types.add(_ENUM, "kinds", 4, kinds, 2)
+    types.add(_ENUM, "", 4, struct.pack("<Ii", 0, 1), 1)
     inner = types.structure(_STRUCT, "", 8, ("deep", number, 4))
     union = types.structure(_UNION, "", 8, ("flat", number, 0), ("", inner, 0))
     types.structure(
