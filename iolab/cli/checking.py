@@ -33,14 +33,14 @@ _WORDS = {
 @json_option
 @defined_in
 def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
-    """Say what is damaged in a folder of results.
+    """List what is damaged in a folder of results.
 
     FOLDER holds a store (raw), tables, or both. Each block's files are compared with their SHA-256
     and its cells are read; the tables are compared with their hashes. A damaged block that is set
     aside is measured again by the next sweep; nothing is deleted.
 
-    Exit code 0: all is sound; 1: something is damaged, also if it was set aside now; 2: there are
-    no results, or another iolab's.
+    Exit code 0: all is sound; 1: something is damaged, even if it was set aside now; 2: there are no
+    results, or another version of iolab wrote them.
     """
     from iolab.store.inspection import inspect_folder
     from iolab.store.raw import RawStore

@@ -47,8 +47,8 @@ def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
 def doctor(as_json: bool) -> None:
     """Check what can run on this machine.
 
-    Of what is missing it names the command that installs it. What is not in the cache yet is
-    fetched, as a sweep would; each such step is a line on standard error.
+    It prints the install command for anything that is missing. It fetches what the cache lacks, as a
+    sweep would, with a line on standard error for each step.
     """
     from iolab.doctor import examine
 

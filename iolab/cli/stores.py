@@ -81,8 +81,8 @@ def _row(row: KernelStatus) -> dict[str, str]:
 def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
     """Take the blocks of other stores into one.
 
-    FOLDER holds a store (raw): of another machine, say. Each block is compared with its SHA-256
-    first. A block that is there already stays; if it has other bytes, that is said.
+    FOLDER holds a store (raw), for example of another machine. Each block is compared with its
+    SHA-256 first. A block that is there already stays; one with other bytes is named.
 
     Exit code 1: a block was left out, or differs in virtual time.
     """
