@@ -39,8 +39,8 @@ def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
     and its cells are read; the tables are compared with their hashes. A damaged block that is set
     aside is measured again by the next sweep; nothing is deleted.
 
-    Exit code 0: all is sound; 1: something is damaged, even if it was set aside now; 2: there are no
-    results, or another version of iolab wrote them.
+    Exit code 0: all is sound; 1: something is damaged, even if it was set aside now; 2: there are
+    no results, or another version of iolab wrote them.
     """
     from iolab.store.inspection import inspect_folder
     from iolab.store.raw import RawStore

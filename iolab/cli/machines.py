@@ -47,8 +47,8 @@ def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
 def doctor(as_json: bool) -> None:
     """Check what can run on this machine.
 
-    It prints the install command for anything that is missing. It fetches what the cache lacks, as a
-    sweep would, with a line on standard error for each step.
+    It prints the install command for anything that is missing. It fetches what the cache lacks, as
+    a sweep would, with a line on standard error for each step.
     """
     from iolab.doctor import examine
 
