@@ -107,7 +107,7 @@ def measured() -> Measured:
     scaled = ((boots["y"] - grouped.transform("mean")) / sd)[~boots["aa"] & (sd > 0)]
     typical = float(np.sqrt((sd[~boots["aa"]] ** 2).mean()))
     names = cell_columns(cells)
-    means = boot_means(cells[cells["role"] == "control"], "iops", names, log=True)
+    means = boot_means(cells[cells["weight"].isna()], "iops", names, log=True)
     controls = means.groupby(names, dropna=False, observed=True)["y"].std()
     return Measured(
         treated=scaled.to_numpy(dtype=np.float64) * typical,

@@ -136,8 +136,8 @@ def test_a_sweep_of_a_liar_tells_a_terminal_words_alone(lied: Lied) -> None:
 
 def test_pages_and_notebooks_of_a_liar_hold_words_alone(lied: Lied) -> None:
     pages = sorted(lied.root.rglob("*.html"))
-    # Two blocks, the report, its kernel, and the start page.
-    assert len(pages) == 5
+    # The report, its kernel, and the start page.
+    assert len(pages) == 3
     for page in pages:
         assert Attacked.of(page).found == [], page
         assert not controls(page.read_text()), page
