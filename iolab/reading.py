@@ -14,9 +14,11 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Final, Protocol
+
+from tracedat import free_bytes
 
 __all__ = [
     "CONSOLE_BYTES",
@@ -27,7 +29,6 @@ __all__ = [
     "entries",
     "exactly",
     "fits_memory",
-    "free_bytes",
     "in_root",
     "lines_of_gzip",
     "open_regular",
@@ -44,8 +45,6 @@ CONSOLE_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 20
 # The memory that any line takes, however short.
 _LINE: Final = 1 << 10
-_CGROUPS: Final = Path("/sys/fs/cgroup")
-_NO_LIMIT: Final = 1 << 62
 # The kernel's own limit (path_resolution(7)).
 _MOST_LINKS: Final = 40
 
@@ -216,41 +215,6 @@ def entries(folder: Path, most: int, *, below: Path) -> dict[str, os.stat_result
 def fits_memory(size: int) -> bool:
     """Return whether half of this machine's free memory remains after `size` more bytes."""
     return size <= _CHUNK or size <= free_bytes() // 2
-
-
-def free_bytes() -> int:
-    """Return how many bytes of memory are free, for the machine and for each cgroup around us.
-
-    The page cache counts as free. A machine that does not show it has no limit.
-    """
-    free = [_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
-    with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0" or controllers == "memory":
-                root = _CGROUPS / controllers
-                group = root / path.lstrip("/")
-                inside = [one for one in (group, *group.parents) if one.is_relative_to(root)]
-                free += [_free_in(one) for one in inside]
-    return min(free)
-
-
-def _free_in(group: Path) -> int:
-    # cgroup v2, then v1.
-    for limit, usage in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
-        # The word "max", or a number beyond all memory, means no limit.
-        with suppress(OSError, ValueError):
-            most, used = (int((group / f"memory.{n}").read_text()) for n in (limit, usage))
-            cache = sum(_field(group / "memory.stat", f"{x}active_file") for x in ("in", ""))
-            return max(0, most - used + cache)
-    return _NO_LIMIT
-
-
-def _field(table: Path, name: str) -> int:
-    with suppress(OSError):
-        lines = (line.split() for line in table.read_text().splitlines())
-        return next((int(words[1]) for words in lines if words[0] == name), 0)
-    return _NO_LIMIT
 
 
 def exactly(stream: Readable, size: int) -> bytes:

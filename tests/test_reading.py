@@ -14,13 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab import reading
 from iolab.reading import (
     RefusedFileError,
     digest_regular,
     entries,
     exactly,
-    free_bytes,
     in_root,
     lines_of_gzip,
     open_regular,
@@ -119,30 +117,6 @@ def test_a_file_is_no_larger_than_it_may_be(tmp_path: Path) -> None:
         read_regular(file, 1 << 30)
     with pytest.raises(RefusedFileError, match="memory"):
         read_regular(file, 1 << 50)
-
-
-def test_free_memory_is_what_the_kernel_says() -> None:
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    assert 0 < free_bytes() <= int(fields["MemTotal"].split()[0]) * 1024
-
-
-@pytest.mark.parametrize(
-    ("controller", "limit", "usage"),
-    [("", "max", "current"), ("memory", "limit_in_bytes", "usage_in_bytes")],
-)
-def test_a_cgroups_limit_counts(
-    controller: str, limit: str, usage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = tmp_path / controller
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        if line.split(":")[1] == controller:
-            group /= line.partition(":/")[2]
-    group.mkdir(parents=True, exist_ok=True)
-    for name, text in ((limit, "4096"), (usage, "3000"), ("stat", "inactive_file 1000\n")):
-        (group / f"memory.{name}").write_text(text)
-    monkeypatch.setattr(reading, "_CGROUPS", tmp_path)
-    if controller in Path("/proc/self/cgroup").read_text():
-        assert free_bytes() == 2096
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from typing import IO, Final, cast
 
 import zstandard
 
-from iolab.reading import Readable, free_bytes
+from iolab.reading import Readable
+from tracedat import free_bytes
 
 __all__ = ["DAMAGED", "decompressed", "read_decompressed"]
 

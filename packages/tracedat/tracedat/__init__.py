@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tracedat._decode import check_size, read, windows
     from tracedat._export import perfetto_bytes, write_parquet, write_perfetto
+    from tracedat._memory import free_bytes
     from tracedat._trace import Trace
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "check_size",
+    "free_bytes",
     "perfetto_bytes",
     "read",
     "windows",
@@ -36,6 +38,7 @@ __all__ = [
 _PLACES = {
     "Trace": "_trace",
     "check_size": "_decode",
+    "free_bytes": "_memory",
     "perfetto_bytes": "_export",
     "read": "_decode",
     "windows": "_decode",

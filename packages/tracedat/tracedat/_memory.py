@@ -28,7 +28,7 @@ class Room:
     """The memory that reading a trace may take; its threads share it."""
 
     def __init__(self, path: Path, most: int | None = None) -> None:
-        free = _free_bytes() // 2
+        free = free_bytes() // 2
         self._path = path
         self._most = self._left = free if most is None else min(most, free)
         self._lock = Lock()
@@ -70,9 +70,11 @@ def map_threads(function: Callable[[T], R], items: Sequence[T], size: int) -> li
         return list(pool.map(function, items))
 
 
-def _free_bytes() -> int:
-    """Return the free bytes of the machine and of each cgroup around us; unknown ones are many."""
-    # The page cache counts as free.
+def free_bytes() -> int:
+    """Return how many bytes of memory are free, for the machine and for each cgroup around us.
+
+    The page cache counts as free. A machine that does not show it has no limit.
+    """
     free = [_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -86,9 +88,9 @@ def _free_bytes() -> int:
 
 
 def _free_in(group: Path) -> int:
-    # Of version 2, then of version 1 of cgroups.
+    # cgroup v2, then v1.
     for limit, usage in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
-        # No limit is the word "max", or a number beyond all memory.
+        # The word "max", or a number beyond all memory, means no limit.
         with suppress(OSError, ValueError):
             most, used = (int((group / f"memory.{n}").read_text()) for n in (limit, usage))
             cache = sum(_field(group / "memory.stat", f"{x}active_file") for x in ("in", ""))
