@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import shutil
@@ -25,10 +26,10 @@ from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = ["Finding", "examine"]
 
+_log = logging.getLogger(__name__)
+
 _NEEDED_BYTES = 3 << 30
 _NEEDED_MEMORY = 2 << 30
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -103,19 +104,19 @@ def _tried(what: str, attempt: Callable[[], str], fix: str) -> Finding:
         return Finding(what, False, str(error), fix)
 
 
-def _virtual_time(log: Log) -> str:
-    return ensure_toolbox(log).identity().partition(" sha256")[0] + ", counts instructions"
+def _virtual_time() -> str:
+    return ensure_toolbox().identity().partition(" sha256")[0] + ", counts instructions"
 
 
-def _guest_image(log: Log) -> str:
-    ensure_toolbox(log)
-    return f"sha256:{ensure_image(log).digest[:16]}"
+def _guest_image() -> str:
+    ensure_toolbox()
+    return f"sha256:{ensure_image().digest[:16]}"
 
 
-def _kvm(log: Log) -> Finding:
+def _kvm() -> Finding:
     try:
-        toolbox = ensure_toolbox(log)
-        reason = kvm_boots(get_kernel("6.1", log), ensure_image(log), toolbox, log)
+        toolbox = ensure_toolbox()
+        reason = kvm_boots(get_kernel("6.1"), ensure_image(), toolbox)
     except IolabError as error:
         reason = str(error)
     return Finding(
@@ -136,17 +137,17 @@ def _kernel_builds() -> Finding:
     return Finding(what, False, f"without {', '.join(lacking.names)}", lacking.fix, needed=False)
 
 
-def examine(log: Log) -> Iterator[Finding]:
-    """Yield findings one by one, fetching what the cache lacks; `log` precedes each slow step."""
+def examine() -> Iterator[Finding]:
+    """Yield findings one by one, fetching what the cache lacks."""
     yield _processor()
     yield _mirror()
     yield _memory()
     yield _space(cache_dir())
     yield _space(runs_dir())
     online = "check the network and the mirror of Debian"
-    yield _tried("QEMU", lambda: _virtual_time(log), online)
-    yield _tried("guest image", lambda: _guest_image(log), online)
-    log("looking for kernels in the cache and the archives")
+    yield _tried("QEMU", _virtual_time, online)
+    yield _tried("guest image", _guest_image, online)
+    _log.info("looking for kernels in the cache and the archives")
     for kernel in list_kernels():
         yield Finding(
             f"kernel {kernel.name}",
@@ -157,7 +158,7 @@ def examine(log: Log) -> Iterator[Finding]:
             else f"iolab kernels add {kernel.name} VMLINUZ MODULES, or its .deb files",
             needed=False,
         )
-    yield _kvm(log)
+    yield _kvm()
     yield _kernel_builds()
     for name in ("fio", "trace-cmd"):
         what = f"{name} (for this machine as a target)"

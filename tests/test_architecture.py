@@ -20,7 +20,7 @@ LIBRARIES = sorted(path.parent for path in PACKAGE.parent.glob("packages/*/*/__i
 
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
-    *("iolab", "errors", "interrupts", "process", "names", "writers", "files", "paths"),
+    *("iolab", "errors", "interrupts", "process", "logs", "names", "writers", "files", "paths"),
     *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "measure"),
     *("pathology", "blocks", "design"),
     *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),

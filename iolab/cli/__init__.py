@@ -32,6 +32,7 @@ from iolab.cli.verifying import verify
 from iolab.cli.why import why
 from iolab.errors import IolabError, UserError
 from iolab.interrupts import forget_interrupt
+from iolab.logs import lines_shown
 from tracedat import TraceError
 
 __all__ = ["main"]
@@ -63,7 +64,8 @@ def app(*, newest: bool) -> None:
         from iolab.vm.parts import LOCK_VARIABLE
 
         # Also for the processes that this one starts.
-        os.environ[LOCK_VARIABLE] = str(newest_lock(note))
+        with lines_shown(note):
+            os.environ[LOCK_VARIABLE] = str(newest_lock())
 
 
 def _fail(message: str, code: int) -> int:

@@ -58,7 +58,7 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     root = options["root"].resolve()
     try:
         with SweepProgress() as progress:
-            how = Judging(asked, root, log=progress.log, on_progress=progress.update)
+            how = Judging(asked, root, on_progress=progress.update)
             judged = judged_tree(options["tree"], how, options["config"])
             if options["patches"]:
                 _judge_series(judged, commits[0], options["patches"], as_json=as_json)

@@ -12,6 +12,7 @@ from iolab.cli.choices import defined_in
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note
 from iolab.errors import IolabError
+from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
     found = inspect_folder(root)
     moved: dict[str, Path | None] = {}
     if set_aside and found.damaged_blocks:
-        with store_locked(root, note):
+        with lines_shown(note), store_locked(root):
             # The process that held the lock may have repaired the store.
             found = inspect_folder(root)
             store = RawStore(root)

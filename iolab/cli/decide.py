@@ -60,7 +60,7 @@ def decide(as_json: bool, **options: Any) -> None:
         jobs=default_jobs(clock) if jobs is None else jobs,
     )
     with SweepProgress() as progress:
-        found = decided(request, progress.log, progress.update)
+        found = decided(request, progress.update)
     if as_json:
         print_json([row.document() for row in found.rows])
     else:

@@ -129,7 +129,7 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
         root = options["root"].resolve()
 
         def asking(question: Question) -> Judging:
-            return Judging(question, root, log=progress.log, on_progress=progress.update)
+            return Judging(question, root, on_progress=progress.update)
 
         answers = answered(
             cases,

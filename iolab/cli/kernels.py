@@ -12,6 +12,7 @@ from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note, print_table
 from iolab.errors import UserError
+from iolab.logs import lines_shown
 
 if TYPE_CHECKING:
     from iolab.vm.kernels import Kernel
@@ -85,7 +86,9 @@ def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
     """
     from iolab.vm.kernels import add_kernel
 
-    _show_cached([add_kernel(name, files, note)], as_json=as_json)
+    with lines_shown(note):
+        added = add_kernel(name, files)
+    _show_cached([added], as_json=as_json)
 
 
 @kernels.command("build")
@@ -109,7 +112,8 @@ def kernels_build(
     from iolab.kbuild.building import build_kernel
 
     try:
-        built = build_kernel(tree, name=name, config=config, commit=commit, progress=note)
+        with lines_shown(note):
+            built = build_kernel(tree, name=name, config=config, commit=commit)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_INTERRUPTED) from None
     if as_json:
@@ -137,7 +141,9 @@ def kernels_fetch(names: tuple[str, ...], as_json: bool) -> None:
     """Fetch kernels of the catalogue into the cache."""
     from iolab.vm.kernels import get_kernel
 
-    _show_cached([get_kernel(name, note) for name in names], as_json=as_json)
+    with lines_shown(note):
+        fetched = [get_kernel(name) for name in names]
+    _show_cached(fetched, as_json=as_json)
 
 
 def _document(kernel: Kernel) -> dict[str, str]:

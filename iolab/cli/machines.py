@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ import click
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note
 from iolab.errors import IolabError
+from iolab.logs import lines_shown
 
 if TYPE_CHECKING:
     from iolab.doctor import Finding
@@ -32,7 +34,8 @@ def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
     """
     from iolab.targets.machines import real_target
 
-    lines = real_target(target).restore(show=show, on_wait=note if wait else None)
+    with lines_shown(note):
+        lines = real_target(target).restore(show=show, wait=wait)
     if as_json:
         print_json({"target": target, "restored": not show, "changes": lines})
         return
@@ -53,10 +56,11 @@ def doctor(as_json: bool) -> None:
     from iolab.doctor import examine
 
     findings = []
-    for finding in examine(_silence if as_json else note):
-        findings.append(finding)
-        if not as_json:
-            _show_finding(finding)
+    with nullcontext() if as_json else lines_shown(note):
+        for finding in examine():
+            findings.append(finding)
+            if not as_json:
+                _show_finding(finding)
     lacking = [finding.what for finding in findings if finding.needed and not finding.good]
     if as_json:
         print_json({"can_sweep": not lacking, "findings": findings})
@@ -64,10 +68,6 @@ def doctor(as_json: bool) -> None:
         raise IolabError(f"a sweep in virtual time cannot run here without: {', '.join(lacking)}")
     if not as_json:
         echo("a sweep in virtual time can run here")
-
-
-def _silence(line: str) -> None:
-    """Show no progress."""
 
 
 def _show_finding(finding: Finding) -> None:

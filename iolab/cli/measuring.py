@@ -104,7 +104,7 @@ def _run(request: Request, *, as_json: bool) -> None:
 
     try:
         with SweepProgress() as progress:
-            outcomes = run_sweep(request, progress.log, progress.update)
+            outcomes = run_sweep(request, progress.update)
             first = start_page(request, outcomes)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_INTERRUPTED) from None

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from iolab import shown
+from iolab.logs import lines_shown
 from iolab.sweeps import pool
 
 __all__ = ["SweepProgress"]
@@ -32,8 +33,10 @@ class SweepProgress:
         self._task = self._bar.add_task("measuring", total=1, left="")
         self._last: tuple[int, int] = (-1, -1)
         self._running = False
+        self._lines = lines_shown(self.log)
 
     def __enter__(self) -> Self:
+        self._lines.__enter__()
         return self
 
     def __exit__(
@@ -42,6 +45,7 @@ class SweepProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._lines.__exit__(kind, error, traceback)
         # A bar that never started would end with an empty line.
         if self._running:
             self._bar.stop()

@@ -14,6 +14,7 @@ from iolab.cli.documents import json_option, print_json
 from iolab.cli.selection import SelectionCommand, selection, selection_options
 from iolab.cli.terminal import echo, note, print_table
 from iolab.errors import IolabError, UserError
+from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
 
@@ -48,7 +49,8 @@ def status(
 
     side_by_side = default_jobs() if jobs is None else jobs
     request = Request(**selection_options(options), pathologies=pathologies, jobs=side_by_side)
-    rows = sweep_status(request, note)
+    with lines_shown(note):
+        rows = sweep_status(request)
     if as_json:
         print_json(rows)
         return
@@ -92,7 +94,7 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
 
     into = root.resolve()
     found: dict[Path, Merged] = {}
-    with store_locked(into, note):
+    with lines_shown(note), store_locked(into):
         for source in sources:
             found[source] = merge_store(source.resolve(), into)
     store = RawStore(into)
@@ -151,7 +153,7 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     root = folder.resolve()
     if not (root / "raw").is_dir():
         raise UserError(f"{root} holds no store: there is no folder raw in it")
-    with store_locked(root, note):
+    with lines_shown(note), store_locked(root):
         found = find_garbage(root, unused=unused)
         if delete:
             remove_garbage(found)

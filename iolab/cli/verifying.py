@@ -15,6 +15,7 @@ from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note, print_table
 from iolab.errors import IolabError, UserError
+from iolab.logs import lines_shown
 from iolab.paths import REFERENCE
 
 if TYPE_CHECKING:
@@ -76,10 +77,11 @@ def verify(
     if seed is None:
         seed = secrets.randbelow(_SEEDS)
     try:
-        sources = read_sources(folders or (REFERENCE,), note)
-        choice = choose_blocks(
-            sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run, log=note
-        )
+        with lines_shown(note):
+            sources = read_sources(folders or (REFERENCE,))
+            choice = choose_blocks(
+                sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted: nothing was measured yet") from None
     if dry_run:

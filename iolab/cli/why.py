@@ -55,7 +55,7 @@ def why(as_json: bool, **options: Any) -> None:
         raise UserError("name the kernel: --kernel 6.12")
     asked = why_request(**{**options, "kernel": options["kernel"] or ""})
     with SweepProgress() as progress:
-        result = find_causes(asked, progress.log, progress.update)
+        result = find_causes(asked, progress.update)
         page = make_why_page(result.folder)
     if as_json:
         print_json({"folder": result.folder, "page": page, "rows": result.table.to_dict("records")})

@@ -84,4 +84,4 @@ def why(
         root=Path(root or runs_dir()),
     )
     with Bar(shown=progress) as bar:
-        return load_attribution(find_causes(asked, bar.log, bar.update).folder)
+        return load_attribution(find_causes(asked, bar.update).folder)

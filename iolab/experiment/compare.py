@@ -125,9 +125,9 @@ def compare(
     check_request(request)
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with Bar(shown=progress) as bar:
-        (plan,) = plan_blocks([(chosen, profile)], request, bar.log)
-        prepare_observer(plan.blocks.values(), request.observed, bar.log, calls=request.calls)
-        kept, failed = measure_blocks(plan.blocks, request, bar.update, bar.log)
+        (plan,) = plan_blocks([(chosen, profile)], request)
+        prepare_observer(plan.blocks.values(), request.observed, calls=request.calls)
+        kept, failed = measure_blocks(plan.blocks, request, bar.update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:

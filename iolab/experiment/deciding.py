@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +17,8 @@ from iolab.sweeps.request import Request
 from iolab.vm.kernels import known_kernels
 
 __all__ = ["decide"]
+
+_log = logging.getLogger(__name__)
 
 
 def decide(
@@ -70,7 +73,7 @@ def decide(
         root=Path(root or runs_dir()).resolve(),
     )
     with Bar(shown=progress) as bar:
-        found = decide_claims(request, bar.log, bar.update)
-    for name, reason in found.failed.items():
-        bar.log(f"{name} was not measured: {reason}")
+        found = decide_claims(request, bar.update)
+        for name, reason in found.failed.items():
+            _log.info("%s was not measured: %s", name, reason)
     return pd.DataFrame([row.document() for row in found.rows])

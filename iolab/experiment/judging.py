@@ -66,8 +66,6 @@ def judge(
     """
     asked = question_of(question)
     with Bar(shown=progress) as bar:
-        how = Judging(
-            asked, Path(root or runs_dir()).resolve(), log=bar.log, on_progress=bar.update
-        )
+        how = Judging(asked, Path(root or runs_dir()).resolve(), on_progress=bar.update)
         file = None if config is None else Path(config)
         return judge_here(how, str(kernel), commit=commit, config=file)

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
 from tqdm import tqdm
 
+from iolab.logs import lines_shown
 from iolab.sweeps import pool
 
 __all__ = ["Bar"]
@@ -21,8 +23,13 @@ class Bar:
         self._bar = tqdm(
             desc="measuring", unit="cell", leave=False, delay=1, disable=not shown, file=sys.stderr
         )
+        # What is fetched or built is shown behind the bar.
+        self._lines: AbstractContextManager[None] = (
+            lines_shown(self._bar.set_postfix_str) if shown else nullcontext()
+        )
 
     def __enter__(self) -> Self:
+        self._lines.__enter__()
         return self
 
     def __exit__(
@@ -31,11 +38,8 @@ class Bar:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._lines.__exit__(kind, error, traceback)
         self._bar.close()
-
-    def log(self, line: str) -> None:
-        """Show a line about what is fetched or built."""
-        self._bar.set_postfix_str(line)
 
     def update(self, state: pool.Progress) -> None:
         """Show the progress of the cells."""

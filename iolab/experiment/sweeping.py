@@ -110,7 +110,7 @@ def sweep(
         place=place or Place(),
     )
     with Bar(shown=progress) as bar:
-        return Outcomes(run_sweep(request, bar.log, bar.update))
+        return Outcomes(run_sweep(request, bar.update))
 
 
 def _settings(levels: Mapping[str, object]) -> list[str]:

@@ -7,10 +7,10 @@ what differs.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from iolab.vm.found import Found, inside
 from iolab.vm.kernels import Kernel, add_built_kernel, check_new_name
 
 __all__ = ["build_kernel", "build_state"]
+
+_log = logging.getLogger(__name__)
 
 _INSTALL_S = 600.0
 # Compiled files per option that is on, in iolab's configuration: for the first build's progress.
@@ -65,7 +67,6 @@ def build_kernel(
     name: str | None = None,
     config: Path | None = None,
     commit: str | None = None,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Build a kernel from a source tree into the cache; it replaces one of the same name.
 
@@ -79,7 +80,7 @@ def build_kernel(
     wanted = configuration(config)
     check_tools()
     opened = open_tree(tree)
-    return build_state(opened, opened.state(commit), wanted, name=name, progress=progress)
+    return build_state(opened, opened.state(commit), wanted, name=name)
 
 
 def build_state(
@@ -89,19 +90,19 @@ def build_state(
     *,
     name: str | None = None,
     origin: str = "",
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Build one state of an opened tree; see `build_kernel`.
 
     ``origin`` describes the kernel's source; by default its state, configuration and compiler.
     """
     began = time.monotonic()
-    with locked(tree.lock, lambda: progress("waiting for another build of this tree")):
-        source = tree.source(state, progress)
-        progress(f"building {source.title}, {wanted.title}: this runs the tree's code as you")
+    with locked(tree.lock, lambda: _log.info("waiting for another build of this tree")):
+        source = tree.source(state)
+        what = f"{source.title}, {wanted.title}"
+        _log.info("building %s: this runs the tree's code as you", what)
         work = _Work(tree, source, wanted, compiler_version())
         try:
-            absent, options, files = work.compile(progress)
+            absent, options, files = work.compile()
             kernel = work.install(name, origin, absent)
         except OSError as error:
             raise IolabError(f"cannot build in {tree.folder}: {error.strerror or error}") from error
@@ -133,7 +134,7 @@ class _Work:
         home.mkdir(mode=0o700, exist_ok=True)
         self._env = environment(home) | _SAME
 
-    def compile(self, progress: Callable[[str], None]) -> tuple[tuple[str, ...], int, int]:
+    def compile(self) -> tuple[tuple[str, ...], int, int]:
         """Return the options that are absent, how many are on, and how many files were compiled."""
         wanted, folder = self._wanted, self._folder
         try:
@@ -152,7 +153,6 @@ class _Work:
             env=self._env,
             log=folder / "iolab.log",
             expected=expected,
-            progress=progress,
         )
         if not again and files > expected // 2:
             # Only a full build counts, not the rest of an interrupted one.

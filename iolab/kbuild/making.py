@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from iolab.errors import IolabError
 from iolab.process import CommandError, kill_group, start
 
 __all__ = ["BuildError", "last_words", "make_kernel"]
+
+_log = logging.getLogger(__name__)
 
 # Lines of a quiet build: "  CC      kernel/sched/core.o".
 _STEP = re.compile(rb"^  (CC|AS|CC \[M\]) +\S")
@@ -60,12 +63,10 @@ def make_kernel(
     env: Mapping[str, str],
     log: Path,
     expected: int,
-    progress: Callable[[str], None],
 ) -> int:
     """Run the kernel's make to its end, and return the number of compiled files.
 
-    The log gets its whole output. It is expected to compile `expected` files, 0 if unknown;
-    `progress` gets a line every few seconds.
+    The log gets its whole output. It is expected to compile `expected` files, 0 if unknown.
     """
     with log.open("wb", buffering=0) as stream:
         process = start(
@@ -79,7 +80,7 @@ def make_kernel(
                 compiled += bool(_STEP.match(line))
                 if time.monotonic() - told >= _REPORT_S:
                     told = time.monotonic()
-                    progress(_how_far(compiled, expected))
+                    _log.info("%s", _how_far(compiled, expected))
             process.wait()
         finally:
             # A killed compiler leaves no partial object: make removes its unfinished targets.

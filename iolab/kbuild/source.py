@@ -6,8 +6,8 @@ The user's tree is never written to. Sources are compiled in a folder of iolab's
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from iolab.vm.cached import make_folder
 from iolab.vm.deb import unpack
 
 __all__ = ["Source", "Tree", "open_tree"]
+
+_log = logging.getLogger(__name__)
 
 _TARBALLS = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tar.zst", ".tgz", ".txz")
 _UNPACK_S = 1800.0
@@ -67,12 +69,12 @@ class Tree:
             self.repository.present_state() if commit is None else self.repository.state_of(commit)
         )
 
-    def source(self, state: State, progress: Callable[[str], None]) -> Source:
+    def source(self, state: State) -> Source:
         """Return the files of a state; hold `lock` until they are compiled.
 
         Raises UserError if they are not a kernel's, or a plain folder was compiled in place.
         """
-        folder = self._files(state, progress)
+        folder = self._files(state)
         for mark in _MARKS:
             if not (folder / mark).is_file():
                 raise UserError(f"{self.path} is not a kernel's source tree: it has no {mark}")
@@ -83,7 +85,7 @@ class Tree:
             )
         return Source(folder, state.tree, state.commit, state.title, state.unchanged)
 
-    def _files(self, state: State, progress: Callable[[str], None]) -> Path:
+    def _files(self, state: State) -> Path:
         if self.repository is None and self.archive is None:
             return self.path
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -91,10 +93,10 @@ class Tree:
         files = self.folder / "source"
         if self.repository is not None:
             if not files.exists():
-                progress(f"checking out {state.title}")
+                _log.info("checking out %s", state.title)
             self.repository.checkout(state, files)
         elif self.archive is not None and not files.exists():
-            progress(f"unpacking {self.archive.name}")
+            _log.info("unpacking %s", self.archive.name)
             _unpack(self.archive, files)
         return files
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from iolab.vm.compiler import Compiler, build_library
@@ -13,8 +12,6 @@ __all__ = ["build_plugin"]
 _SOURCES = Path(__file__).with_name("plugin")
 
 
-def build_plugin(
-    compiler: Compiler | None = None, progress: Callable[[str], None] = lambda _: None
-) -> Path:
+def build_plugin(compiler: Compiler | None = None) -> Path:
     """Return the plugin; build it if the cache lacks it (`iolab.vm.compiler.build_library`)."""
-    return build_library(_SOURCES, "plugin.c", "the observer", compiler, progress)
+    return build_library(_SOURCES, "plugin.c", "the observer", compiler)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -198,7 +198,6 @@ def ready_observer(
     cells: Iterable[int],
     events: Iterable[str] = (),
     flat: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Observation:
     """Return an observation of a machine; first build the plugin and fetch the symbols if missing.
 
@@ -215,14 +214,14 @@ def ready_observer(
         raise CannotRunError(
             f"the observer is a plugin of QEMU {_QEMU}, and this is QEMU {version[0]}.{version[1]}"
         )
-    compiler = find_compiler(progress)
+    compiler = find_compiler()
     if machine.cpus > 1 and not compiler.thread_locals:
         raise CannotRunError(
             f"{compiler.name} builds an observer for one CPU only: install a C compiler (gcc) to "
             f"observe {machine.cpus}"
         )
-    plugin = build_plugin(compiler, progress)
-    symbols = kernel_symbols(kernel, image, toolbox, progress)
+    plugin = build_plugin(compiler)
+    symbols = kernel_symbols(kernel, image, toolbox)
     wanted = frozenset(events)
     if unknown := sorted(wanted - set(symbols.names)):
         raise CannotRunError(f"kernel {kernel.name} has no function {', '.join(unknown)}")

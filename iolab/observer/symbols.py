@@ -9,8 +9,9 @@ reads a module's functions when the module is loaded.
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ __all__ = [
     "kernel_symbols",
     "parse_symbols",
 ]
+
+_log = logging.getLogger(__name__)
 
 # Numbers of functions without a symbol (iolab/observer/plugin/symbols.h).
 RESERVED = {1: "[user]", 2: "[no symbol]", 3: "[callers not known]"}
@@ -230,19 +233,14 @@ def _stored(folder: Path) -> Symbols | None:
         return None
 
 
-def kernel_symbols(
-    kernel: Kernel,
-    image: Image,
-    toolbox: Toolbox,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Symbols:
+def kernel_symbols(kernel: Kernel, image: Image, toolbox: Toolbox) -> Symbols:
     """Return the functions of a kernel; boot it to get them if the cache lacks them.
 
     Raises CannotRunError if the kernel does not boot, or lacks symbols or types.
     """
 
     def make(folder: Path) -> None:
-        progress(f"asking kernel {kernel.name} for its symbols")
+        _log.info("asking kernel %s for its symbols", kernel.name)
         work = folder / "work"
         work.mkdir()
         try:

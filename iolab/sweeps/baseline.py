@@ -192,12 +192,12 @@ def answered(
         seconds = round(time.monotonic() - began, 1)
         answer = Answer(case, question.text, judgement, seconds, judgement.verdict)
         if kept or case.expected is not None:
-            answer = _compared(_identified(answer, how))
+            answer = _compared(_identified(answer))
         answers.append(answer)
     return answers
 
 
-def _identified(answer: Answer, how: Judging) -> Answer:
+def _identified(answer: Answer) -> Answer:
     """Add what a lock stores about an answer."""
     judgement, kernel = answer.judgement, answer.case.kernel
     if judgement.verdict == "untestable":
@@ -208,7 +208,7 @@ def _identified(answer: Answer, how: Judging) -> Answer:
         judgement.value,
         0.0,
         cached.identity if cached else "",
-        digest_of(judged_trees.instruments(how.log)),
+        digest_of(judged_trees.instruments()),
     )
     return replace(answer, found=found)
 

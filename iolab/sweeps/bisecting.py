@@ -9,6 +9,7 @@ newest commit without it has the old one again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from iolab.sweeps.judged_trees import JudgedTree
 from iolab.sweeps.judgement import Judgement, Verdict
 
 __all__ = ["Bisection", "Step", "bisect", "judge_patches"]
+
+_log = logging.getLogger(__name__)
 
 OnStep = Callable[["Step"], None]
 
@@ -132,7 +135,7 @@ class _Run:
             if not open_:
                 break
             plural = "" if len(open_) == 1 else "s"
-            self.judged.how.log(f"{len(open_)} commit{plural} left")
+            _log.info("%d commit%s left", len(open_), plural)
             step = self.step(open_[0])
             found.steps.append(step)
             verdict = step.judgement.verdict

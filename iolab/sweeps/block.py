@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from iolab import __version__, foreign
 from iolab.blocks import Block
 from iolab.errors import CannotRunError, IolabError, UserError, error_of
 from iolab.files import atomic_write, canonical_json
+from iolab.logs import lines_shown
 from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.observed import Observed, read_observed
@@ -92,7 +94,6 @@ def _measure(
                 target,
                 block,
                 [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)],
-                lambda line: print(line, flush=True),
                 calls=calls,
                 flat=flat,
             )
@@ -190,7 +191,9 @@ def main(argv: list[str]) -> int:
     plan, root = argv
 
     def measure() -> None:
-        measure_block(Path(plan), RawStore(Path(root)))
+        # The end of the output tells what was done, if no error does.
+        with lines_shown(partial(print, flush=True)):
+            measure_block(Path(plan), RawStore(Path(root)))
 
     return run_saying(measure)
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,8 @@ from iolab.vm.kernels import known_kernels
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = ["Choice", "ChosenBlock", "NothingComparedError", "choose_blocks", "read_sources"]
+
+_log = logging.getLogger(__name__)
 
 # The parts of a target's identity, in words. Where a kernel comes from does not change its bytes.
 _PARTS: Final = {
@@ -89,12 +92,10 @@ class _LeftOutError(Exception):
         self.missing = missing
 
 
-def read_sources(
-    folders: Iterable[Path], log: Callable[[str], None] = lambda line: None
-) -> list[Source]:
+def read_sources(folders: Iterable[Path]) -> list[Source]:
     """Return the folders of results that carry hashes, after checking everything these cover.
 
-    `folders` hold results, or folders of results; `log` gets a sentence for each without hashes.
+    `folders` hold results, or folders of results; those without hashes are logged.
     Raises UserError if a folder is empty or differs from its hashes, NothingComparedError without
     hashes.
     """
@@ -113,7 +114,7 @@ def read_sources(
         )
         if not with_hashes:
             raise NothingComparedError(sentence)
-        log(sentence)
+        _log.info("%s", sentence)
     sources = []
     for folder in with_hashes:
         data = load(folder)
@@ -133,7 +134,6 @@ class _Machines:
     """The virtual machines of this iolab: each is prepared once, or the obstacle is remembered."""
 
     fetch: bool
-    log: Callable[[str], None]
     known: dict[tuple[str, int, int], Mapping[str, Any] | CannotRunError] = field(
         default_factory=dict
     )
@@ -147,8 +147,8 @@ class _Machines:
             return own_identity()
         if not self.known:
             # The parts that every kernel needs come first: without them nothing can be measured.
-            ensure_toolbox(self.log)
-            ensure_image(self.log)
+            ensure_toolbox()
+            ensure_image()
         shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
         if shape not in self.known:
             self.known[shape] = self._prepared(*shape)
@@ -163,7 +163,7 @@ class _Machines:
         if kernel not in known_kernels():
             return CannotRunError(f"kernel {kernel} is not known here (`iolab kernels add`)")
         try:
-            made = prepare(kernel, "virtual", self.log, cpus=cpus, memory_mib=memory_mib)
+            made = prepare(kernel, "virtual", cpus=cpus, memory_mib=memory_mib)
             return made.identity()
         except CannotRunError as error:
             return error
@@ -177,7 +177,6 @@ def choose_blocks(
     kernels: Sequence[str] = (),
     anyway: bool = False,
     fetch: bool = True,
-    log: Callable[[str], None] = lambda line: None,
 ) -> Choice:
     """Draw up to `number` blocks at random, among those that can give the same bytes again.
 
@@ -190,7 +189,7 @@ def choose_blocks(
     drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
     # Reproducible on purpose: the same seed draws the same blocks.
     random.Random(seed).shuffle(drawn)  # noqa: S311
-    machines = _Machines(fetch, log)
+    machines = _Machines(fetch)
     chosen: list[ChosenBlock] = []
     left_out: dict[str, list[BlockHashes]] = {}
     missing = True

@@ -7,8 +7,9 @@ done; the others get more boots, as `iolab.stats.looks` fixes in advance.
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,8 @@ from iolab.sweeps.request import (
 )
 
 __all__ = ["Decisions", "decide"]
+
+_log = logging.getLogger(__name__)
 
 _UNMEASURED: Final = Judged(
     *(math.nan, math.nan, math.nan, 0), "not measured", "no block was measured to its end"
@@ -104,7 +107,7 @@ class _Study:
             profile = _profile(self.pathology, request.profile, claims, look.boots)
             # A real machine runs just one kernel.
             here = replace(request, kernels=[kernel] if request.target == "vm" else [])
-            (plan,) = plan_blocks([(self.pathology, profile)], here, lambda line: None)
+            (plan,) = plan_blocks([(self.pathology, profile)], here)
             found |= {key: block for key, block in plan.blocks.items() if block.boot >= before}
         self.plan.blocks |= found
         return found
@@ -129,11 +132,7 @@ class _Study:
         return [key for key in self.plan.blocks if store.has(key)]
 
 
-def decide(
-    request: Request,
-    log: Callable[[str], None] = lambda line: None,
-    on_progress: OnProgress = lambda progress: None,
-) -> Decisions:
+def decide(request: Request, on_progress: OnProgress = lambda progress: None) -> Decisions:
     """Decide every primary claim of a request's pathologies on its kernels.
 
     The profile gives the times of a cell; levels are those of `iolab.stats.looks.LOOKS`. Raises
@@ -143,10 +142,10 @@ def decide(
     check_request(request)
     if request.settings or request.recorded or request.boots is not None or request.observed:
         raise UserError("the claims say what is measured, and their intervals how many boots")
-    studies = _studies(request, log)
+    studies = _studies(request)
     store = RawStore(request.root)
     failed: dict[str, str] = {}
-    with store_locked(request.root, log):
+    with store_locked(request.root):
         for number, look in enumerate(LOOKS):
             if number:
                 before = LOOKS[number - 1].boots
@@ -155,14 +154,14 @@ def decide(
                 blocks = {k: b for s in studies for k, b in s.plan.blocks.items()}
             if not blocks:
                 break
-            log(_words(studies, look))
-            failed |= measure_blocks(blocks, request, on_progress, log)[1]
+            _log.info("%s", _words(studies, look))
+            failed |= measure_blocks(blocks, request, on_progress)[1]
             for study in studies:
                 study.look(store, look)
         return _written(studies, store, failed)
 
 
-def _studies(request: Request, log: Callable[[str], None]) -> list[_Study]:
+def _studies(request: Request) -> list[_Study]:
     """Return the pathologies with their kernels and every primary claim open."""
     chosen = [p for p in chosen_pathologies(request) if p.decided]
     if not chosen:
@@ -170,7 +169,7 @@ def _studies(request: Request, log: Callable[[str], None]) -> list[_Study]:
     first = LOOKS[0].boots
     profiles = [(p, _profile(p, request.profile, p.decided, first)) for p in chosen]
     studies = []
-    for pathology, plan in zip(chosen, plan_blocks(profiles, request, log), strict=True):
+    for pathology, plan in zip(chosen, plan_blocks(profiles, request), strict=True):
         folder = plan.folder.with_name(f"decide-{sweep_label(request)}")
         kernels = sorted([*plan.kernels, *plan.unavailable], key=kernel_order)
         is_open = {kernel: list(pathology.decided) for kernel in kernels}

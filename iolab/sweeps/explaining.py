@@ -7,6 +7,7 @@ condition. Then the switches of the bad one are tried, as `iolab why` tries them
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -21,6 +22,8 @@ from iolab.sweeps.request import Request
 from iolab.sweeps.why import WhyRequest, find_causes
 
 __all__ = ["Explanation", "explain"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
 
 
 def _observed(judged: JudgedTree, kernel: str, step: Step, notes: list[str]) -> Profile | None:
-    judged.how.log(f"observing {step.title}")
+    _log.info("observing %s", step.title)
     try:
         return observe_kernel(judged.how, kernel)
     except CannotRunError as error:
@@ -84,7 +87,7 @@ def _switches(judged: JudgedTree, kernel: str, notes: list[str]) -> pd.DataFrame
     )
     asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim)
     try:
-        return find_causes(asked, how.log, how.on_progress).table
+        return find_causes(asked, how.on_progress).table
     except CannotRunError as error:
         notes.append(f"the switches were not tried: {error}")
         return None

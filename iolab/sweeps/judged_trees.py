@@ -8,9 +8,10 @@ A remembered answer is never measured again; a kernel that could not boot is tri
 from __future__ import annotations
 
 import json
+import logging
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ from iolab.vm.kernels import check_name, known_kernels
 from iolab.vm.toolbox import ensure_toolbox
 
 __all__ = ["JudgedTree", "instruments", "judge_here", "judged_tree"]
+
+_log = logging.getLogger(__name__)
 
 _NEEDED_BYTES: Final = 1 << 30
 
@@ -60,7 +63,7 @@ class JudgedTree:
         """
         memory = self._memory(state)
         if (known := _recalled(memory)) is not None:
-            self.how.log(f"{state.title}: {known.verdict}, as remembered")
+            _log.info("%s: %s, as remembered", state.title, known.verdict)
             return known
         try:
             with self.built(state) as kernel:
@@ -80,7 +83,7 @@ class JudgedTree:
         Raises BuildError if it does not compile; otherwise as `judge`.
         """
         lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
-        with locked(lock, lambda: self.how.log("waiting: another kernel of this tree is judged")):
+        with locked(lock, lambda: _log.info("waiting: another kernel of this tree is judged")):
             self._build(state)
             yield self.kernel
 
@@ -92,9 +95,8 @@ class JudgedTree:
             name=self.kernel,
             # Not the commit: if it changes no code, the kernel was already measured.
             origin=f"built from {self.tree.path.name}, {self.wanted.title}, {compiler_version()}",
-            progress=self.how.log,
         )
-        self.how.log(f"compiled {built.files} files in {built.seconds:.0f} s")
+        _log.info("compiled %d files in %.0f s", built.files, built.seconds)
 
     def _memory(self, state: State) -> Path | None:
         """Return the file of the answer for a state; None if its sources are unknown."""
@@ -118,20 +120,17 @@ def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
     fixed = digest_of(
         [
             *(wanted.digest, compiler(), compiler_version()),
-            *instruments(how.log),
+            *instruments(),
             *(question.pathology.name, question.reference, question.holds_is_good, claim),
         ]
     )
     return JudgedTree(open_tree(tree), wanted, how, fixed)
 
 
-def instruments(log: Callable[[str], None]) -> list[Any]:
-    """Return the identity of what measures in virtual machines: QEMU, image, agent.
-
-    `log` gets a line before each slow step.
-    """
-    toolbox = ensure_toolbox(log)
-    return [toolbox.identity(), ensure_image(log).digest, own_identity()]
+def instruments() -> list[Any]:
+    """Return the identity of what measures in virtual machines: QEMU, image, agent."""
+    toolbox = ensure_toolbox()
+    return [toolbox.identity(), ensure_image().digest, own_identity()]
 
 
 def judge_here(

@@ -9,7 +9,8 @@ Otherwise further boots with other seeds are measured, and the rule of the verdi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Judging", "judge_kernel", "observe_kernel"]
 
+_log = logging.getLogger(__name__)
+
 # Total boots, step by step: the next step is taken while the question is open.
 _STEPS: Final = (1, 3, 6)
 
@@ -47,7 +50,6 @@ class Judging:
     question: Question
     root: Path
     jobs: int = 0
-    log: Callable[[str], None] = lambda line: None
     on_progress: OnProgress = lambda progress: None
 
 
@@ -82,7 +84,7 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
             return replace(judgement, reason=str(error))
         except OpenQuestionError:
             many = "1 boot" if boots == 1 else f"{boots} boots"
-            how.log(f"{judgement.value:.4g} is close to the limit after {many}")
+            _log.info("%.4g is close to the limit after %s", judgement.value, many)
     return replace(judgement, reason=f"{judgement.boots} boots do not agree")
 
 
@@ -134,6 +136,18 @@ def _loading(*modules: str) -> Iterator[None]:
             module.result()
 
 
+@contextmanager
+def _unsaid(name: str) -> Iterator[None]:
+    """Drop a module's lines during a ``with`` block: a judgement does not tell of its blocks."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _measured(
     how: Judging, kernel: str, boots: int, recorded: bool, observed: list[str] | None = None
 ) -> Dataset:
@@ -151,11 +165,14 @@ def _measured(
     )
     check_request(request)
     profile = _profile(question, boots, recorded=recorded)
-    with store_locked(how.root, how.log):
-        (plan,) = plan_blocks([(question.pathology, profile)], request, how.log)
+    with store_locked(how.root):
+        (plan,) = plan_blocks([(question.pathology, profile)], request)
         if observed is not None:
-            observed += prepare_observer(plan.blocks.values(), request.observed, how.log)
-        with _loading("iolab.sweeps.answers", "iolab.store.tidy"):
+            observed += prepare_observer(plan.blocks.values(), request.observed)
+        with (
+            _loading("iolab.sweeps.answers", "iolab.store.tidy"),
+            _unsaid(measure_blocks.__module__),
+        ):
             _, failed = measure_blocks(plan.blocks, request, how.on_progress)
         for reason in failed.values():
             raise UntestableError(f"it was not measured to the end: {_last_words(reason)}")

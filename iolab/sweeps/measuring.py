@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,8 @@ __all__ = [
     "store_locked",
 ]
 
+_log = logging.getLogger(__name__)
+
 
 class Measured(NamedTuple):
     """The keys that had to be measured, and why blocks failed, by name."""
@@ -42,8 +45,8 @@ class Measured(NamedTuple):
 
 
 @contextmanager
-def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
-    """Lock a store for a ``with`` block; log a line while another process has it.
+def store_locked(root: Path) -> Iterator[None]:
+    """Lock a store for a ``with`` block; log that another process has it.
 
     Removes what killed processes left there, before and afterwards. A root without blocks is left
     without a lock file. Raises UserError for a store of another format.
@@ -51,8 +54,8 @@ def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
     store = RawStore(root)
     store.check_format()
     lock, made = root / ".sweep.lock", not root.exists()
-    words = f"something else measures into {root}: waiting for its end"
-    with locked(lock, lambda: log(words)):
+    words = "something else measures into %s: waiting for its end"
+    with locked(lock, lambda: _log.info(words, root)):
         _remove_left(root)
         try:
             yield
@@ -76,13 +79,11 @@ def _remove_left(root: Path) -> None:
         remove_abandoned(folder)
 
 
-def missing_blocks(
-    store: RawStore, blocks: Mapping[str, Block], log: Callable[[str], None] = lambda line: None
-) -> list[str]:
+def missing_blocks(store: RawStore, blocks: Mapping[str, Block]) -> list[str]:
     """Return the keys of the blocks that have to be measured.
 
-    First sets aside blocks that are damaged or failed their machine's checks, with a line to
-    ``log``. Raises UserError for a store or block of another format.
+    First sets aside blocks that are damaged or failed their machine's checks, and logs which.
+    Raises UserError for a store or block of another format.
     """
     store.check_format()
     missing = []
@@ -95,16 +96,15 @@ def missing_blocks(
                 raise UserError(f"{store.folder(key)}: {state.reason}")
             if place := store.set_aside(key):
                 word = f"{state.state} ({state.reason})"
-                log(f"block {state.name} is {word}: set aside in {place}, and measured again")
+                words = "block %s is %s: set aside in %s, and measured again"
+                _log.info(words, state.name, word, place)
         missing.append(key)
     return missing
 
 
-def blocks_to_measure(
-    blocks: Mapping[str, Block], request: Request, log: Callable[[str], None] = lambda line: None
-) -> list[str]:
+def blocks_to_measure(blocks: Mapping[str, Block], request: Request) -> list[str]:
     """Return the keys of blocks that the store lacks, or that lack requested profiles."""
-    wanting = set(missing_blocks(RawStore(request.root), blocks, log))
+    wanting = set(missing_blocks(RawStore(request.root), blocks))
     if request.observed:
         from iolab.store.profiles import ProfileStore  # noqa: PLC0415 - pandas
 
@@ -143,7 +143,6 @@ def measure_jobs(
     jobs: Sequence[pool.BlockJob],
     request: Request,
     *,
-    log: Callable[[str], None] = lambda line: None,
     on_progress: pool.OnProgress = lambda progress: None,
     on_end: pool.OnEnd = lambda job, error: None,
 ) -> dict[str, str]:
@@ -152,7 +151,7 @@ def measure_jobs(
         from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
 
         blocks = [read_block(job.plan) for job in jobs]
-        with cluster_place(request.cluster, blocks, RawStore(request.root), log) as workers:
+        with cluster_place(request.cluster, blocks, RawStore(request.root)) as workers:
             return pool.run_jobs_in(workers, jobs, on_progress=on_progress, on_end=on_end)
 
     def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
@@ -169,15 +168,14 @@ def measure(
     blocks: Mapping[str, Block],
     request: Request,
     on_progress: pool.OnProgress = lambda progress: None,
-    log: Callable[[str], None] = lambda line: None,
 ) -> Measured:
     """Measure the blocks that the store lacks; the caller must lock the store.
 
     `blocks` are by their key. Raises IolabError, with nothing measured, if the disk is too full.
     """
-    missing = blocks_to_measure(blocks, request, log)
+    missing = blocks_to_measure(blocks, request)
     if kept := len(blocks) - len(missing):
-        log(f"{kept} of {len(blocks)} blocks are in the store already")
+        _log.info("%d of %d blocks are in the store already", kept, len(blocks))
     check_room(request, len(missing))
     history = measured_here()
     missing = in_order(missing, blocks, history)
@@ -185,7 +183,7 @@ def measure(
     if wanted and request.target == "vm" and not request.cluster:
         expected = forecast(wanted, request.jobs, history=history)
         about = rough_duration(expected.seconds)
-        log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
+        _log.info("%d blocks to measure, about %s (%s)", len(wanted), about, expected.basis)
     jobs = []
     for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
         file = request.root / "plans" / f"{key}.json"
@@ -193,9 +191,9 @@ def measure(
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
 
     def on_end(job: pool.BlockJob, error: str) -> None:
-        log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
+        _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")
 
-    failed = measure_jobs(jobs, request, log=log, on_progress=on_progress, on_end=on_end)
+    failed = measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end)
     return Measured(missing, failed)
 
 
@@ -203,7 +201,6 @@ def measure_blocks(
     blocks: Mapping[str, Block],
     request: Request,
     on_progress: pool.OnProgress,
-    log: Callable[[str], None] = lambda line: None,
 ) -> tuple[int, dict[str, str]]:
     """Measure blocks as `measure` does; return how many the store had, and why others failed.
 
@@ -212,7 +209,7 @@ def measure_blocks(
     store = RawStore(request.root)
     before = sum(map(store.has, blocks))
     try:
-        missing, failed = measure(blocks, request, on_progress, log)
+        missing, failed = measure(blocks, request, on_progress)
     except KeyboardInterrupt:
         done = sum(map(store.has, blocks)) - before
         raise IolabError(

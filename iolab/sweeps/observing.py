@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ __all__ = [
     "observed_cells",
     "prepare_observer",
 ]
+
+_log = logging.getLogger(__name__)
 
 _ALL = "all"
 _NO_GUEST = "a real machine cannot be observed from outside"
@@ -64,13 +67,12 @@ def _no_guest(target: str) -> str:
 def prepare_observer(
     blocks: Iterable[Block],
     wanted: Sequence[str],
-    log: Callable[[str], None],
     *,
     calls: Sequence[str] = (),
 ) -> list[str]:
     """Build what observes the machines of some blocks; return why some cannot be observed.
 
-    ``log`` gets a line before each slow step, and each reason.
+    Each reason is logged.
     """
     reasons = []
     seen = set()
@@ -89,10 +91,10 @@ def prepare_observer(
                 cpus=block.machine.cpus,
                 memory_mib=block.machine.memory_mib,
             )
-            observation_of(target, block, cells, log, calls=calls)
+            observation_of(target, block, cells, calls=calls)
         except CannotRunError as error:
             reasons.append(str(error))
-            log(f"not observed, but measured: {error}")
+            _log.info("not observed, but measured: %s", error)
     return reasons
 
 
@@ -112,15 +114,13 @@ def observation_of(
     target: Target,
     block: Block,
     cells: Iterable[str],
-    log: Callable[[str], None] = lambda line: None,
     *,
     calls: Sequence[str] = (),
     flat: bool = False,
 ) -> Observation | None:
     """Return the observation of these cells of a block; None without cells.
 
-    ``log`` gets a line before each slow step. Raises `CannotRunError` if the machine or kernel
-    cannot be observed.
+    Raises `CannotRunError` if the machine or kernel cannot be observed.
     """
     from iolab.observer.observation import ready_observer
 
@@ -139,5 +139,4 @@ def observation_of(
         cells=positions,
         events=calls,
         flat=flat,
-        progress=log,
     )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from iolab.blocks import Block
@@ -206,9 +206,7 @@ class KernelStatus:
     reason: str = ""
 
 
-def sweep_status(
-    request: Request, log: Callable[[str], None] = lambda line: None
-) -> list[KernelStatus]:
+def sweep_status(request: Request) -> list[KernelStatus]:
     """Return what a sweep in virtual machines has measured, for each pathology and kernel.
 
     Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
@@ -226,7 +224,7 @@ def sweep_status(
             if kernel.state == "cached":
                 one = replace(request, kernels=[kernel.kernel])
                 try:
-                    (plan,) = plan_blocks([(pathology, profile)], one, log)
+                    (plan,) = plan_blocks([(pathology, profile)], one)
                 except CannotRunError as error:
                     reason = str(error)
                 else:

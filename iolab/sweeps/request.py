@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,6 +41,8 @@ __all__ = [
     "requested_profile",
     "sweep_label",
 ]
+
+_log = logging.getLogger(__name__)
 
 # More than any interval needs; a typo would fill the disk.
 MOST_BOOTS = 1000
@@ -196,34 +199,27 @@ class PathologyPlan:
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def plan_sweep(request: Request, log: Callable[[str], None]) -> list[PathologyPlan]:
+def plan_sweep(request: Request) -> list[PathologyPlan]:
     """Plan the blocks of a request that `check_request` accepts, after fetching their kernels.
 
     Raises UserError for an unknown name or a refused disk or folder, CannotRunError if no block can
     run here.
     """
     chosen = chosen_pathologies(request)
-    return plan_blocks([(p, requested_profile(request, p)) for p in chosen], request, log)
+    return plan_blocks([(p, requested_profile(request, p)) for p in chosen], request)
 
 
 def plan_blocks(
-    chosen: Iterable[tuple[Pathology, Profile]], request: Request, log: Callable[[str], None]
+    chosen: Iterable[tuple[Pathology, Profile]], request: Request
 ) -> list[PathologyPlan]:
     """Plan the blocks of pathologies with these profiles, on the request's kernels and target."""
     machine = None if request.target == "vm" else real_target(request.target)
-    logged: set[str] = set()
-
-    def log_once(line: str) -> None:
-        # Every pathology needs the same kernels.
-        if line not in logged:
-            logged.add(line)
-            log(line)
-
     plans = []
+    told: set[str] = set()
     for pathology, profile in chosen:
         plan = PathologyPlan(pathology, request.root / pathology.name / sweep_label(request))
         if machine is None:
-            _plan_virtual(plan, request, profile, log_once)
+            _plan_virtual(plan, request, profile, told)
         else:
             _plan_real(plan, request, profile, machine)
         plans.append(plan)
@@ -235,33 +231,30 @@ def plan_blocks(
     return plans
 
 
-def _plan_virtual(
-    plan: PathologyPlan, request: Request, profile: Profile, log: Callable[[str], None]
-) -> None:
-    """Plan the blocks on every kernel that runs here, or on its first alternative that does."""
+def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, told: set[str]) -> None:
+    """Plan the blocks on every kernel that runs here, or on its first alternative that does.
+
+    `told` are the reasons that were logged: every pathology needs the same kernels.
+    """
     # The parts that every kernel needs come first: if they are missing, there is one error.
-    ensure_toolbox(log)
-    ensure_image(log)
+    ensure_toolbox()
+    ensure_image()
     for alternatives in [(k,) for k in request.kernels] or profile.kernels:
         for kernel in alternatives:
             if kernel in plan.kernels or kernel in plan.unavailable:
                 continue
             try:
-                _plan_kernel(plan, request, profile, kernel, log)
+                _plan_kernel(plan, request, profile, kernel)
             except CannotRunError as error:
-                plan.unavailable[kernel] = str(error)
-                log(str(error))
+                plan.unavailable[kernel] = reason = str(error)
+                if reason not in told:
+                    told.add(reason)
+                    _log.info("%s", reason)
                 continue
             break
 
 
-def _plan_kernel(
-    plan: PathologyPlan,
-    request: Request,
-    profile: Profile,
-    kernel: str,
-    log: Callable[[str], None],
-) -> None:
+def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel: str) -> None:
     """Plan the blocks on one kernel: all of them, or none if one cannot run here."""
     blocks = blocks_of(
         plan.pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
@@ -269,7 +262,7 @@ def _plan_kernel(
     targets: dict[Machine, Target] = {}
     for machine in dict.fromkeys(block.machine for block in blocks):
         size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
-        targets[machine] = prepare(kernel, request.clock, log, **size)
+        targets[machine] = prepare(kernel, request.clock, **size)
     _check_jobs(blocks)
     identities = {machine: target.identity() for machine, target in targets.items()}
     plan.kernels[kernel] = next(iter(targets.values())).origin

@@ -8,9 +8,10 @@ each kernel, and the notebook of each report.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_swe
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass
 class Outcome:
@@ -56,23 +59,19 @@ class Outcome:
     verdicts: list[dict[Any, Any]] = field(default_factory=list)
 
 
-def run_sweep(
-    request: Request,
-    log: Callable[[str], None] = lambda line: None,
-    on_progress: OnProgress = lambda progress: None,
-) -> list[Outcome]:
+def run_sweep(request: Request, on_progress: OnProgress = lambda progress: None) -> list[Outcome]:
     """Measure what a request asks for and write it up; return the outcome of each pathology.
 
     Raises UserError for an unknown name, a level out of range or a refused disk, CannotRunError if
     no kernel of the request can run here.
     """
     check_request(request)
-    plans = plan_sweep(request, log)
+    plans = plan_sweep(request)
     blocks = {key: block for plan in plans for key, block in plan.blocks.items()}
-    prepare_observer(blocks.values(), request.observed, log, calls=request.calls)
-    with store_locked(request.root, log):
-        measured = measure(blocks, request, on_progress, log)
-        log("making the pages and figures")
+    prepare_observer(blocks.values(), request.observed, calls=request.calls)
+    with store_locked(request.root):
+        measured = measure(blocks, request, on_progress)
+        _log.info("making the pages and figures")
         return _write_up(request, plans, measured)
 
 

@@ -9,7 +9,8 @@ profile ``long``, its longer cells show what only *delays* the effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,8 @@ from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blo
 from iolab.sweeps.switches import fixed_switches, switches
 
 __all__ = ["CONFIRMING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
+
+_log = logging.getLogger(__name__)
 
 CONFIRMING_BOOTS: Final = 8
 _SCREENING_BOOTS: Final = 2
@@ -125,7 +128,6 @@ class _Run:
     """One run of `find_causes`."""
 
     asked: WhyRequest
-    log: Callable[[str], None]
     on_progress: OnProgress
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -156,7 +158,7 @@ class _Run:
     def plan(self, profile: Profile, seed: int = 0) -> PathologyPlan:
         asked = self.asked
         request = replace(asked.request, seed=asked.request.seed + seed)
-        (plan,) = plan_blocks([(asked.pathology, profile)], request, self.log)
+        (plan,) = plan_blocks([(asked.pathology, profile)], request)
         return plan
 
     def measure(
@@ -173,7 +175,7 @@ class _Run:
         If a machine does not finish, its interventions are halved until the culprit is found.
         """
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
-        _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress, self.log)
+        _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress)
         done = [key for key in plan.blocks if self.store.has(key)]
         keys = dict.fromkeys(done)
         lost = [key for key in plan.blocks if key not in keys]
@@ -191,10 +193,10 @@ class _Run:
             raise IolabError(f"without any intervention: {reason}")
         if len(again) == 1:
             self.failed[again[0]] = reason.splitlines()[0]
-            self.log(f"{again[0]}: {reason}")
+            _log.info("%s: %s", again[0], reason)
             return keys
         half = len(again) // 2
-        self.log(f"a machine failed; trying its {len(again)} interventions in halves")
+        _log.info("a machine failed; trying its %d interventions in halves", len(again))
         for part in (again[:half], again[half:]):
             keys |= self.measure(claims, part, boots=boots, seed=seed, base=base)
         return keys
@@ -203,11 +205,7 @@ class _Run:
         return read_blocks(self.store, keys, {})
 
 
-def find_causes(
-    asked: WhyRequest,
-    log: Callable[[str], None] = lambda line: None,
-    on_progress: OnProgress = lambda progress: None,
-) -> Why:
+def find_causes(asked: WhyRequest, on_progress: OnProgress = lambda progress: None) -> Why:
     """Survey, screen, confirm, and write the result; `on_progress` gets about ten calls a second.
 
     Raises UserError for an unknown claim, intervention or kernel or fewer than two boots,
@@ -220,21 +218,21 @@ def find_causes(
     factor = asked.pathology.factors[INTERVENTION]
     for level in asked.interventions:
         factor.check(INTERVENTION, level)
-    run = _Run(asked, log, on_progress)
-    with store_locked(asked.request.root, log):
+    run = _Run(asked, on_progress)
+    with store_locked(asked.request.root):
         return _found(run)
 
 
 def _found(run: _Run) -> Why:
-    asked, log = run.asked, run.log
+    asked = run.asked
     claims, surveyed, kernel = _survey(run)
     tried = list(asked.interventions)
     fixed: list[str] = []
     if not tried:
         tried, fixed = _offered(run, surveyed)
         for phrase in fixed:
-            log(f"the kernel does not let change {phrase}")
-    log(f"screening {len(tried)} interventions in {_SCREENING_BOOTS} boots")
+            _log.info("the kernel does not let change %s", phrase)
+    _log.info("screening %d interventions in %d boots", len(tried), _SCREENING_BOOTS)
     keys = run.measure(claims, tried, boots=_SCREENING_BOOTS)
     screened_data = run.data(keys)
     screened = screening(screened_data, claims, kernel, tried)
@@ -245,12 +243,12 @@ def _found(run: _Run) -> Why:
     confirmed_keys: dict[str, None] = {}
     long_keys: dict[str, None] = {}
     if chosen:
-        log(f"confirming {', '.join(chosen)} in {asked.boots} fresh boots")
+        _log.info("confirming %s in %d fresh boots", ", ".join(chosen), asked.boots)
         confirmed_keys = run.measure(claims, chosen, boots=asked.boots, seed=_FRESH)
         decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
         turning = decided.loc[decided["effect"].isin(TURNS), "intervention"].unique().tolist()
         if turning and _LONG in asked.pathology.profiles:
-            log(f"longer runs with {', '.join(turning)}")
+            _log.info("longer runs with %s", ", ".join(turning))
             long_keys = run.measure(claims, turning, boots=_LONG_BOOTS, seed=_FRESH, base=_LONG)
             decided = lasting(decided, run.data(long_keys), claims, kernel)
         rest = ~screened["intervention"].isin(decided["intervention"])
@@ -288,10 +286,10 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         if condition in seen or claim.requires:
             continue
         seen.append(condition)
-        run.log(f"asking the kernel for its switches, at the condition of {claim.name!r}")
+        _log.info("asking the kernel for its switches, at the condition of %r", claim.name)
         alike = [claim] if asked.claim else _answered_together(asked.pathology, claim)
         plan = run.plan(run.profile(alike, [], boots=1))
-        measure_blocks(plan.blocks, asked.request, run.on_progress, run.log)
+        measure_blocks(plan.blocks, asked.request, run.on_progress)
         keys = {key: None for key in plan.blocks if run.store.has(key)}
         if not keys:
             raise CannotRunError(f"{asked.pathology.name} was not measured on {asked.kernel}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import time
@@ -25,6 +26,8 @@ from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest
 
 __all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey"]
+
+_log = logging.getLogger(__name__)
 
 RUNS = "/run/iolab/runs"
 # Limit of a line of a run's output: an agent prints one for each cell, the kernel some more.
@@ -207,35 +210,35 @@ class RealTarget(ABC):
         finally:
             self.remove(folder)
 
-    def restore(self, *, show: bool, on_wait: Callable[[str], None] | None = None) -> list[str]:
+    def restore(self, *, show: bool, wait: bool = False) -> list[str]:
         """Undo what an earlier run left changed, unless `show`; return a line for each change.
 
-        `on_wait` waits for a run at work to end; it is called once with that process, since when it
+        `wait` waits for a run at work to end, and logs once which process that is, since when it
         runs, and how to stop it. Raises IolabError if a run is at work and is not waited for, or a
         change cannot be undone.
         """
         folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
-            said = self._idle_agent(on_wait, folder, "restore", "--show")
+            said = self._idle_agent(folder, "restore", "--show", wait=wait)
             lines = list(map(foreign.line, said.splitlines()))
             if not show:
-                self._idle_agent(on_wait, folder, "restore")
+                self._idle_agent(folder, "restore", wait=wait)
         finally:
             self.remove(folder)
         return lines
 
-    def _idle_agent(self, on_wait: Callable[[str], None] | None, folder: str, *words: str) -> str:
-        """Run the folder's agent as `agent` does; with `on_wait`, once no other one is at work."""
+    def _idle_agent(self, folder: str, *words: str, wait: bool) -> str:
+        """Run the folder's agent as `agent` does; with `wait`, once no other one is at work."""
         told = False
         while True:
             try:
                 return self.agent(folder, *words)
             except BusyError as error:
-                if on_wait is None:
+                if not wait:
                     raise
                 if not told:
-                    on_wait(f"waiting: {error}")
+                    _log.info("waiting: %s", error)
                 told = True
                 time.sleep(_WAIT_S)
 

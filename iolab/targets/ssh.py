@@ -8,6 +8,7 @@ own paths.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import select
@@ -16,7 +17,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from iolab.targets.shipping import agent_archive
 from iolab.tars import TarError, tar_bytes, unpack
 
 __all__ = ["HostKeyError", "LostError", "SshTarget"]
+
+_log = logging.getLogger(__name__)
 
 _ADDRESS = re.compile(
     r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?"
@@ -155,20 +158,17 @@ class SshTarget(RealTarget):
 
     kind = "ssh"
 
-    def __init__(
-        self, address: str, *, config: Path | None = None, log: Callable[[str], None] = print
-    ) -> None:
+    def __init__(self, address: str, *, config: Path | None = None) -> None:
         """Connect and survey the machine.
 
-        `config` is another file for ssh's own ``-F``; `log` is called when a connection breaks.
-        Raises UserError if the address is invalid or the login is refused, HostKeyError, LostError,
-        or CannotRunError if the machine lacks Python, root or sudo.
+        `config` is another file for ssh's own ``-F``. Raises UserError if the address is invalid or
+        the login is refused, HostKeyError, LostError, or CannotRunError if the machine lacks
+        Python, root or sudo.
         """
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match["port"] or 22) not in range(1, 65536):
             raise UserError(f"a target is ssh://user@host or ssh://user@host:port, not {address!r}")
         self.where = address.removeprefix("ssh://").rstrip("/")
-        self._say = log
         stack = ExitStack()
         self._folder = stack.enter_context(short_dir())
         self._socket = self._folder / "s"
@@ -294,7 +294,7 @@ class SshTarget(RealTarget):
             except LostError as error:
                 if wait_s is None:
                     raise
-                self._say(f"{error}; trying again in {wait_s:.0f} s")
+                _log.info("%s; trying again in %.0f s", error, wait_s)
                 self._hang_up()
                 time.sleep(wait_s)
         raise AssertionError

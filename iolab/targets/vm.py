@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VmTarget", "check_clock", "kvm_boots", "own_identity", "prepare"]
 
+_log = logging.getLogger(__name__)
 
 _GUEST_INIT = code_of(Path(guest_init.__file__).read_text(encoding="utf-8")).encode()
 # Python's hash seed comes from the kernel's random pool, which is still empty at this point.
@@ -191,9 +193,9 @@ class VmTarget:
             put_plan(given.channel, sent)
             return boot(machine, given, progress)
         given = replace(self._given(work, None), stall_s=stall_s)
-        snapshot = self._snapshot(machine, job, progress)
+        snapshot = self._snapshot(machine, job)
         if observation is not None:
-            kept = self._observed_boot(machine, job, snapshot, observation, progress)
+            kept = self._observed_boot(machine, job, snapshot, observation)
             given = replace(given, options=observation.options(work / "observed", kept=kept))
         console = run_restored(machine, snapshot, given, sent, progress)
         console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
@@ -215,24 +217,19 @@ class VmTarget:
             preload=self.preload,
         )
 
-    def _snapshot(self, machine: Machine, job: Path, progress: Callable[[str], None]) -> Snapshot:
+    def _snapshot(self, machine: Machine, job: Path) -> Snapshot:
         """Return this machine, booted and without a plan."""
         options = [*machine.kernel_options]
         key = digest_of({**self.identity(), "options": options, "job": digest_file(job)})
-        return kept_snapshot(key[:32], machine, lambda work: self._given(work, job), progress)
+        return kept_snapshot(key[:32], machine, lambda work: self._given(work, job))
 
     def _observed_boot(
-        self,
-        machine: Machine,
-        job: Path,
-        snapshot: Snapshot,
-        observation: Observation,
-        progress: Callable[[str], None],
+        self, machine: Machine, job: Path, snapshot: Snapshot, observation: Observation
     ) -> Path:
         """Return what the observer knows of a machine's tasks when it is restored."""
 
         def make(folder: Path) -> None:
-            progress("booting the kernel once more, to know its tasks' stacks")
+            _log.info("booting the kernel once more, to know its tasks' stacks")
             with scratch_dir(folder) as work:
                 options = observation.keeping().options(folder, keeps=True)
                 run_until_stop(machine, replace(self._given(work, job), options=options))
@@ -323,16 +320,11 @@ def _compress_traces(image: Image, plan: Plan, results: Path) -> None:
     path.write_text(canonical_json({**status, "sha256": digests}))
 
 
-def kvm_boots(
-    kernel: Kernel,
-    image: Image,
-    toolbox: Toolbox,
-    progress: Callable[[str], None] = lambda _: None,
-) -> str:
+def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
     """Return "" if a virtual machine really boots under KVM here, else why it does not.
 
     An openable device node is not enough: some hosts' KVM hangs a stock kernel. The answer is kept
-    until the host reboots; `progress` gets a line before a machine is booted for it.
+    until the host reboots.
     """
     if not Path("/dev/kvm").exists():
         return "there is no /dev/kvm"
@@ -344,7 +336,7 @@ def kvm_boots(
             return str(known["reason"])
     except (OSError, ValueError, KeyError):
         pass
-    progress("booting a machine under KVM, to see whether it can")
+    _log.info("booting a machine under KVM, to see whether it can")
     with scratch_dir(cache_dir()) as work:
         job = work / "job.cpio"
         write_cpio(job, [Entry.file("init", _PROBE_INIT, executable=True)])
@@ -374,14 +366,7 @@ def check_clock(clock: str) -> None:
         raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
 
 
-def prepare(
-    kernel: str,
-    clock: str,
-    progress: Callable[[str], None] = lambda line: None,
-    *,
-    cpus: int,
-    memory_mib: int,
-) -> VmTarget:
+def prepare(kernel: str, clock: str, *, cpus: int, memory_mib: int) -> VmTarget:
     """Return a target for a kernel of the catalogue, after fetching what is missing.
 
     Raises CannotRunError if something cannot be fetched here, UserError if the kernel or the clock
@@ -389,13 +374,13 @@ def prepare(
     """
     check_clock(clock)
     check_name(kernel)
-    toolbox = ensure_toolbox(progress)
+    toolbox = ensure_toolbox()
     toolbox.qemu_version()
-    found = get_kernel(kernel, progress)
-    image = ensure_image(progress)
+    found = get_kernel(kernel)
+    image = ensure_image()
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
-    preload = build_host_time(progress) if accelerator == "icount" else None
+    preload = build_host_time() if accelerator == "icount" else None
     shape = Machine(accelerator, cpus, memory_mib)
     return VmTarget(found, image, toolbox, shape, preload)

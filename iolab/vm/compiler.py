@@ -7,9 +7,10 @@ x86-64 will do, and the result also runs in QEMUs of other distributions.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from iolab.vm.deb import unpack
 from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
 __all__ = ["Compiler", "build_library", "find_compiler"]
+
+_log = logging.getLogger(__name__)
 
 _OPTIONS = ("-O2", "-fPIC", "-shared", "-nostdlib")
 _COMPILE_S = 300.0
@@ -44,11 +47,11 @@ def _asked(argv: Sequence[str], word: str) -> str:
     return (said.stdout or said.stderr).splitlines()[0]
 
 
-def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
+def _unpacked_tcc() -> Compiler:
     parts = locked_parts("tcc")
 
     def make(folder: Path) -> None:
-        progress("downloading the C compiler tcc from Debian")
+        _log.info("downloading the C compiler tcc from Debian")
         for deb in fetch_parts(parts, folder / "debs", "tcc"):
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")
@@ -58,7 +61,7 @@ def _unpacked_tcc(progress: Callable[[str], None]) -> Compiler:
     return Compiler(argv, _asked(argv[:1], "--version"))
 
 
-def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
+def find_compiler() -> Compiler:
     """Return the compiler that ``CC`` names, else this machine's, else Debian's tcc."""
     own = os.environ.get("CC")
     # CC may have options, or a word before the compiler: "ccache gcc".
@@ -73,26 +76,20 @@ def find_compiler(progress: Callable[[str], None] = lambda _: None) -> Compiler:
     if own:
         raise UserError(f"CC is not a program that can be run: {own}")
     try:
-        return _unpacked_tcc(progress)
+        return _unpacked_tcc()
     except IolabError as error:
         raise CannotRunError(f"there is no C compiler, and {error}") from error
 
 
-def build_library(
-    sources: Path,
-    main: str,
-    title: str,
-    compiler: Compiler | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Path:
+def build_library(sources: Path, main: str, title: str, compiler: Compiler | None = None) -> Path:
     """Return a library built from a folder of sources; ``main`` includes the others. Cached."""
-    chosen = find_compiler(progress) if compiler is None else compiler
+    chosen = find_compiler() if compiler is None else compiler
     digests = {path.name: digest_file(path) for path in sorted(sources.glob("*.[ch]"))}
     recipe = {"sources": digests, "compiler": chosen.name, "options": list(_OPTIONS)}
     name = Path(main).with_suffix(".so").name
 
     def make(folder: Path) -> None:
-        progress(f"building {title} with {chosen.name}")
+        _log.info("building %s with %s", title, chosen.name)
         try:
             run(
                 [*chosen.argv, *_OPTIONS, "-o", str(folder / name), main],

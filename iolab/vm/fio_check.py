@@ -8,7 +8,7 @@ the job and does not compare options with one another: fio reports other faults 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,19 +37,15 @@ def _said(result: Result) -> str:
     return "; ".join(words)[:600] or f"exit {result.returncode}"
 
 
-def check_job(
-    job: FioJob,
-    fio: Sequence[str] | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> None:
+def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
     """Check a job with fio's parser, by default the guest image's; UserError carries fio's message.
 
     `fio` is the command that will run the job: ``["fio"]`` means this machine's.
     """
     if fio is None:
         # Raises on a machine that cannot run the guest's programs.
-        ensure_toolbox(progress)
-        fio = guest_program(ensure_image(progress), "fio")
+        ensure_toolbox()
+        fio = guest_program(ensure_image(), "fio")
     # The measured machine's cores and folders are not this machine's.
     files = job_files(job, Path("/iolab"))
     argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)

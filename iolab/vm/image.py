@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from iolab.vm.elf import closure
 from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
 __all__ = ["Image", "ensure_image"]
+
+_log = logging.getLogger(__name__)
 
 _PYTHON = "usr/bin/python3.11"
 _STDLIB = "usr/lib/python3.11"
@@ -151,12 +154,12 @@ def _described(folder: Path) -> Image | None:
     return None
 
 
-def ensure_image(progress: Callable[[str], None] = lambda _: None) -> Image:
+def ensure_image() -> Image:
     """Return the guest image; make it if the cache lacks it."""
     parts = locked_parts("image")
 
     def make(folder: Path) -> None:
-        progress("making the guest image")
+        _log.info("making the guest image")
         root = folder / "root"
         for deb in fetch_parts(parts, folder / "debs", "the guest image"):
             unpack(deb, root)

@@ -9,6 +9,7 @@ side.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ __all__ = [
     "list_kernels",
     "remember_kernel_facts",
 ]
+
+_log = logging.getLogger(__name__)
 
 # Recorded as the source of a kernel that the user added.
 _BY_USER = "given by the user"
@@ -137,7 +140,7 @@ def check_name(name: str) -> None:
         )
 
 
-def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> Kernel:
+def get_kernel(name: str) -> Kernel:
     """Return a kernel; fetch it if it is one of the catalogue and the cache lacks it."""
     check_name(name)
     if (kernel := cached_kernel(name)) is not None:
@@ -147,11 +150,11 @@ def get_kernel(name: str, progress: Callable[[str], None] = lambda _: None) -> K
 
     def make(folder: Path) -> None:
         parts = _fetchable(name)
-        toolbox = ensure_toolbox(progress)
+        toolbox = ensure_toolbox()
         with scratch_dir(folder.parent) as work:
-            progress(f"downloading {_source(parts)}")
+            _log.info("downloading %s", _source(parts))
             debs = fetch_parts(parts, work, f"kernel {name}")
-            progress(f"unpacking {parts[0].name}")
+            _log.info("unpacking %s", parts[0].name)
             for deb in debs:
                 unpack(deb, work / "root")
                 deb.unlink()
@@ -189,9 +192,7 @@ def check_new_name(name: str) -> None:
         raise UserError(f"invalid kernel name {name!r}: use letters, digits and . _ + -")
 
 
-def add_kernel(
-    name: str, files: Sequence[Path], progress: Callable[[str], None] = lambda _: None
-) -> Kernel:
+def add_kernel(name: str, files: Sequence[Path]) -> Kernel:
     """Add a kernel of the user's to the cache; it replaces one of the same name.
 
     The files are its packages (.deb, .rpm, .pkg.tar.*), one image and its ``lib/modules/RELEASE``,
@@ -211,13 +212,13 @@ def add_kernel(
         )
 
     def make(folder: Path) -> None:
-        toolbox = ensure_toolbox(progress)
+        toolbox = ensure_toolbox()
         if found is not None:
             install(folder, found, source=_BY_USER, toolbox=toolbox)
             return
         with scratch_dir(folder.parent) as work:
             for package in packages:
-                progress(f"unpacking {package.name}")
+                _log.info("unpacking %s", package.name)
                 unpack_package(package, work)
             install(folder, in_packages(work), source=_BY_USER, toolbox=toolbox)
 

@@ -7,10 +7,11 @@ own lists, packages and sources do not change.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -25,6 +26,8 @@ from iolab.vm.parts import LockedPart, fetch_parts, lock_text
 
 __all__ = ["newest_lock", "resolve"]
 
+_log = logging.getLogger(__name__)
+
 _AGE_S: Final = 24 * 3600.0
 _UPDATE_S: Final = 1200.0
 _KEYRINGS: Final = Path("/usr/share/keyrings")
@@ -32,10 +35,8 @@ _UBUNTU_KEYS: Final = PartSource("debian", ("trixie",), pattern="ubuntu-keyring"
 # Debian's newer packaging splits a kernel: its package depends on the parts in its own version.
 _SPLIT: Final = re.compile(r"(linux-(?:base|binary|modules)-[^ ,]+) \(= [^)]*\)")
 
-Log = Callable[[str], None]
 
-
-def newest_lock(log: Log = lambda _: None) -> Path:
+def newest_lock() -> Path:
     """Return a lock of what this machine's mirrors have, written once a day.
 
     A group that no mirror of this machine carries is left out.
@@ -47,18 +48,16 @@ def newest_lock(log: Log = lambda _: None) -> Path:
         groups: dict[str, list[LockedPart]] = {}
         for group, source in SOURCES.items():
             try:
-                groups |= resolve({group: source}, log)
+                groups |= resolve({group: source})
             except CannotRunError as error:
                 if group in {"toolbox", "image"}:
                     raise
-                log(f"left out: {error}")
+                _log.info("left out: %s", error)
         atomic_write(path, lock_text(groups))
     return path
 
 
-def resolve(
-    sources: Mapping[str, PartSource], log: Log = lambda _: None
-) -> dict[str, list[LockedPart]]:
+def resolve(sources: Mapping[str, PartSource]) -> dict[str, list[LockedPart]]:
     """Return the packages of groups as the mirrors have them; CannotRunError if one is missing."""
     if shutil.which("apt-get") is None:
         raise CannotRunError(
@@ -69,7 +68,8 @@ def resolve(
     apts: dict[tuple[str, ...], _Apt] = {}
     with scratch_dir(cache_dir("newest")) as folder:
         for group, source in sources.items():
-            log(f"resolving {group} in {source.archive.capitalize()} {source.suites[0]}")
+            archive = source.archive.capitalize()
+            _log.info("resolving %s in %s %s", group, archive, source.suites[0])
             try:
                 key = (source.archive, *source.suites)
                 if key not in apts:
@@ -77,7 +77,7 @@ def resolve(
                 found[group] = _resolved(source, apts[key])
             except CommandError as error:
                 raise CannotRunError(
-                    f"{group} cannot be resolved in {source.archive.capitalize()} "
+                    f"{group} cannot be resolved in {archive} "
                     f"{' and '.join(source.suites)}: {apt_reason(error)}"
                 ) from error
     return found

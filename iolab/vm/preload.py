@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from iolab.vm.compiler import build_library
@@ -14,6 +13,6 @@ _SOURCES = Path(__file__).with_name("host_time")
 HOST_TIME = _SOURCES / "host_time.c"
 
 
-def build_host_time(progress: Callable[[str], None] = lambda _: None) -> Path:
+def build_host_time() -> Path:
     """Return a library to preload into QEMU, whose time of day advances only with QEMU's calls."""
-    return build_library(_SOURCES, HOST_TIME.name, "QEMU's time of day", progress=progress)
+    return build_library(_SOURCES, HOST_TIME.name, "QEMU's time of day")

@@ -21,6 +21,7 @@ ones. On the host's clock there is nothing to keep the same.
 from __future__ import annotations
 
 import json
+import logging
 import operator
 import os
 import shutil
@@ -43,6 +44,8 @@ from iolab.vm.monitor import Monitor, MonitorError, monitor_options
 from iolab.vm.qemu import Boot, GuestError, Machine, Running
 
 __all__ = ["Snapshot", "can_be_kept", "kept_snapshot", "run_restored", "run_until_stop"]
+
+_log = logging.getLogger(__name__)
 
 _NAME = "booted"
 _NODE = "snapshot"
@@ -184,9 +187,7 @@ def run_until_stop(machine: Machine, given: Boot) -> None:
     raise GuestError(f"QEMU did not end within {_ENDS_WITHIN_S:.0f} s, {_TRIES} times")
 
 
-def kept_snapshot(
-    key: str, machine: Machine, given: Callable[[Path], Boot], progress: Callable[[str], None]
-) -> Snapshot:
+def kept_snapshot(key: str, machine: Machine, given: Callable[[Path], Boot]) -> Snapshot:
     """Return the snapshot that is kept under `key`; make it if it is missing or damaged.
 
     `key` names everything that the booted machine depends on. `given` returns what it is booted
@@ -194,7 +195,7 @@ def kept_snapshot(
     """
 
     def make(folder: Path) -> None:
-        progress("booting the kernel once, to keep it as a snapshot")
+        _log.info("booting the kernel once, to keep it as a snapshot")
         work = folder / "work"
         work.mkdir()
         make_snapshot(machine, given(work), folder)

@@ -8,11 +8,11 @@ QEMU gives the same measured bytes on every host.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from iolab.vm.deb import unpack
 from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
 
 __all__ = ["OLDEST_QEMU", "Toolbox", "ensure_toolbox"]
+
+_log = logging.getLogger(__name__)
 
 OLDEST_QEMU = (10, 0, 0)
 
@@ -121,7 +123,7 @@ class Toolbox:
         )
 
 
-def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
+def ensure_toolbox() -> Toolbox:
     """Return the toolbox; fetch and unpack it if the cache lacks it."""
     if platform.machine() != "x86_64":
         raise CannotRunError(
@@ -130,9 +132,9 @@ def ensure_toolbox(progress: Callable[[str], None] = lambda _: None) -> Toolbox:
         )
 
     def make(folder: Path) -> None:
-        progress("downloading QEMU from Debian")
+        _log.info("downloading QEMU from Debian")
         debs = fetch_parts(parts, folder / "debs", "QEMU")
-        progress(f"unpacking {len(debs)} packages")
+        _log.info("unpacking %d packages", len(debs))
         for deb in debs:
             unpack(deb, folder)
         shutil.rmtree(folder / "debs")

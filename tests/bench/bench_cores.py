@@ -31,7 +31,7 @@ def _measured(request: Request) -> tuple[float, dict[str, dict[str, str]]]:
     """Measure a request's blocks; return the seconds, and the digests of each block's files."""
     pathology = get_pathology("dio_kworker")
     profile = requested_profile(request, pathology)
-    (plan,) = plan_blocks([(pathology, profile)], request, lambda line: None)
+    (plan,) = plan_blocks([(pathology, profile)], request)
     began = time.monotonic()
     _, failed = measure_blocks(plan.blocks, request, lambda progress: None)
     if failed:

@@ -108,7 +108,7 @@ def test_a_lock_is_written_judged_and_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(judged_trees, "instruments", lambda _: [])
+    monkeypatch.setattr(judged_trees, "instruments", list)
     code, error = in_process("judge")
     assert code == 128
     assert "no question, and no iolab.lock" in error

@@ -16,7 +16,7 @@ __all__ = ["cache", "repository", "toolbox"]
 
 @pytest.fixture(autouse=True)
 def _own_cache(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "ensure_toolbox", lambda *_: toolbox)
+    monkeypatch.setattr(kernels, "ensure_toolbox", lambda: toolbox)
     # Real tools; the tree needs none of the others, and of a compiler only its version.
     monkeypatch.setenv("CC", "make")
     monkeypatch.setattr("iolab.kbuild.tools._NEEDED", {"make": ("make", "make", "make")})

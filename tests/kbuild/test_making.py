@@ -8,6 +8,7 @@ import pytest
 from iolab.kbuild import making
 from iolab.kbuild.building import build_kernel
 from iolab.kbuild.making import BuildError, make_kernel
+from iolab.logs import lines_shown
 from tests.support.kernel_tree import commit
 from tests.support.needs import needs
 from tests.support.processes import processes_naming
@@ -23,7 +24,6 @@ def made(folder: Path, output: str) -> str:
             env={"PATH": "/usr/bin:/bin"},
             log=folder / "log",
             expected=0,
-            progress=lambda _: None,
         )
     return str(raised.value)
 
@@ -77,8 +77,8 @@ def test_an_interrupted_build_goes_on_from_where_it_was(
         if line.startswith("compiled 3"):
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        build_kernel(repository, name="mine", progress=interrupt)
+    with pytest.raises(KeyboardInterrupt), lines_shown(interrupt):
+        build_kernel(repository, name="mine")
     assert processes_naming("sleep 987") == []
     again = build_kernel(repository, name="mine")
     assert again.files == 0

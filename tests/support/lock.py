@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from iolab.files import atomic_write
+from iolab.logs import lines_shown
 from iolab.vm import parts
 from iolab.vm.catalogue import SOURCES
 from iolab.vm.newest import resolve
 from tests.support import needs
 
 if __name__ == "__main__":
-    for path, sources in ((parts.LOCK, SOURCES), (needs.LOCK, needs.SOURCES)):
-        atomic_write(path, parts.lock_text(resolve(sources, print)))
+    with lines_shown(print):
+        for path, sources in ((parts.LOCK, SOURCES), (needs.LOCK, needs.SOURCES)):
+            atomic_write(path, parts.lock_text(resolve(sources)))

@@ -24,7 +24,7 @@ Put = Callable[[Judgement], None]
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> Put:
     """Set what every kernel answers from now on."""
-    monkeypatch.setattr(judged_trees, "instruments", lambda _: ["QEMU 10"])
+    monkeypatch.setattr(judged_trees, "instruments", lambda: ["QEMU 10"])
     monkeypatch.setattr(baseline, "cached_kernel", lambda _: None)
 
     def answer(judgement: Judgement) -> None:
@@ -92,7 +92,7 @@ def test_a_tolerance_is_named_in_percent(
 
 
 def test_other_instruments_are_named(lock: Path, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judged_trees, "instruments", lambda _: ["QEMU 11"])
+    monkeypatch.setattr(judged_trees, "instruments", lambda: ["QEMU 11"])
     put(Judgement("bad", 0.5, 0.9, 1, 2))
     (answer,) = ask(*read_lock(lock))
     assert "another QEMU, image or agent" in answer.difference

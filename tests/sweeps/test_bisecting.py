@@ -57,8 +57,8 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Judgement(verdict, value, 1.5, 1, 2, measures=measures)
 
     monkeypatch.setattr(judged_trees, "judge_kernel", answer)
-    monkeypatch.setattr(judged_trees, "ensure_toolbox", lambda *_: _Tools())
-    monkeypatch.setattr(judged_trees, "ensure_image", lambda *_: _Tools())
+    monkeypatch.setattr(judged_trees, "ensure_toolbox", _Tools)
+    monkeypatch.setattr(judged_trees, "ensure_image", _Tools)
     return seen
 
 

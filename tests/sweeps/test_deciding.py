@@ -65,15 +65,16 @@ def test_bad_input_is_refused_before_anything_boots(pathology: Pathology, tmp_pa
 
 @pytest.mark.vm
 @pytest.mark.usefixtures("target")
-def test_three_boots_decide_or_three_more_follow(pathology: Pathology, tmp_path: Path) -> None:
-    said: list[str] = []
-    found = decide(request(tmp_path), said.append)
+def test_three_boots_decide_or_three_more_follow(
+    pathology: Pathology, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = decide(request(tmp_path))
     rows = {row.claim.name: row for row in found.rows}
     done, left = rows["a parent reference per read, io_uring"], rows["more than one reference"]
     assert (done.judged.verdict, done.judged.n, done.confidence) == ("reproduced", 3, 0.99)
     assert (left.judged.verdict, left.judged.n, left.confidence) == ("inconclusive", 6, 0.96)
-    assert "2 claims open: 3 boots, judged at 99%" in said
-    assert "1 claim open: 6 boots, judged at 96%" in said
+    assert "2 claims open: 3 boots, judged at 99%" in caplog.messages
+    assert "1 claim open: 6 boots, judged at 96%" in caplog.messages
     # Two pairs in each of three boots, one in each of three more.
     assert found.cells == 3 * 4 + 3 * 2
     assert not found.failed

@@ -44,7 +44,7 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
     for path in kept + left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    with store_locked(tmp_path, print):
+    with store_locked(tmp_path):
         found = {path for path in tmp_path.rglob("*") if path.is_file()}
         assert found == {*kept, tmp_path / ".sweep.lock"}
         assert not list(pages.glob(".work*"))
@@ -53,11 +53,11 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
 
 def test_a_root_without_a_block_keeps_no_lock(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "new"):
-        with store_locked(root, print):
+        with store_locked(root):
             assert (root / ".sweep.lock").exists()
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "raw" / "0123").mkdir(parents=True)
-    with store_locked(tmp_path, print):
+    with store_locked(tmp_path):
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"raw", ".sweep.lock"}
 
@@ -66,7 +66,7 @@ def test_nothing_is_done_in_a_store_of_another_format(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_text('{"format": "iolab-store/2"}')
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "abc.progress").touch()
-    with pytest.raises(UserError, match="iolab-store/2"), store_locked(tmp_path, print):
+    with pytest.raises(UserError, match="iolab-store/2"), store_locked(tmp_path):
         pass
     assert {path.name for path in tmp_path.rglob("*")} == {"store.json", "plans", "abc.progress"}
 
@@ -89,15 +89,14 @@ def test_what_is_sound_is_kept(store: RawStore) -> None:
 
 @pytest.mark.parametrize("damage", SPOILT)
 def test_what_is_damaged_is_set_aside_whole_and_the_rest_is_kept(
-    store: RawStore, damage: str
+    store: RawStore, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = stored(store.root, boots=2)
     name, change = SPOILT[damage]
     spoil(store.folder(keys[0]) / name, change)
     before = {p.name: p.read_bytes() for p in store.folder(keys[0]).iterdir() if p.is_file()}
-    said: list[str] = []
-    assert missing_blocks(store, wanted(keys), said.append) == keys[:1]
-    (sentence,) = said
+    assert missing_blocks(store, wanted(keys)) == keys[:1]
+    (sentence,) = caplog.messages
     assert keys[0][:16] in sentence
     assert "is damaged" in sentence
     place = store.root / "set-aside" / keys[0]
@@ -110,11 +109,12 @@ def test_what_is_damaged_is_set_aside_whole_and_the_rest_is_kept(
     assert sorted(p.name for p in place.parent.iterdir()) == [keys[0], f"{keys[0]}.1"]
 
 
-def test_what_the_machine_was_not_fit_for_is_measured_again(store: RawStore) -> None:
+def test_what_the_machine_was_not_fit_for_is_measured_again(
+    store: RawStore, caplog: pytest.LogCaptureFixture
+) -> None:
     (key,) = stored(store.root, preflight=[BUSY])
-    said: list[str] = []
-    assert missing_blocks(store, wanted([key]), said.append) == [key]
-    assert "is refused (load of the measured CPU: 45 %)" in said[0]
+    assert missing_blocks(store, wanted([key])) == [key]
+    assert "is refused (load of the measured CPU: 45 %)" in caplog.messages[0]
     assert not store.has(key)
 
 

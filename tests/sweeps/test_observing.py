@@ -63,7 +63,7 @@ def test_a_block_without_its_profiles_is_measured_again(
     monkeypatch.setattr(
         measuring,
         "missing_blocks",
-        lambda store, keys, log: [key for key in keys if not store.has(key)],
+        lambda store, keys: [key for key in keys if not store.has(key)],
     )
     profiles = ProfileStore(tmp_path)
     (tmp_path / "raw" / "key").mkdir(parents=True)
@@ -138,23 +138,22 @@ def test_a_real_machine_has_perf_instead(
     target: str,
     installed: bool,
     instead: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     if installed:
         (tmp_path / "perf").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    said: list[str] = []
-    reasons = prepare_observer([replace(block, target=target)], ["all"], said.append)
+    reasons = prepare_observer([replace(block, target=target)], ["all"])
     assert reasons == [f"a real machine cannot be observed from outside: {instead}"]
-    assert said == [f"not observed, but measured: {reasons[0]}"]
+    assert caplog.messages == [f"not observed, but measured: {reasons[0]}"]
 
 
 @pytest.mark.vm
 def test_what_cannot_be_observed_is_one_sentence(
-    block: Block, monkeypatch: pytest.MonkeyPatch
+    block: Block, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said: list[str] = []
     target = prepare("6.1", "host", cpus=1, memory_mib=1024)
     with pytest.raises(CannotRunError, match=r"perf record -g"):
-        observation_of(target, block, [block.cells[0].id], said.append)
-    assert observation_of(target, block, [], said.append) is None
-    assert said == []
+        observation_of(target, block, [block.cells[0].id])
+    assert observation_of(target, block, []) is None
+    assert caplog.messages == []

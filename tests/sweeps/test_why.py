@@ -94,11 +94,11 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
 ) -> None:
     pathology = get_pathology("fsnotify_contention")
     request = Request(profile="quick", kernels=["6.1"], root=tmp_path)
-    run = why._Run(WhyRequest(pathology, "6.1", request), print, lambda progress: None)
+    run = why._Run(WhyRequest(pathology, "6.1", request), lambda progress: None)
     done: set[str] = set()
     tried: list[list[str]] = []
 
-    def planned(chosen: Iterable[Any], request: Request, log: object) -> list[PathologyPlan]:
+    def planned(chosen: Iterable[Any], request: Request) -> list[PathologyPlan]:
         ((one, profile),) = chosen
         blocks = blocks_of(one, profile, kernel="6.1", clock="virtual")
         plan = PathologyPlan(one, tmp_path)
@@ -106,7 +106,7 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
         return [plan]
 
     def measured(
-        blocks: dict[str, Block], request: Request, on_progress: object, log: object
+        blocks: dict[str, Block], request: Request, on_progress: object
     ) -> tuple[int, dict[str, str]]:
         errors = {}
         for key, block in blocks.items():
@@ -182,23 +182,24 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     assert "NO_WAKEUP_PREEMPTION removes it" in page
 
 
-def test_a_store_into_which_something_else_measures_is_waited_for(tmp_path: Path) -> None:
+def test_a_store_into_which_something_else_measures_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     request = Request("quick", kernels=["6.1"], root=tmp_path)
     asked = WhyRequest(get_pathology("dio_kworker"), "6.1", request, claim="no such claim")
-    said: list[str] = []
     ended: list[Exception] = []
 
     def ask() -> None:
         try:
-            find_causes(asked, said.append)
+            find_causes(asked)
         except UserError as error:
             ended.append(error)
 
     with locked(tmp_path / ".sweep.lock"):
         thread = threading.Thread(target=ask)
         thread.start()
-        wait_until(lambda: said)
+        wait_until(lambda: caplog.messages)
         assert thread.is_alive()
     thread.join(PATIENCE_S)
-    assert said == [f"something else measures into {tmp_path}: waiting for its end"]
+    assert caplog.messages == [f"something else measures into {tmp_path}: waiting for its end"]
     assert "no such claim" in str(ended[0])

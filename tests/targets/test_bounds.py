@@ -101,15 +101,14 @@ def busy_words() -> str:
 
 
 def test_a_restore_says_who_is_at_work_or_waits_for_its_end(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(real, "_WAIT_S", 0.0)
     with pytest.raises(BusyError, match=r"process 4194304999, for 0 s.*kill 4194304999"):
         Busy(1).restore(show=False)
-    said: list[str] = []
     machine = Busy(3)
-    assert machine.restore(show=False, on_wait=said.append) == ["sysctl vm.dirty_bytes"]
-    assert said == [f"waiting: {busy_words()}"]
+    assert machine.restore(show=False, wait=True) == ["sysctl vm.dirty_bytes"]
+    assert caplog.messages == [f"waiting: {busy_words()}"]
     assert machine.asked == [("restore", "--show")] * 4 + [("restore",)]
 
 
@@ -119,7 +118,7 @@ def test_a_restore_that_fails_is_not_waited_for() -> None:
             raise IolabError("cannot put back vm.dirty_bytes")
 
     with pytest.raises(IolabError, match="cannot put back"):
-        Broken(0).restore(show=False, on_wait=lambda line: None)
+        Broken(0).restore(show=False, wait=True)
 
 
 class Liar(RealTarget):

@@ -95,10 +95,8 @@ def folder_plan(folder: str = "/srv/data", **different: Any) -> Plan:
 
 
 def test_a_run_goes_on_without_its_connection(
-    server: Server, target: SshTarget, tmp_path: Path
+    server: Server, target: SshTarget, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
-    target._say = told.append
     lines: list[str] = []
 
     def on_line(line: str) -> None:
@@ -107,7 +105,7 @@ def test_a_run_goes_on_without_its_connection(
             server.break_connections()
 
     target.run(folder_plan(), tmp_path / "results", on_line)
-    assert any("the connection to root@127.0.0.1" in line for line in told)
+    assert any("the connection to root@127.0.0.1" in line for line in caplog.messages)
     assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
     assert [line.split()[-2] for line in lines[1:]] == ["cell0", "cell1", "cell2"]
 

@@ -91,10 +91,8 @@ def test_a_plan_runs_there_and_leaves_nothing(target: SshTarget, tmp_path: Path)
 
 @pytest.mark.usefixtures("fio_there")
 def test_a_connection_that_breaks_does_not_end_a_run(
-    server: Server, target: SshTarget, tmp_path: Path
+    server: Server, target: SshTarget, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
-    target._say = told.append
     broken: list[str] = []
 
     def on_line(line: str) -> None:
@@ -107,24 +105,25 @@ def test_a_connection_that_breaks_does_not_end_a_run(
 
     target.run(made(tmp_path, size_mib=200), tmp_path / "results", on_line)
     assert broken
-    assert any("the connection to root@127.0.0.1" in line for line in told)
+    assert any("the connection to root@127.0.0.1" in line for line in caplog.messages)
     assert (tmp_path / "results/status.json").exists()
     assert (tmp_path / "results/console.txt").read_text().count("begins") == 1
 
 
 def test_a_server_that_is_gone_is_given_up_in_the_end(
-    server: Server, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    target: SshTarget,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(ssh, "_BACKOFF_S", (0.01, 0.01))
-    told: list[str] = []
-    target._say = told.append
     server.down()
     assert target._master is not None
     target._master.kill()
     target._master.wait()
     with pytest.raises(LostError, match=r"no connection to root@127\.0\.0\.1"):
         target.look("/run/iolab/runs/absent", 0)
-    assert len(told) == 2
+    assert len(caplog.messages) == 2
 
 
 @pytest.mark.parametrize(("key", "sentence"), [("other", "has changed"), ("", "is not known")])

@@ -32,7 +32,7 @@ MODULES: dict[str, bytes] = {
 
 @pytest.fixture(autouse=True)
 def _own_cache(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "ensure_toolbox", lambda _: toolbox)
+    monkeypatch.setattr(kernels, "ensure_toolbox", lambda: toolbox)
 
 
 def check(kernel: Kernel, config: str | None = CONFIG) -> None:

@@ -32,7 +32,7 @@ Files = dict[str, bytes | str]
 
 @pytest.fixture(autouse=True)
 def _own_cache(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "ensure_toolbox", lambda _: toolbox)
+    monkeypatch.setattr(kernels, "ensure_toolbox", lambda: toolbox)
 
 
 def files() -> Files:

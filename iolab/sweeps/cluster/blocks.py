@@ -32,10 +32,8 @@ __all__ = ["cluster_place"]
 class _Blocks:
     """Blocks of virtual machines, as `iolab.sweeps.cluster.place.Work`."""
 
-    def __init__(
-        self, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
-    ) -> None:
-        self._store, self._log = store, log
+    def __init__(self, blocks: Iterable[Block], store: RawStore) -> None:
+        self._store = store
         # An identity takes a quarter of a second: QEMU is hashed.
         self._machines: dict[tuple[str, str, Machine], tuple[VmTarget, dict[str, Any]]] = {}
         wanted = list(blocks)
@@ -67,7 +65,7 @@ class _Blocks:
 
     def recruit(self, client: Client, address: str, info: dict[str, Any]) -> Recruit:
         """Make a worker ready."""
-        return recruit(client, address, info, self._parts, self._log)
+        return recruit(client, address, info, self._parts)
 
     def task(
         self, job: BlockJob, worker: Recruit, topic: str
@@ -87,18 +85,16 @@ class _Blocks:
 
 
 @contextmanager
-def cluster_place(
-    address: str, blocks: Iterable[Block], store: RawStore, log: Callable[[str], None]
-) -> Iterator[ClusterPlace]:
+def cluster_place(address: str, blocks: Iterable[Block], store: RawStore) -> Iterator[ClusterPlace]:
     """Open a scheduler's workers as a place that measures blocks into a store.
 
-    The kernels of `blocks` are prepared here; `log` gets a line for each worker refused or lost.
+    The kernels of `blocks` are prepared here; each worker refused or lost is logged.
     Raises UserError for a block of a real machine, CannotRunError if no scheduler answers or a part
     of a machine is missing.
     """
     with connected(address) as client:
-        work = _Blocks(blocks, store, log)
+        work = _Blocks(blocks, store)
         try:
-            yield ClusterPlace(client, work, log)
+            yield ClusterPlace(client, work)
         except OSError as error:
             raise IolabError(f"the cluster {address} is gone: {error}") from error

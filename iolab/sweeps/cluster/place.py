@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["ClusterPlace", "Work", "connected", "known_workers"]
+
+_log = logging.getLogger(__name__)
 
 _CONNECT_S: Final = 20
 _LOOK_S: Final = 1.0
@@ -107,8 +110,8 @@ class ClusterPlace:
     at any time.
     """
 
-    def __init__(self, client: Client, work: Work, log: Callable[[str], None]) -> None:
-        self._client, self._work, self._log = client, work, log
+    def __init__(self, client: Client, work: Work) -> None:
+        self._client, self._work = client, work
         self._topic = f"iolab-{uuid.uuid4().hex[:12]}"
         self._cells: dict[str, int] = {}
         self._workers: dict[str, Recruit] = {}
@@ -274,7 +277,7 @@ class ClusterPlace:
             attempt.future.cancel(force=True)
         if attempt.losses >= _MOST_LOSSES:
             return f"{attempt.losses} workers were lost while they measured it, {name} the last"
-        self._log(f"{attempt.job.name}: {name} is lost; it is measured again on another one")
+        _log.info("%s: %s is lost; it is measured again on another one", attempt.job.name, name)
         self._again.append(attempt)
         return ""
 
@@ -283,12 +286,12 @@ class ClusterPlace:
         if worker is None:
             return reason
         attempt.failed[worker.address] = f"{worker.name}: {reason}"
-        self._log(f"{attempt.job.name}: {worker.name} cannot measure it: {reason}")
+        _log.info("%s: %s cannot measure it: %s", attempt.job.name, worker.name, reason)
         self._faults[worker.address] = self._faults.get(worker.address, 0) + 1
         if self._faults[worker.address] >= _MOST_FAULTS:
             self._refused[worker.address] = f"{worker.name}: {reason}"
             self._workers.pop(worker.address, None)
-            self._log(f"{worker.name} gets no more blocks")
+            _log.info("%s gets no more blocks", worker.name)
         self._again.append(attempt)
         return ""
 
@@ -332,7 +335,7 @@ class ClusterPlace:
                 self._workers[address] = pending.result()
             except IolabError as error:
                 self._refused[address] = str(error)
-                self._log(f"not used: {error}")
+                _log.info("not used: %s", error)
 
     def _check_silence(self, now: float, error: Exception) -> None:
         if self._silent_since is None:
@@ -349,7 +352,7 @@ class ClusterPlace:
         elif not known and not self._seen:
             # A batch queue may take hours to start the first one.
             if not self._said_waiting:
-                self._log("the cluster has no workers yet: waiting for them")
+                _log.info("the cluster has no workers yet: waiting for them")
                 self._said_waiting = True
         elif self._hopeless_since is None:
             self._hopeless_since = now

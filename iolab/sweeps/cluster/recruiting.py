@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import uuid
 from collections.abc import Callable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["Recruit", "recruit"]
+
+_log = logging.getLogger(__name__)
 
 _CHUNK: Final = 8 << 20
 
@@ -41,13 +44,7 @@ class Recruit:
     root: str
 
 
-def recruit(
-    client: Client,
-    address: str,
-    info: dict[str, Any],
-    parts: tuple[Part, ...],
-    log: Callable[[str], None],
-) -> Recruit:
+def recruit(client: Client, address: str, info: dict[str, Any], parts: tuple[Part, ...]) -> Recruit:
     """Prepare a worker to measure, and ship the parts that it lacks.
 
     `info` is what the scheduler knows of it. Raises IolabError, naming the worker, if it is unfit.
@@ -62,7 +59,7 @@ def recruit(
                 f"{name} has an iolab {__version__} whose {what} is another: "
                 "install the same source on it"
             )
-    root = _ship(client, address, name, parts, log)
+    root = _ship(client, address, name, parts)
     limit = int(info.get("memory_limit") or 0)
     available = int(facts["memory"])
     return Recruit(
@@ -110,12 +107,10 @@ def _ask(client: Client, address: str, name: str, function: Callable[..., Any], 
         raise IolabError(f"{name} fails: {kind}: {foreign.line(str(error), 300)}") from error
 
 
-def _ship(
-    client: Client, address: str, name: str, parts: tuple[Part, ...], log: Callable[[str], None]
-) -> str:
+def _ship(client: Client, address: str, name: str, parts: tuple[Part, ...]) -> str:
     root, missing, error = _ask(client, address, name, there.has_parts, parts)
     for part in missing:
-        log(f"{name} gets {part.place} ({part.size >> 20} MiB)")
+        _log.info("%s gets %s (%d MiB)", name, part.place, part.size >> 20)
         error = error or _send(client, address, name, part)
     if missing and not error:
         root, missing, error = _ask(client, address, name, there.has_parts, parts)

@@ -143,15 +143,16 @@ def test_requests_that_do_not_go_with_a_cluster(different: object, sentence: str
 @pytest.mark.vm
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("target")
-def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None:
+def test_a_block_is_measured_whatever_happens_to_workers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     here = Request("smoke", ["dio_kworker"], ["6.1"], ["weight=1000"], boots=1, root=tmp_path / "h")
     pathology = get_pathology("dio_kworker")
-    (plan,) = plan_blocks([(pathology, requested_profile(here, pathology))], here, print)
+    (plan,) = plan_blocks([(pathology, requested_profile(here, pathology))], here)
     assert measure_blocks(plan.blocks, here, lambda progress: None) == (0, {})
     (key,) = plan.blocks
 
     kept_lock()
-    said: list[str] = []
     with small_disk(tmp_path / "disk", "64m") as disk, cluster(tmp_path / "dask") as dask:
         (disk / "iolab").mkdir()
         for name in filter(lambda name: cache_dir(name).exists(), _FOLDERS):
@@ -168,18 +169,18 @@ def test_a_block_is_measured_whatever_happens_to_workers(tmp_path: Path) -> None
             wait_until(lambda: processes_naming("qemu-system", str(lost)))
             # It has nothing of what it needs.
             dask.worker("new", XDG_CACHE_HOME=str(tmp_path / "new"))
-            wait_until(lambda: any("image/" in line for line in said))
+            wait_until(lambda: any("image/" in line for line in caplog.messages))
             dask.workers["lost"].send_signal(signal.SIGKILL)
             wait_until(lambda: not processes_naming("qemu-system", str(lost)))
 
         killer = threading.Thread(target=kill_one)
         killer.start()
         there = replace(here, root=tmp_path / "there", cluster=dask.address)
-        kept, failed = measure_blocks(plan.blocks, there, lambda progress: None, said.append)
+        kept, failed = measure_blocks(plan.blocks, there, lambda progress: None)
         killer.join()
     assert (kept, failed) == (0, {})
     assert RawStore(there.root).digests(key) == RawStore(here.root).digests(key)
     name = plan.blocks[key].plan.block
-    assert any(f"{name}: worker" in line and "MiB are free in" in line for line in said)
-    assert any(line.startswith(f"{name}: worker") and "is lost" in line for line in said)
+    assert any(f"{name}: worker" in line and "MiB are free in" in line for line in caplog.messages)
+    assert any(line.startswith(f"{name}: worker") and "is lost" in line for line in caplog.messages)
     assert {part.name for part in (tmp_path / "new/iolab/cluster").glob("incoming/*")} == set()

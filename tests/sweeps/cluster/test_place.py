@@ -71,11 +71,10 @@ def act(argument: tuple[str, str]) -> Answer:
 class SmallWork:
     folder: Path
     exclusive: bool = False
-    said: list[str] = field(default_factory=list)
     taken: dict[str, str] = field(default_factory=dict)
 
     def recruit(self, client: Any, address: str, info: dict[str, Any]) -> Recruit:
-        return recruit(client, address, info, (), self.said.append)
+        return recruit(client, address, info, ())
 
     def task(
         self, job: SmallJob, worker: Recruit, topic: str
@@ -100,9 +99,8 @@ def run(dask: Cluster, work: SmallWork, *names: str) -> dict[str, str]:
     with connected(dask.address) as client:
         wait_until(lambda: len(known_workers(client)) == len(dask.workers))
         return run_jobs_in(
-            ClusterPlace(client, work, work.said.append),
+            ClusterPlace(client, work),
             [SmallJob(name) for name in names],
-            on_end=lambda job, error: work.said.append(f"end {job.name}: {error}"),
         )
 
 
@@ -240,7 +238,9 @@ def test_a_scheduler_that_is_not_there(
         pass
 
 
-def test_a_lost_worker_and_one_of_another_version(tmp_path: Path) -> None:
+def test_a_lost_worker_and_one_of_another_version(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = tmp_path / "other"
     (other / "iolab").mkdir(parents=True)
     (other / "iolab" / "__init__.py").write_text('__version__ = "0.0.1"\n')
@@ -264,9 +264,9 @@ def test_a_lost_worker_and_one_of_another_version(tmp_path: Path) -> None:
         killer.join()
     assert errors == {}
     assert work.taken == {"stuck-0": "second", "stuck-1": "second"}
-    (refused,) = (line for line in work.said if line.startswith("not used"))
+    (refused,) = (line for line in caplog.messages if line.startswith("not used"))
     assert refused.endswith("has iolab 0.0.1, this is 0.1.0: install the same version on it")
-    (lost,) = (line for line in work.said if "is lost" in line)
+    (lost,) = (line for line in caplog.messages if "is lost" in line)
     assert lost.endswith("it is measured again on another one")
 
 
@@ -280,7 +280,7 @@ def test_what_runs_is_cancelled_when_the_sweep_is_interrupted(
             raise KeyboardInterrupt
 
     with connected(dask.address) as client:
-        place = ClusterPlace(client, work, work.said.append)
+        place = ClusterPlace(client, work)
         with pytest.raises(KeyboardInterrupt):
             run_jobs_in(place, [SmallJob("until-0")], on_progress=interrupt)
         wait_until(lambda: list(tmp_path.glob("*.cancelled")))

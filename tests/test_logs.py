@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""What iolab logs is shown by those who ask for it, and printed by nobody else."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from iolab.experiment.progress import Bar
+from iolab.logs import lines_shown
+from tests.support.processes import child_environment
+
+_LOG = logging.getLogger("iolab.vm.kernels")
+
+
+def test_lines_are_shown_during_the_block_alone(caplog: pytest.LogCaptureFixture) -> None:
+    # As Python leaves the root logger.
+    caplog.set_level(logging.WARNING)
+    said: list[str] = []
+    _LOG.info("before")
+    with lines_shown(said.append):
+        _LOG.info("downloading %s", "6.1")
+        _LOG.debug("a detail")
+        logging.getLogger("another").info("another's")
+    _LOG.info("after")
+    assert said == ["downloading 6.1"]
+    assert not _LOG.isEnabledFor(logging.INFO)
+
+
+def test_what_fails_while_a_line_is_shown_reaches_who_logs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # As Python leaves the root logger.
+    caplog.set_level(logging.WARNING)
+
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    with pytest.raises(KeyboardInterrupt, match="downloading"), lines_shown(interrupt):
+        _LOG.info("downloading")
+    assert not _LOG.isEnabledFor(logging.INFO)
+
+
+def test_the_bar_shows_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar(shown=True) as bar:
+        bar._bar.delay = 0
+        _LOG.info("downloading 6.1")
+    assert "downloading 6.1" in capsys.readouterr().err
+    with Bar(shown=False):
+        _LOG.info("downloading 6.1")
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_printed_without_a_handler() -> None:
+    code = "import logging, iolab; logging.getLogger('iolab.vm.kernels').info('downloading')"
+    argv = [sys.executable, "-c", code]
+    said = subprocess.run(argv, env=child_environment(), capture_output=True, check=True)
+    assert said.stdout + said.stderr == b""
