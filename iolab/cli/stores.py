@@ -16,6 +16,7 @@ from iolab.cli.terminal import echo, note, print_table
 from iolab.errors import IolabError, UserError
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
+from iolab.store.folders import RAW
 
 if TYPE_CHECKING:
     from iolab.store.garbage import Garbage
@@ -149,7 +150,7 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     from iolab.sweeps.measuring import store_locked
 
     root = folder.resolve()
-    if not (root / "raw").is_dir():
+    if not (root / RAW).is_dir():
         raise UserError(f"{root} holds no store: there is no folder raw in it")
     with store_locked(root, note):
         found = find_garbage(root, unused=unused)

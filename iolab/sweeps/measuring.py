@@ -13,6 +13,7 @@ from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import locked, remove_abandoned
 from iolab.shown import rough_duration
+from iolab.store.folders import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
@@ -67,9 +68,9 @@ def store_locked(root: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 def _remove_left(root: Path) -> None:
     """Remove what killed sweeps left below a folder of results; the caller must lock it."""
-    for path in (root / "plans").glob("*.progress"):
+    for path in (root / PLANS).glob("*.progress"):
         path.unlink(missing_ok=True)
-    own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
+    own = [root, root / PLANS, root / RAW, *(root / PROFILES).glob("*")]
     # Only our own folders: the root may be anywhere.
     sweeps = {path.parent for path in root.glob("*/*/blocks.json")}
     for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
@@ -188,7 +189,7 @@ def measure(
         log(f"{len(wanted)} blocks to measure, about {about} ({expected.basis})")
     jobs = []
     for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
-        file = request.root / "plans" / f"{key}.json"
+        file = request.root / PLANS / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
 
