@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tracedat
 
 import iolab
+import tracedat
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.stats.conditions import pathology_of
