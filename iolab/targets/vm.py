@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,12 +192,12 @@ class VmTarget:
             put_plan(given.channel, sent)
             return boot(machine, given, progress)
         given = replace(self._given(work, None), stall_s=stall_s)
-        snapshot = self._snapshot(machine, job, progress)
-        if observation is not None:
-            kept = self._observed_boot(machine, job, snapshot, observation, progress)
-            given = replace(given, options=observation.options(work / "observed", kept=kept))
-        console = run_restored(machine, snapshot, given, sent, progress)
-        console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
+        with self._snapshot(machine, job, progress) as snapshot:
+            if observation is not None:
+                kept = self._observed_boot(machine, job, snapshot, observation, progress)
+                given = replace(given, options=observation.options(work / "observed", kept=kept))
+            console = run_restored(machine, snapshot, given, sent, progress)
+            console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
         return console
 
     def _given(self, folder: Path, job: Path | None) -> Boot:
@@ -215,8 +216,10 @@ class VmTarget:
             preload=self.preload,
         )
 
-    def _snapshot(self, machine: Machine, job: Path, progress: Callable[[str], None]) -> Snapshot:
-        """Return this machine, booted and without a plan."""
+    def _snapshot(
+        self, machine: Machine, job: Path, progress: Callable[[str], None]
+    ) -> AbstractContextManager[Snapshot]:
+        """Use this machine, booted and without a plan, during a ``with`` block."""
         options = [*machine.kernel_options]
         key = digest_of({**self.identity(), "options": options, "job": digest_file(job)})
         return kept_snapshot(key[:32], machine, lambda work: self._given(work, job), progress)
