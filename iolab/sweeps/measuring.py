@@ -19,9 +19,10 @@ from iolab.store.soundness import block_state
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
 from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
-from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
+from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.observing import note_observed, observed_cells
 from iolab.sweeps.request import Request
+from tracedat import free_bytes
 
 __all__ = [
     "Measured",
@@ -162,7 +163,7 @@ def measure_jobs(
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 
-    place = pool.LocalPlace(request.jobs, usable_memory, note_time)
+    place = pool.LocalPlace(request.jobs, free_bytes, note_time)
     return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 from iolab.files import remove_short_dirs
 from iolab.process import kill_group, start
-from iolab.sweeps.limits import usable_cores, usable_memory
+from iolab.sweeps.limits import usable_cores
 from iolab.sweeps.programs import (
     end_all,
     error_said,
@@ -23,6 +23,7 @@ from iolab.sweeps.programs import (
     program_environment,
     signals_held,
 )
+from tracedat import free_bytes
 
 __all__ = [
     "BlockJob",
@@ -212,12 +213,12 @@ class LocalPlace:
 def default_jobs(clock: str = "virtual") -> int:
     """Return how many virtual machines run side by side here, by cores and free memory.
 
-    Limits of containers and other cgroups apply (`iolab.sweeps.limits`). On the host's clock it is
-    one: two would share caches and cores and disturb each other.
+    Limits of containers and other cgroups apply. On the host's clock it is one: two would share
+    caches and cores and disturb each other.
     """
     if clock == "host":
         return 1
-    return max(1, min(usable_cores(), usable_memory() // _VM_BYTES))
+    return max(1, min(usable_cores(), free_bytes() // _VM_BYTES))
 
 
 def run_jobs_in(

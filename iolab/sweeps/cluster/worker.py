@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.agent.proc import available_memory, text_of
+from iolab.agent.proc import text_of
 from iolab.errors import IolabError
 from iolab.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab.process import kill_group, start
@@ -28,6 +28,7 @@ from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.programs import error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
 from iolab.vm.parts import LOCK_VARIABLE
+from tracedat import free_bytes
 
 __all__ = [
     "Answer",
@@ -84,7 +85,7 @@ def own_facts() -> dict[str, Any]:
         **own_identity(),
         "host_boot": text_of(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname(),
         "host": socket.gethostname(),
-        "memory": available_memory(),
+        "memory": free_bytes(),
         "qemu": os.environ.get("IOLAB_QEMU", ""),
     }
 
