@@ -156,7 +156,8 @@ def decide(
             if not blocks:
                 break
             log(_words(studies, look))
-            failed |= measure_blocks(blocks, request, on_progress, log)[1]
+            _, errors = measure_blocks(blocks, request, on_progress, log)
+            failed |= {name: str(error) for name, error in errors.items()}
             for study in studies:
                 study.look(store, look)
         return _written(studies, store, failed)

@@ -21,6 +21,7 @@ from iolab.sweeps.block import read_block, write_block
 from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.observing import note_observed, observed_cells
+from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
 from tracedat import free_bytes
 
@@ -40,7 +41,7 @@ class Measured(NamedTuple):
     """The keys that had to be measured, and why blocks failed, by name."""
 
     missing: list[str]
-    failed: dict[str, str]
+    failed: dict[str, Failure]
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def measure_jobs(
     log: Callable[[str], None] = lambda line: None,
     on_progress: pool.OnProgress = lambda progress: None,
     on_end: pool.OnEnd = lambda job, error: None,
-) -> dict[str, str]:
+) -> dict[str, Failure]:
     """Measure blocks on this machine or on the request's cluster; return errors by name."""
     if request.cluster and jobs:
         from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
@@ -194,8 +195,8 @@ def measure(
         jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
 
-    def on_end(job: pool.BlockJob, error: str) -> None:
-        log(f"{job.name}: {'failed: ' + error if error else 'measured'}")
+    def on_end(job: pool.BlockJob, error: Failure | None) -> None:
+        log(f"{job.name}: {f'failed: {error}' if error else 'measured'}")
 
     failed = measure_jobs(jobs, request, log=log, on_progress=on_progress, on_end=on_end)
     return Measured(missing, failed)
@@ -206,7 +207,7 @@ def measure_blocks(
     request: Request,
     on_progress: pool.OnProgress,
     log: Callable[[str], None] = lambda line: None,
-) -> tuple[int, dict[str, str]]:
+) -> tuple[int, dict[str, Failure]]:
     """Measure blocks as `measure` does; return how many the store had, and why others failed.
 
     Raises IolabError also if interrupted; completed blocks are kept.

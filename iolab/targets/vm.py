@@ -49,7 +49,6 @@ from iolab.vm.qemu import (
     GuestError,
     Machine,
     boot,
-    console_tail,
     options_digest,
 )
 from iolab.vm.snapshots import (
@@ -148,8 +147,8 @@ class VmTarget:
 
         An `observation` adds the observed cells' profiles (``profiles/ID.parquet``) and recorded
         events (``profiles/ID.events.parquet``); all else stays the same, to the byte. Raises
-        GuestError if the guest did not come to its end, ChannelError if its results are incomplete,
-        IolabError with the agent's message if it gave up.
+        GuestError if the guest did not come to its end or the agent gave up, ChannelError if its
+        results are incomplete.
         """
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         machine = replace(self.machine, kernel_options=(*self.machine.kernel_options, *options))
@@ -307,7 +306,7 @@ def _check_ending(results: Path, console: Path) -> None:
     message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
     if code == CannotRunError.exit_code:
         raise CannotRunError(message)
-    raise IolabError(f"{message}; the guest's last lines:\n{console_tail(console)}")
+    raise GuestError(message, console)
 
 
 def _compress_traces(image: Image, plan: Plan, results: Path) -> None:
