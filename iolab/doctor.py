@@ -15,7 +15,6 @@ from iolab.errors import IolabError
 from iolab.files import cache_dir
 from iolab.kbuild.tools import compiler, missing_tools
 from iolab.paths import runs_dir
-from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.pool import default_jobs
 from iolab.targets.vm import kvm_boots
 from iolab.vm.downloads import shown_uri
@@ -23,6 +22,7 @@ from iolab.vm.image import ensure_image
 from iolab.vm.kernels import get_kernel, list_kernels
 from iolab.vm.mirror import NoMirrorError, mirror_of
 from iolab.vm.toolbox import ensure_toolbox
+from tracedat import free_bytes
 
 __all__ = ["Finding", "examine"]
 
@@ -88,7 +88,7 @@ def _space(folder: Path) -> Finding:
 
 
 def _memory() -> Finding:
-    free = usable_memory()
+    free = free_bytes()
     return Finding(
         "memory",
         free >= _NEEDED_MEMORY,

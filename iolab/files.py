@@ -298,11 +298,14 @@ def _seize(path: Path, mode: int, stack: ExitStack) -> None:
 
 
 @contextmanager
-def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock on a file, created if missing, for the duration of a ``with`` block.
+def locked(
+    path: Path, on_wait: Callable[[], None] = lambda: None, *, shared: bool = False
+) -> Iterator[None]:
+    """Hold a lock on a file, created if missing, for the duration of a ``with`` block.
 
-    The holder may remove the file. `on_wait` is called once if another process has the lock. Raises
-    IolabError if the file cannot be opened, or its file system has no locks.
+    Any number of processes can hold a `shared` lock, or one an exclusive lock, and the file may be
+    removed under that. `on_wait` is called once if another process has the lock; it may raise, so
+    as not to wait. Raises IolabError if the file cannot be opened, or its file system has no locks.
     """
     while True:
         try:
@@ -313,7 +316,7 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
         except OSError as error:
             raise IolabError(f"cannot lock {path}: {error.strerror}") from error
         try:
-            _take(handle, path, on_wait)
+            _take(handle, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, on_wait)
             # Its last holder may have removed it: then another process can lock a new one.
             if _is_at(path, handle):
                 yield
@@ -328,13 +331,13 @@ def _is_at(path: Path, handle: int) -> bool:
     return False
 
 
-def _take(handle: int, path: Path, on_wait: Callable[[], None]) -> None:
+def _take(handle: int, path: Path, kind: int, on_wait: Callable[[], None]) -> None:
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             on_wait()
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, kind)
     except OSError as error:
         raise IolabError(
             f"cannot lock {path}: {error.strerror}; use a folder on a file system with locks "

@@ -27,6 +27,7 @@ __all__ = [
     "line",
     "name",
     "printable",
+    "read_document",
     "text",
 ]
 

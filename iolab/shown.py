@@ -149,9 +149,9 @@ class Table:
     """A table for readers, which a notebook displays: rounded numbers, whole texts, no index.
 
     Markup in cells and column names is shown as text. `precision` is the number of decimals, by
-    default as `number`; `na_rep` replaces missing values; `control` names the control for a
-    treatment's column, where its level is missing. The frame's ``attrs["value"]`` names what the
-    columns mean, low and high contain.
+    default as many as a reader compares; `na_rep` replaces missing values; `control` names the
+    control for a treatment's column, where its level is missing. The frame's ``attrs["value"]``
+    names what the columns mean, low and high contain.
     """
 
     frame: pd.DataFrame
@@ -226,7 +226,7 @@ class Table:
         if _SHARE.search(name):
             return lambda item: _rounded(item, 3)
         # Beside numbers of size 1, a ten-thousandth only costs the reader time.
-        return _coarse if column.abs().max() >= _SMALL else lambda item: number(float(item))
+        return _coarse if column.abs().max() >= _SMALL else lambda item: _value_text(float(item))
 
     def _mixed(self, item: Any) -> str:
         """Return the text of a value in a column that does not only contain numbers."""
@@ -235,7 +235,7 @@ class Table:
         if not isinstance(item, numbers.Real):
             return terminal(str(item))
         value = float(item)
-        return f"{value:,.0f}" if value.is_integer() else number(value)
+        return f"{value:,.0f}" if value.is_integer() else _value_text(value)
 
     def _label(self, place: int) -> str:
         name = terminal(str(self.frame.columns[place]))
@@ -270,12 +270,12 @@ def text_table(
     return Table(frame, precision, na_rep, control or {}, caption)
 
 
-def number(value: float) -> str:
+def _value_text(value: float) -> str:
     """Return a number with the digits that a reader compares, and a comma for the thousands.
 
     Examples
     --------
-    >>> [number(value) for value in (66677.290837, 143.26, 0.57871, 0.000107, 2.5e-7)]
+    >>> [_value_text(value) for value in (66677.290837, 143.26, 0.57871, 0.000107, 2.5e-7)]
     ['66,677', '143.3', '0.579', '0.000107', '2.5e-07']
     """
     size = abs(value)
@@ -289,7 +289,7 @@ def number(value: float) -> str:
 
 def _coarse(value: float) -> str:
     if not 0 < abs(value) < _COARSE / 2:
-        return number(float(value))
+        return _value_text(float(value))
     return f"<{_COARSE}" if value > 0 else "0.000"
 
 

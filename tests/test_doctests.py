@@ -9,37 +9,33 @@ from __future__ import annotations
 
 import doctest
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import iolab
+import tracedat
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.stats.conditions import pathology_of
 from tests.support import synthetic
 
+
+def _with_examples(package: Path) -> list[str]:
+    """Return the modules of a package with examples of which some are run."""
+    return sorted(
+        ".".join((package.name, *path.relative_to(package).with_suffix("").parts))
+        for path in package.rglob("*.py")
+        if any(
+            not example.options.get(doctest.SKIP)
+            for example in doctest.DocTestParser().get_examples(path.read_text())
+        )
+    )
+
+
 MODULES = [
-    "iolab.measure.balance",
-    "iolab.measure.join",
-    "iolab.measure.pingpong",
-    "iolab.measure.tasks",
-    "iolab.measure.writeback",
-    "iolab.stats.claims",
-    "iolab.stats.conditions",
-    "iolab.stats.drift",
-    "iolab.stats.estimates",
-    "iolab.stats.families",
-    "iolab.stats.kernels",
-    "iolab.stats.knee",
-    "iolab.stats.outliers",
-    "iolab.stats.pairs",
-    "iolab.stats.regions",
-    "iolab.stats.tables",
-    "iolab.stats.threshold",
-    "iolab.stats.verdicts",
-    "iolab.stats.welch",
-    "tracedat._decode",
-    "tracedat._trace",
+    name for package in (iolab, tracedat) for name in _with_examples(Path(package.__path__[0]))
 ]
 
 

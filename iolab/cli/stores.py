@@ -17,6 +17,7 @@ from iolab.errors import IolabError, UserError
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
+from iolab.store.folders import RAW
 
 if TYPE_CHECKING:
     from iolab.store.garbage import Garbage
@@ -151,7 +152,7 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     from iolab.sweeps.measuring import store_locked
 
     root = folder.resolve()
-    if not (root / "raw").is_dir():
+    if not (root / RAW).is_dir():
         raise UserError(f"{root} holds no store: there is no folder raw in it")
     with lines_shown(note), store_locked(root):
         found = find_garbage(root, unused=unused)

@@ -131,10 +131,15 @@ def compare(
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
-        raise IolabError("; ".join(dict.fromkeys(failed.values())))
+        raise IolabError("; ".join(dict.fromkeys(map(str, failed.values()))))
     data = read_blocks(store, keys, plan.unavailable)
     return Comparison(
-        chosen, data, measured=len(keys) - kept, kept=kept, failed=failed, root=request.root
+        chosen,
+        data,
+        measured=len(keys) - kept,
+        kept=kept,
+        failed={name: str(why) for name, why in failed.items()},
+        root=request.root,
     )
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from iolab.errors import UserError
 from iolab.figures.style import kernel_style
-from iolab.figures.words import number
+from iolab.figures.words import axis_number
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import IntegerFactor
 
@@ -44,7 +44,7 @@ class TreatmentAxis:
         self.step = 0.022 * span
         axes.axvline(x[0] - 0.135 * span, color="0.7", linewidth=0.6, linestyle=":")
         axes.set_xlim(self.left - 0.1 * span, x[-1] + 0.08 * span)
-        labels = [left, *map(number, levels)]
+        labels = [left, *map(axis_number, levels)]
         if self.gap < 0.11 * span:
             axes.tick_params(axis="x", rotation=90)
             self._thin_out(labels, x, 0.042 * span)

@@ -27,7 +27,7 @@ from iolab.errors import UserError
 from iolab.figures.axis import check_numeric
 from iolab.figures.figure import Figure
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN, legend, styled
-from iolab.figures.words import number
+from iolab.figures.words import axis_number
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
 from iolab.stats.regions import IOPS_LOST, region_table
@@ -269,8 +269,8 @@ class _Plane:
         axes.set(xscale="log", yscale="log")
         axes.set(xlim=(self.x[0], self.x[-1]), ylim=(self.strip[0], self.y[-1]))
         middle = float(np.sqrt(self.strip[0] * self.strip[1]))
-        axes.set_xticks(self.depths, [number(depth) for depth in self.depths])
-        axes.set_yticks([middle, *self.weights], [control, *map(number, self.weights)])
+        axes.set_xticks(self.depths, [axis_number(depth) for depth in self.depths])
+        axes.set_yticks([middle, *self.weights], [control, *map(axis_number, self.weights)])
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_locator(NullLocator())
             axis.set_minor_formatter(NullFormatter())

@@ -8,18 +8,19 @@ from typing import Any
 
 from iolab.pathology.base import Pathology
 
-__all__ = ["condition_text", "level_names", "number", "tick_name"]
+__all__ = ["axis_number", "condition_text", "level_names", "tick_name"]
 
 
-def number(value: float) -> str:
-    """Return a number, rounded to an integer, with thin spaces between groups from 10 000 on."""
-    # From five digits on, a number cannot be read at a glance.
+def axis_number(value: float) -> str:
+    """Return an axis's number, rounded to an integer; from 10 000 on, thin spaces group digits."""
+    # Ticks are integers, and short: up to four digits can be read at a glance. `iolab.shown`
+    # rounds measured values in tables.
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10_000 else f"{value:.0f}"
 
 
 def tick_name(level: Any) -> str:
     """Return a treatment's level as an axis tick shows it: a grouped number, or its name."""
-    return level if isinstance(level, str) else number(level)
+    return level if isinstance(level, str) else axis_number(level)
 
 
 def level_names(pathology: Pathology, levels: Sequence[Any]) -> list[str]:

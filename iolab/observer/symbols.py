@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,9 +252,7 @@ def kernel_symbols(kernel: Kernel, image: Image, toolbox: Toolbox) -> Symbols:
                 f"kernel {kernel.name} did not tell its symbols: {reason}"
             ) from error
         finally:
-            for path in sorted(work.rglob("*"), reverse=True):
-                path.rmdir() if path.is_dir() else path.unlink()
-            work.rmdir()
+            shutil.rmtree(work)
         np.save(folder / "symbols.npy", symbols.table, allow_pickle=False)
         described = {
             "names": symbols.names,

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iolab.errors import IolabError, UserError
-from iolab.store.partitions import PARTITIONS
+from iolab.store.folders import OWN, PARTITIONS, PLANS, PROFILES
 from iolab.store.raw import RawStore, named_blocks
 
 __all__ = ["Garbage", "find_garbage", "remove_garbage"]
 
-# Folders of the store, without tables of sweeps.
-_OWN: Final = {"raw", "set-aside", PARTITIONS}
 _UNKNOWN: Final = "which blocks its tables need is not known; sweep again, or remove that folder"
 
 Kind = Literal["plan", "set aside", "profile", "tables", "block"]
@@ -49,11 +47,11 @@ def find_garbage(root: Path, *, unused: bool = False) -> list[Garbage]:
     store.check_format()
     measured = set(store.all_keys())
     found: list[tuple[Kind, Path]] = [
-        ("plan", path) for path in _held(root / "plans") if path.name.partition(".")[0] in measured
+        ("plan", path) for path in _held(root / PLANS) if path.name.partition(".")[0] in measured
     ]
     found += [("set aside", path) for path in _held(store.aside)]
     dropped = measured - _needed(root) if unused else set()
-    for path in _held(root / "profiles"):
+    for path in _held(root / PROFILES):
         if path.name not in measured or path.name in dropped:
             found.append(("profile", path))
     for path in _held(root / PARTITIONS, "[0-9a-f]*"):
@@ -91,7 +89,7 @@ def _needed(root: Path) -> set[str]:
         for name, below, files in os.walk(root):
             folder = Path(name)
             if folder == root:
-                below[:] = [one for one in below if one not in _OWN]
+                below[:] = [one for one in below if one not in OWN]
             for one in below:
                 _refuse_leading_out(folder / one, root)
             if "blocks.json" in files:

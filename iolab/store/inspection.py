@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from iolab.errors import IolabError, UserError
 from iolab.store.dataset import UnknownPathologyError, load
+from iolab.store.folders import OWN, RAW
 from iolab.store.hashes import has_hashes, read_hashes
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import BlockState, block_states
@@ -62,7 +63,7 @@ def inspect_folder(root: Path) -> Inspection:
     store = RawStore(root)
     store.check_format()
     folders = _folders_of_tables(root)
-    if not folders and not (root / "raw").is_dir():
+    if not folders and not (root / RAW).is_dir():
         raise UserError(f"{root} holds neither a store (raw) nor tables (cells.parquet)")
     blocks = list(block_states(store))
     sound = {block.key for block in blocks if block.state in ("sound", "refused")}
@@ -78,7 +79,7 @@ def _folders_of_tables(root: Path) -> list[Path]:
         if "cells.parquet" in files:
             found.append(folder)
         depth = len(folder.relative_to(root).parts)
-        own = {"raw", "set-aside", "plans"} if depth == 0 else set()
+        own = OWN if depth == 0 else ()
         below[:] = [] if depth == _DEPTH else [one for one in below if one not in own]
     return sorted(found)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from iolab import foreign
 from iolab.errors import IolabError, UserError
+from iolab.store.folders import RAW
 from iolab.store.profiles import ProfileStore, RefusedProfileError
 from iolab.store.raw import RawStore
 from iolab.store.soundness import BlockState, block_state
@@ -41,7 +42,7 @@ def merge_store(
     `source` is only read; hold `root` with `iolab.sweeps.measuring.store_locked`. `on_block` gets
     the key of each finished block. After an error, blocks that were taken stay.
     """
-    if not (source / "raw").is_dir():
+    if not (source / RAW).is_dir():
         raise UserError(f"{source} holds no store: there is no folder raw in it")
     if source.resolve() == root.resolve():
         raise UserError(f"{source} is the store to merge into: name another one")

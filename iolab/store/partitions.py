@@ -31,14 +31,13 @@ from iolab.pathology import PATHOLOGIES
 from iolab.reading import digest_regular, read_regular
 from iolab.store.block_tables import block_tables, table_columns
 from iolab.store.dataset import conformed
+from iolab.store.folders import PARTITIONS
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore
 from iolab.targets.shipping import code_of
 
-__all__ = ["PARTITIONS", "kept_hashes", "kept_tables"]
+__all__ = ["kept_hashes", "kept_tables"]
 
-# Not a name that a folder of results may have.
-PARTITIONS: Final = ".tables"
 _NAMES: Final = ("cells", "latency", "mechanism")
 # Beside tracedat's, the modules that determine the numbers and texts of tables.
 _MAKERS: Final = (

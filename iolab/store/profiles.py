@@ -16,6 +16,7 @@ from iolab.measure.profile import Profile
 from iolab.measure.profile_file import EVENTS_KEY, is_flat, read_profile
 from iolab.parquet import FILE_BYTES, as_frame, read_metadata, read_table
 from iolab.reading import read_regular
+from iolab.store.folders import PROFILES
 from iolab.store.raw import RawStore
 
 __all__ = ["ProfileStore", "RefusedProfileError"]
@@ -53,7 +54,7 @@ class ProfileStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._profiles = root / "profiles"
+        self._profiles = root / PROFILES
         self._raw = RawStore(root)
 
     def path(self, key: str, cell: str) -> Path:

@@ -32,6 +32,7 @@ from iolab.store.block_files import (
     said_of,
 )
 from iolab.store.counters import check_origin, check_result
+from iolab.store.folders import ASIDE, RAW
 
 __all__ = ["STORE_FORMAT", "RawStore", "block_key", "named_blocks"]
 
@@ -68,7 +69,7 @@ class RawStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._raw = root / "raw"
+        self._raw = root / RAW
 
     def has(self, key: str) -> bool:
         """Return whether a block, or anything in its place, is there."""
@@ -104,7 +105,7 @@ class RawStore:
     @property
     def aside(self) -> Path:
         """The folder of blocks that were set aside, on the same disk as the others."""
-        return self._raw.resolve().parent / "set-aside"
+        return self._raw.resolve().parent / ASIDE
 
     def set_aside(self, key: str) -> Path | None:
         """Move a block out of the store, so that it can be measured again; return its new folder.

@@ -155,7 +155,8 @@ def decide(request: Request, on_progress: OnProgress = lambda progress: None) ->
             if not blocks:
                 break
             _log.info("%s", _words(studies, look))
-            failed |= measure_blocks(blocks, request, on_progress)[1]
+            _, errors = measure_blocks(blocks, request, on_progress)
+            failed |= {name: str(error) for name, error in errors.items()}
             for study in studies:
                 study.look(store, look)
         return _written(studies, store, failed)

@@ -174,8 +174,8 @@ def _measured(
             _unsaid(measure_blocks.__module__),
         ):
             _, failed = measure_blocks(plan.blocks, request, how.on_progress)
-        for reason in failed.values():
-            raise UntestableError(f"it was not measured to the end: {_last_words(reason)}")
+        for failure in failed.values():
+            raise UntestableError(f"it was not measured to the end: {failure.line}")
         from iolab.store.tidy import read_blocks
 
         data = read_blocks(RawStore(how.root), plan.blocks, {})
@@ -183,11 +183,3 @@ def _measured(
     if len(wrong):
         raise UntestableError(f"a cell is not valid: {wrong['gate'].iloc[0]}")
     return data
-
-
-def _last_words(reason: str) -> str:
-    """Return why a block failed in a line: the error, and the kernel's BUG or panic if any."""
-    first, *console = reason.splitlines()
-    first = first.removesuffix("; its last lines:")
-    died = [line.strip() for line in console if "BUG" in line or "Kernel panic" in line]
-    return f"{first}: {died[0]}" if died else first

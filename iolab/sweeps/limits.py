@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cores, memory and disk for virtual machines: what this process may use, and what one needs."""
+"""Cores and disk for virtual machines: what this process may use, and what one machine needs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from iolab.agent.proc import available_memory, text_of
+from iolab.agent.proc import text_of
 
-__all__ = ["MACHINE_BYTES", "usable_cores", "usable_memory"]
+__all__ = ["MACHINE_BYTES", "usable_cores"]
 
 # The files of one virtual machine at work: its image, its channel, and the block's results.
 MACHINE_BYTES: Final = 512 << 20
@@ -26,7 +26,7 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     ``cpu.cfs_quota_us`` in version 1). The file ``own`` lists this process's cgroups.
     """
     cores = float(len(os.sched_getaffinity(0)))
-    for folder in _folders(cgroups, own, "cpu"):
+    for folder in _folders(cgroups, own):
         words = (text_of(folder / "cpu.max") or "").split()
         if not words:
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
@@ -37,43 +37,12 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     return max(1, int(cores))
 
 
-def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
-    """Return the bytes that programs started here can still use.
-
-    The minimum of the kernel's estimate and what each cgroup above this process leaves
-    (``memory.max``, ``memory.high``; ``memory.limit_in_bytes`` in version 1). Cached file pages
-    that the kernel would drop do not count as used.
-    """
-    free = available_memory()
-    for folder in _folders(cgroups, own, "memory"):
-        limits = [
-            _number(text_of(folder / name) or "")
-            for name in ("memory.max", "memory.high", "memory.limit_in_bytes")
-        ]
-        used = _number(text_of(folder / "memory.current") or "") or _number(
-            text_of(folder / "memory.usage_in_bytes") or ""
-        )
-        droppable = _inactive_files(folder)
-        for limit in limits:
-            if limit is not None and used is not None:
-                free = min(free, max(0, limit - max(0, used - droppable)))
-    return free
-
-
 def _number(word: str) -> int | None:
     # "max", and -1 in version 1, mean no limit.
     return int(word) if word.isdecimal() else None
 
 
-def _inactive_files(folder: Path) -> int:
-    found = {}
-    for line in (text_of(folder / "memory.stat") or "").splitlines():
-        name, _, value = line.partition(" ")
-        found[name] = _number(value) or 0
-    return found.get("total_inactive_file", found.get("inactive_file", 0))
-
-
-def _folders(cgroups: Path, own: Path, controller: str) -> Iterator[Path]:
+def _folders(cgroups: Path, own: Path) -> Iterator[Path]:
     """Yield the folders of the cgroups that limit this process, from its own up to the root.
 
     In a container the path may be the host's and not be visible; then the visible folders above it
@@ -84,8 +53,8 @@ def _folders(cgroups: Path, own: Path, controller: str) -> Iterator[Path]:
         names, _, path = rest.partition(":")
         if number == "0" and not names:
             base = cgroups
-        elif controller in names.split(","):
-            base = cgroups / controller
+        elif "cpu" in names.split(","):
+            base = cgroups / "cpu"
         else:
             continue
         folder = base / path.lstrip("/")

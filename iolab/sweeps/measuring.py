@@ -14,14 +14,17 @@ from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
 from iolab.files import locked, remove_abandoned
 from iolab.shown import rough_duration
+from iolab.store.folders import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
 from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
-from iolab.sweeps.limits import MACHINE_BYTES, usable_memory
+from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.observing import note_observed, observed_cells
+from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
+from tracedat import free_bytes
 
 __all__ = [
     "Measured",
@@ -41,7 +44,7 @@ class Measured(NamedTuple):
     """The keys that had to be measured, and why blocks failed, by name."""
 
     missing: list[str]
-    failed: dict[str, str]
+    failed: dict[str, Failure]
 
 
 @contextmanager
@@ -70,9 +73,9 @@ def store_locked(root: Path) -> Iterator[None]:
 
 def _remove_left(root: Path) -> None:
     """Remove what killed sweeps left below a folder of results; the caller must lock it."""
-    for path in (root / "plans").glob("*.progress"):
+    for path in (root / PLANS).glob("*.progress"):
         path.unlink(missing_ok=True)
-    own = [root, root / "plans", root / "raw", *(root / "profiles").glob("*")]
+    own = [root, root / PLANS, root / RAW, *(root / PROFILES).glob("*")]
     # Only our own folders: the root may be anywhere.
     sweeps = {path.parent for path in root.glob("*/*/blocks.json")}
     for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
@@ -145,7 +148,7 @@ def measure_jobs(
     *,
     on_progress: pool.OnProgress = lambda progress: None,
     on_end: pool.OnEnd = lambda job, error: None,
-) -> dict[str, str]:
+) -> dict[str, Failure]:
     """Measure blocks on this machine or on the request's cluster; return errors by name."""
     if request.cluster and jobs:
         from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
@@ -160,7 +163,7 @@ def measure_jobs(
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 
-    place = pool.LocalPlace(request.jobs, usable_memory, note_time)
+    place = pool.LocalPlace(request.jobs, free_bytes, note_time)
     return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
 
 
@@ -186,11 +189,11 @@ def measure(
         _log.info("%d blocks to measure, about %s (%s)", len(wanted), about, expected.basis)
     jobs = []
     for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
-        file = request.root / "plans" / f"{key}.json"
+        file = request.root / PLANS / f"{key}.json"
         jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
         note_observed(file, block, request.observed, request.calls, flat=request.flat)
 
-    def on_end(job: pool.BlockJob, error: str) -> None:
+    def on_end(job: pool.BlockJob, error: Failure | None) -> None:
         _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")
 
     failed = measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end)
@@ -201,7 +204,7 @@ def measure_blocks(
     blocks: Mapping[str, Block],
     request: Request,
     on_progress: pool.OnProgress,
-) -> tuple[int, dict[str, str]]:
+) -> tuple[int, dict[str, Failure]]:
     """Measure blocks as `measure` does; return how many the store had, and why others failed.
 
     Raises IolabError also if interrupted; completed blocks are kept.

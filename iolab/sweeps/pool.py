@@ -15,14 +15,16 @@ from typing import IO, Any, Protocol
 
 from iolab.files import remove_short_dirs
 from iolab.process import kill_group, start
-from iolab.sweeps.limits import usable_cores, usable_memory
+from iolab.sweeps.limits import usable_cores
 from iolab.sweeps.programs import (
+    Failure,
     end_all,
     error_said,
     open_log,
     program_environment,
     signals_held,
 )
+from tracedat import free_bytes
 
 __all__ = [
     "BlockJob",
@@ -80,7 +82,7 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-OnEnd = Callable[[Any, str], None]
+OnEnd = Callable[[Any, Failure | None], None]
 # Called with a job that succeeded, its seconds, and how many ran on average, itself included.
 OnTime = Callable[[Any, float, float], None]
 
@@ -94,8 +96,8 @@ class Place(Protocol):
     def start(self, job: Any) -> None:
         """Start a job that fits."""
 
-    def ended(self) -> list[tuple[Any, str]]:
-        """Return the jobs that ended since the last call, each with its error or ""."""
+    def ended(self) -> list[tuple[Any, Failure | None]]:
+        """Return the jobs that ended since the last call, each with its error if it failed."""
 
     def running(self) -> int:
         """Return how many started jobs have not ended."""
@@ -122,10 +124,10 @@ class _Running:
         with suppress(OSError, ValueError, IndexError):
             self.cells_done = int(self.job.progress.read_text().split()[0])
 
-    def error(self) -> str:
+    def error(self) -> Failure | None:
         code = self.process.wait()
         with self.log:
-            return error_said(self.log, code) if code else ""
+            return error_said(self.log, code) if code else None
 
 
 def _unlimited() -> int:
@@ -174,8 +176,8 @@ class LocalPlace:
             log.close()
             raise
 
-    def ended(self) -> list[tuple[BlockJob, str]]:
-        """Return the jobs whose programs ended, each with its error or ""."""
+    def ended(self) -> list[tuple[BlockJob, Failure | None]]:
+        """Return the jobs whose programs ended, each with its error if it failed."""
         ended = []
         running = list(self._running)
         for entry in running:
@@ -212,12 +214,12 @@ class LocalPlace:
 def default_jobs(clock: str = "virtual") -> int:
     """Return how many virtual machines run side by side here, by cores and free memory.
 
-    Limits of containers and other cgroups apply (`iolab.sweeps.limits`). On the host's clock it is
-    one: two would share caches and cores and disturb each other.
+    Limits of containers and other cgroups apply. On the host's clock it is one: two would share
+    caches and cores and disturb each other.
     """
     if clock == "host":
         return 1
-    return max(1, min(usable_cores(), usable_memory() // _VM_BYTES))
+    return max(1, min(usable_cores(), free_bytes() // _VM_BYTES))
 
 
 def run_jobs_in(
@@ -226,17 +228,17 @@ def run_jobs_in(
     *,
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
-) -> dict[str, str]:
+) -> dict[str, Failure]:
     """Run jobs, as many side by side as fit, and return the error of each that failed.
 
     On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
-    `Progress` about ten times a second, ``on_end`` each ended job with its error or "".
+    `Progress` about ten times a second, ``on_end`` each ended job with its error if it failed.
     """
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
     length = _length_of(waiting)
     whole, of_ended = sum(map(length, waiting)), 0.0
-    errors: dict[str, str] = {}
+    errors: dict[str, Failure] = {}
     began = time.monotonic()
     cells_of_ended = 0
     try:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import IO, Final
 
@@ -20,8 +21,10 @@ import psutil
 from iolab.errors import IolabError
 from iolab.interrupts import forget_interrupt
 from iolab.process import kill_group
+from iolab.vm.qemu import GuestError, with_console
 
 __all__ = [
+    "Failure",
     "end_all",
     "end_processes",
     "error_said",
@@ -37,6 +40,23 @@ _POLL_S: Final = 0.02
 # A virtual machine returns its memory before it ends.
 _GONE_S: Final = 10.0
 _HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a program failed, and the last lines of its machine's console if it has one."""
+
+    reason: str
+    console: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return with_console(self.reason, self.console)
+
+    @property
+    def line(self) -> str:
+        """The reason in one line, and the kernel's BUG or panic if any."""
+        died = [line.strip() for line in self.console if "BUG" in line or "Kernel panic" in line]
+        return ": ".join((" ".join(self.reason.split()), *died[:1]))
 
 
 def program_environment() -> dict[str, str]:
@@ -61,6 +81,9 @@ def run_saying(work: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         forget_interrupt()
         return 128 + signal.SIGTERM
+    except GuestError as error:
+        print(json.dumps({"error": error.reason, "console": error.console}))
+        return error.exit_code
     except IolabError as error:
         print(json.dumps({"error": str(error)}))
         return error.exit_code
@@ -74,17 +97,18 @@ def run_saying(work: Callable[[], None]) -> int:
     return 0
 
 
-def error_said(log: IO[bytes], code: int) -> str:
+def error_said(log: IO[bytes], code: int) -> Failure:
     """Return a program's error: from the JSON in its last line, else its signal or exit code."""
     # The program shares this file offset: do not move it.
     size = os.fstat(log.fileno()).st_size
     said = os.pread(log.fileno(), _MOST, max(0, size - _MOST)).decode(errors="replace").strip()
     with suppress(ValueError, KeyError, IndexError, TypeError):
-        return str(json.loads(said.splitlines()[-1])["error"])
+        last = json.loads(said.splitlines()[-1])
+        return Failure(str(last["error"]), tuple(map(str, last.get("console", ()))))
     number = -code if code < 0 else code - 128
     with suppress(ValueError):
-        return f"was ended by {signal.Signals(number).name}"
-    return f"ended with {code}: {said[-500:] or 'no message'}"
+        return Failure(f"was ended by {signal.Signals(number).name}")
+    return Failure(f"ended with {code}: {said[-500:] or 'no message'}")
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def _outcome(plan: PathologyPlan, store: RawStore, measured: Measured) -> Outcom
         plan,
         measured=sum(map(store.has, missing)),
         kept=len(plan.blocks) - len(missing),
-        failed={name: why for name, why in measured.failed.items() if name in names},
+        failed={name: str(why) for name, why in measured.failed.items() if name in names},
     )
 
 

@@ -16,9 +16,10 @@ from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.choosing import ChosenBlock
 from iolab.sweeps.durations import forecast
-from iolab.sweeps.limits import usable_memory
 from iolab.sweeps.measuring import block_job
 from iolab.sweeps.pool import BlockJob, LocalPlace, OnProgress, run_jobs_in
+from iolab.sweeps.programs import Failure
+from tracedat import free_bytes
 
 __all__ = ["CheckedBlock", "CheckedCell", "compare_block", "expected_seconds", "verify_blocks"]
 
@@ -96,11 +97,13 @@ def verify_blocks(
             job = block_job(f"{number} {one.words}", block, own / "plan.json", own)
             wanted[job.name] = (one, block_key(block, one.identity), RawStore(job.root), job)
 
-        def on_end(job: BlockJob, error: str) -> None:
+        def on_end(job: BlockJob, error: Failure | None) -> None:
             one, key, store, _ = wanted[job.name]
-            on_block(CheckedBlock(one, error=error) if error else compare_block(one, key, store))
+            on_block(
+                CheckedBlock(one, error=str(error)) if error else compare_block(one, key, store)
+            )
 
-        place = LocalPlace(jobs, usable_memory)
+        place = LocalPlace(jobs, free_bytes)
         again = [job for *_, job in wanted.values()]
         run_jobs_in(place, again, on_progress=on_progress, on_end=on_end)
 

@@ -37,6 +37,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
 from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
+from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks
 from iolab.sweeps.switches import fixed_switches, switches
 
@@ -181,7 +182,7 @@ class _Run:
         lost = [key for key in plan.blocks if key not in keys]
         if not lost:
             return keys
-        reason = next(iter(errors.values()), "the machine did not come to an end")
+        failure = next(iter(errors.values()), Failure("the machine did not come to an end"))
         again = [
             level
             for level in levels
@@ -190,10 +191,10 @@ class _Run:
             )
         ]
         if not again:
-            raise IolabError(f"without any intervention: {reason}")
+            raise IolabError(f"without any intervention: {failure}")
         if len(again) == 1:
-            self.failed[again[0]] = reason.splitlines()[0]
-            _log.info("%s: %s", again[0], reason)
+            self.failed[again[0]] = failure.line
+            _log.info("%s: %s", again[0], failure)
             return keys
         half = len(again) // 2
         _log.info("a machine failed; trying its %d interventions in halves", len(again))

@@ -8,6 +8,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,6 @@ from iolab.vm.qemu import (
     GuestError,
     Machine,
     boot,
-    console_tail,
     options_digest,
 )
 from iolab.vm.snapshots import (
@@ -149,8 +149,8 @@ class VmTarget:
 
         An `observation` adds the observed cells' profiles (``profiles/ID.parquet``) and recorded
         events (``profiles/ID.events.parquet``); all else stays the same, to the byte. Raises
-        GuestError if the guest did not come to its end, ChannelError if its results are incomplete,
-        IolabError with the agent's message if it gave up.
+        GuestError if the guest did not come to its end or the agent gave up, ChannelError if its
+        results are incomplete.
         """
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         machine = replace(self.machine, kernel_options=(*self.machine.kernel_options, *options))
@@ -193,12 +193,12 @@ class VmTarget:
             put_plan(given.channel, sent)
             return boot(machine, given, progress)
         given = replace(self._given(work, None), stall_s=stall_s)
-        snapshot = self._snapshot(machine, job)
-        if observation is not None:
-            kept = self._observed_boot(machine, job, snapshot, observation)
-            given = replace(given, options=observation.options(work / "observed", kept=kept))
-        console = run_restored(machine, snapshot, given, sent, progress)
-        console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
+        with self._snapshot(machine, job) as snapshot:
+            if observation is not None:
+                kept = self._observed_boot(machine, job, snapshot, observation)
+                given = replace(given, options=observation.options(work / "observed", kept=kept))
+            console = run_restored(machine, snapshot, given, sent, progress)
+            console.write_bytes(snapshot.console.read_bytes() + console.read_bytes())
         return console
 
     def _given(self, folder: Path, job: Path | None) -> Boot:
@@ -217,8 +217,8 @@ class VmTarget:
             preload=self.preload,
         )
 
-    def _snapshot(self, machine: Machine, job: Path) -> Snapshot:
-        """Return this machine, booted and without a plan."""
+    def _snapshot(self, machine: Machine, job: Path) -> AbstractContextManager[Snapshot]:
+        """Use this machine, booted and without a plan, during a ``with`` block."""
         options = [*machine.kernel_options]
         key = digest_of({**self.identity(), "options": options, "job": digest_file(job)})
         return kept_snapshot(key[:32], machine, lambda work: self._given(work, job))
@@ -301,7 +301,7 @@ def _check_ending(results: Path, console: Path) -> None:
     message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
     if code == CannotRunError.exit_code:
         raise CannotRunError(message)
-    raise IolabError(f"{message}; the guest's last lines:\n{console_tail(console)}")
+    raise GuestError(message, console)
 
 
 def _compress_traces(image: Image, plan: Plan, results: Path) -> None:

@@ -11,9 +11,14 @@ from pathlib import Path
 from iolab.errors import IolabError
 from iolab.files import locked, scratch_dir
 
-__all__ = ["make_folder"]
+__all__ = ["lock_of", "make_folder"]
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def lock_of(final: Path) -> Path:
+    """Return the file whose lock a folder's maker holds; it lies beside the folder."""
+    return final.with_name(f".{final.name}.lock")
 
 
 def make_folder(
@@ -25,7 +30,7 @@ def make_folder(
     """
     if good(final):
         return final
-    with locked(final.parent / f".{final.name}.lock"):
+    with locked(lock_of(final)):
         if good(final):
             return final
         making = final.parent / f".{final.name}.making"

@@ -27,7 +27,6 @@ __all__ = [
     "Machine",
     "Running",
     "boot",
-    "console_tail",
     "options_digest",
 ]
 
@@ -57,12 +56,20 @@ class Machine:
 
 
 class GuestError(IolabError):
-    """The guest panicked, hung or ran out of memory, or its QEMU died; `reason` is one line."""
+    """The guest panicked, hung, ran out of memory or gave up, or its QEMU died.
+
+    `reason` is one line, `console` the lines that show how its kernel ended.
+    """
 
     def __init__(self, reason: str, console: Path | None = None) -> None:
-        tail = "" if console is None else f"; its last lines:\n{console_tail(console)}"
-        super().__init__(reason + tail)
         self.reason = reason
+        self.console = () if console is None else _tail(console)
+        super().__init__(with_console(reason, self.console))
+
+
+def with_console(reason: str, console: Sequence[str]) -> str:
+    """Return why a machine failed, with its console's last lines if there are any."""
+    return "\n  ".join((f"{reason}; its last lines:", *console)) if console else reason
 
 
 def _counting(cpus: int) -> str:
@@ -153,14 +160,14 @@ def _lines(console: Path, *, complete: bool = False) -> list[str]:
     return [foreign.line(line.rstrip()) for line in text.splitlines() if line.strip()]
 
 
-def console_tail(console: Path) -> str:
-    """Return the lines of a console that show how its kernel ended, indented."""
+def _tail(console: Path) -> tuple[str, ...]:
+    """Return the lines of a console that show how its kernel ended."""
     lines = _lines(console)
     # The cause of a panic comes before a long stack trace: begin there.
     marks = ("Kernel panic", "BUG:", "Oops", "Out of memory", "invoked oom-killer")
     first = next((n for n, line in enumerate(lines) if any(m in line for m in marks)), None)
     shown = lines[-8:] if first is None else lines[first : first + 8]
-    return "\n".join(f"  {line}" for line in shown) or "  (the console is empty)"
+    return tuple(shown) or ("(the console is empty)",)
 
 
 @dataclass(frozen=True)

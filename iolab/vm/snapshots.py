@@ -35,10 +35,18 @@ from pathlib import Path
 from typing import Any
 
 from iolab import foreign
-from iolab.errors import CannotRunError
-from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, short_dir
+from iolab.errors import CannotRunError, IolabError
+from iolab.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    locked,
+    scratch_dir,
+    short_dir,
+)
 from iolab.reading import DOCUMENT_BYTES
-from iolab.vm.cached import make_folder
+from iolab.vm.cached import lock_of, make_folder
 from iolab.vm.channel import make_channel, put_plan, unpack_channel
 from iolab.vm.monitor import Monitor, MonitorError, monitor_options
 from iolab.vm.qemu import Boot, GuestError, Machine, Running
@@ -187,11 +195,14 @@ def run_until_stop(machine: Machine, given: Boot) -> None:
     raise GuestError(f"QEMU did not end within {_ENDS_WITHIN_S:.0f} s, {_TRIES} times")
 
 
-def kept_snapshot(key: str, machine: Machine, given: Callable[[Path], Boot]) -> Snapshot:
-    """Return the snapshot that is kept under `key`; make it if it is missing or damaged.
+@contextmanager
+def kept_snapshot(
+    key: str, machine: Machine, given: Callable[[Path], Boot]
+) -> Iterator[Snapshot]:
+    """Use the snapshot that is kept under `key`; make it if it is missing or damaged.
 
     `key` names everything that the booted machine depends on. `given` returns what it is booted
-    with, from a folder for its files.
+    with, from a folder for its files. No process removes the snapshot during the ``with`` block.
     """
 
     def make(folder: Path) -> None:
@@ -201,11 +212,16 @@ def kept_snapshot(key: str, machine: Machine, given: Callable[[Path], Boot]) -> 
         make_snapshot(machine, given(work), folder)
         shutil.rmtree(work)
 
-    folder = cache_dir("snapshots", key)
-    make_folder(folder, make, good=lambda folder: Snapshot(folder).is_good())
-    os.utime(folder)
-    _forget_old(folder.parent)
-    return Snapshot(folder)
+    snapshot = Snapshot(cache_dir("snapshots", key))
+    while True:
+        make_folder(snapshot.folder, make, good=lambda folder: Snapshot(folder).is_good())
+        with locked(lock_of(snapshot.folder), shared=True):
+            # Another process may have removed it before it was locked.
+            if snapshot.is_good():
+                os.utime(snapshot.folder)
+                _forget_old(snapshot.folder.parent)
+                yield snapshot
+                return
 
 
 def run_restored(
@@ -287,11 +303,20 @@ def _write_disk(path: Path, size: int) -> None:
     atomic_write(path, b"".join(part.ljust(cluster, b"\0") for part in parts))
 
 
+class _InUseError(Exception):
+    """Another process uses a snapshot."""
+
+
+def _refuse_to_wait() -> None:
+    raise _InUseError
+
+
 def _forget_old(folder: Path) -> None:
-    """Remove the least recently used snapshots."""
+    """Remove the least recently used snapshots; skip those in use."""
     used = {path: path.stat().st_mtime for path in folder.glob("[!.]*") if path.is_dir()}
     for path in sorted(used, key=lambda path: used[path])[:-_MOST_KEPT]:
-        old = path.with_name(f".{path.name}.old")
-        with suppress(OSError):
-            path.rename(old)
-            shutil.rmtree(old)
+        lock = lock_of(path)
+        with suppress(OSError, IolabError, _InUseError), locked(lock, _refuse_to_wait):
+            with scratch_dir(folder) as work:
+                path.rename(work / "old")
+            lock.unlink()

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from iolab import figures, stats
 from iolab.errors import IolabError, UserError
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN
-from iolab.figures.words import number
+from iolab.figures.words import axis_number
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.stats.conditions import levels_of
 from iolab.store.dataset import Dataset
@@ -298,7 +298,7 @@ def test_figures_take_any_pathology_and_name_its_control(name: str) -> None:
         assert shown == words
         assert_legend_is_on(figure)
     split = figures.cpu_split(data.cells)
-    names = [pathology.control, *(x if isinstance(x, str) else number(x) for x in levels)]
+    names = [pathology.control, *(x if isinstance(x, str) else axis_number(x) for x in levels)]
     ticks = [label.get_text() for label in split.axes[-1].get_xticklabels()]
     # A long name is broken at a space or a hyphen.
     assert ["".join(tick.split()) for tick in ticks] == ["".join(name.split()) for name in names]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from iolab.errors import IolabError
+from iolab.store.folders import PARTITIONS
 from iolab.store.garbage import find_garbage, remove_garbage
-from iolab.store.partitions import PARTITIONS
 from iolab.store.raw import RawStore
 from tests.support.stores import stored
 

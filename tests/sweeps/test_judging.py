@@ -81,21 +81,6 @@ def test_another_kernel_is_the_expectation(measured: list[tuple[str, int]]) -> N
     assert ask(f"iops {AT} within 0.001% of 6.12").verdict == "bad"
 
 
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        ("the guest left no results; its last lines:\n[1] x", "the guest left no results"),
-        (
-            "the guest left no results; its last lines:\n[1] kernel BUG at core.c:8441!\n[2] y",
-            "the guest left no results: [1] kernel BUG at core.c:8441!",
-        ),
-        ("fio failed", "fio failed"),
-    ],
-)
-def test_a_kernel_that_dies_is_untestable_with_its_last_words(reason: str, words: str) -> None:
-    assert judging._last_words(reason) == words
-
-
 def test_measures_are_told_for_both_cells(measured: list[tuple[str, int]]) -> None:
     measures = ask(f"iops ratio {AT} > 0.5").measures
     assert measures is not None

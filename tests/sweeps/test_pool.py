@@ -14,6 +14,7 @@ import pytest
 
 from iolab.sweeps import pool
 from iolab.sweeps.pool import BlockJob, LocalPlace, Progress, run_jobs_in
+from iolab.sweeps.programs import Failure
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class MadeUpPlace:
     def start(self, job: MadeUpJob) -> None:
         self.running_job, self.began = job, self.now
 
-    def ended(self) -> list[tuple[Any, str]]:
+    def ended(self) -> list[tuple[Any, Failure | None]]:
         job = self.running_job
         if job is None or self.now - self.began < job.seconds:
             return []
         self.running_job = None
-        return [(job, "")]
+        return [(job, None)]
 
     def running(self) -> int:
         return int(self.running_job is not None)
@@ -117,7 +118,7 @@ def test_programs_run_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
         small(tmp_path, "killed", "import os; os.kill(os.getpid(), 9)"),
     ]
     told: list[Progress] = []
-    ended: list[tuple[str, str]] = []
+    ended: list[tuple[str, Failure | None]] = []
     timed: list[str] = []
     errors = run_jobs_in(
         LocalPlace(2, on_time=lambda job, seconds, beside: timed.append(job.name)),
@@ -125,8 +126,8 @@ def test_programs_run_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
         on_progress=lambda state: told.append(Progress(**vars(state))),
         on_end=lambda job, error: ended.append((job.name, error)),
     )
-    assert errors == {"bad": "no", "killed": "was ended by SIGKILL"}
-    assert dict(ended) == {**errors, "good": ""}
+    assert errors == {"bad": Failure("no"), "killed": Failure("was ended by SIGKILL")}
+    assert dict(ended) == {**errors, "good": None}
     assert timed == ["good"]
     assert [state.jobs_done for state in told] == sorted(state.jobs_done for state in told)
     assert (told[-1].jobs_done, told[-1].cells_done, told[-1].seconds_left) == (3, 6, 0.0)

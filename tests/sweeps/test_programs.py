@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from iolab.process import start
-from iolab.sweeps.programs import end_all, error_said, open_log
+from iolab.sweeps.programs import Failure, end_all, error_said, open_log
 from tests.support.processes import child_environment, processes_naming, wait_until
 
 _PROGRAM = """\
@@ -59,10 +59,27 @@ def test_what_a_program_says_is_read(work: str, code: int, said: str, log: IO[by
     assert ran(work, log) == code
     found = error_said(log, code)
     if said == "ends with a traceback":
-        assert found.startswith("ended with 1: ")
-        assert found.endswith("ValueError: a bug")
+        assert found.reason.startswith("ended with 1: ")
+        assert found.reason.endswith("ValueError: a bug")
     else:
-        assert found == said
+        assert found == Failure(said)
+
+
+def test_how_a_kernel_died_is_handed_on(tmp_path: Path, log: IO[bytes]) -> None:
+    (tmp_path / "console").write_text("[0] before\n[1] kernel BUG at core.c:8441!\n[2] y\n")
+    work = "\n    ".join(
+        [
+            "from pathlib import Path",
+            "from iolab.vm.qemu import GuestError",
+            f"raise GuestError('the guest left no results', Path({str(tmp_path / 'console')!r}))",
+        ]
+    )
+    found = error_said(log, ran(work, log))
+    assert found.reason == "the guest left no results"
+    assert found.console[-2:] == ("[1] kernel BUG at core.c:8441!", "[2] y")
+    assert found.line == "the guest left no results: [1] kernel BUG at core.c:8441!"
+    assert "its last lines" in str(found)
+    assert Failure("fio failed", ("[1] x",)).line == "fio failed"
 
 
 def test_sigterm_ends_a_program_in_order(log: IO[bytes]) -> None:
@@ -70,7 +87,7 @@ def test_sigterm_ends_a_program_in_order(log: IO[bytes]) -> None:
         ["try:", "    signal.raise_signal(signal.SIGTERM)", "finally:", "    print('put away')"]
     )
     assert ran(work, log) == 128 + signal.SIGTERM
-    assert error_said(log, 143) == "was ended by SIGTERM"
+    assert error_said(log, 143) == Failure("was ended by SIGTERM")
     assert log.seek(0) == 0
     assert log.read() == b"a line before\nput away\n"
 
@@ -87,7 +104,7 @@ def test_a_signal_while_a_string_is_executed_is_named(tmp_path: Path) -> None:
 
 def test_a_killed_program_is_said_to_be(log: IO[bytes]) -> None:
     code = ran("import os; os.kill(os.getpid(), signal.SIGKILL)", log)
-    assert error_said(log, code) == "was ended by SIGKILL"
+    assert error_said(log, code) == Failure("was ended by SIGKILL")
 
 
 # As a block's program does: its virtual machine is in a session of its own.

@@ -23,7 +23,7 @@ from iolab.targets.vm import VmTarget
 from iolab.vm import snapshots
 from iolab.vm.monitor import MonitorError
 from iolab.vm.qemu import Boot, Machine
-from iolab.vm.snapshots import Snapshot, can_be_kept
+from iolab.vm.snapshots import Snapshot, can_be_kept, kept_snapshot
 from tests.support.plans import null_blk_cell, plan
 from tests.support.processes import machines_disturbed
 from tests.test_files import small_disk
@@ -215,6 +215,25 @@ def test_a_disk_without_room_for_a_snapshot_is_said(
             target.run(plan(), tmp_path / "results")
         assert not list((disk / "snapshots").glob("[!.]*"))
     assert not (tmp_path / "results").exists()
+
+
+def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(machine: Machine, given: Boot, into: Path) -> Snapshot:
+        (into / "snapshot.qcow2").touch()
+        sha256 = hashlib.sha256().hexdigest()
+        (into / "snapshot.json").write_text(json.dumps({"sha256": sha256}))
+        return Snapshot(into)
+
+    monkeypatch.setattr(snapshots, "make_snapshot", make)
+    boot = Boot([], kept, None, kept, kept, stall_s=1.0)
+    with kept_snapshot("used", Machine(), lambda work: boot, print) as snapshot:
+        for n in range(20):
+            (kept / f"{n:02}").mkdir()
+        os.utime(snapshot.folder, (0, 0))
+        snapshots._forget_old(kept)
+        assert snapshot.is_good()
+    snapshots._forget_old(kept)
+    assert not snapshot.folder.exists()
 
 
 def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.sweeps.cluster.recruiting import Recruit
 from iolab.sweeps.cluster.worker import Answer
 from iolab.sweeps.pool import BlockJob
+from iolab.sweeps.programs import Failure
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -39,6 +40,8 @@ _GATHER_S: Final = 600
 _RECRUITS: Final = 8
 # A block whose workers are lost so often fails.
 _MOST_LOSSES: Final = 3
+# Lines of a console in a worker's answer.
+_MOST_LINES: Final = 20
 
 
 class Work(Protocol):
@@ -149,14 +152,15 @@ class ClusterPlace:
         """Start a job on the worker that has the most room."""
         self._start(_Attempt(job))
 
-    def ended(self) -> list[tuple[BlockJob, str]]:
-        """Return the jobs that ended, each with its error or ""."""
+    def ended(self) -> list[tuple[BlockJob, Failure | None]]:
+        """Return the jobs that ended, each with its error if it failed."""
         self._look()
-        ended = []
+        ended: list[tuple[BlockJob, Failure | None]] = []
         for attempt in list(self._running):
-            error = self._ending(attempt)
-            if error is None:
+            worker = self._worker_of(attempt)
+            if worker is not None and attempt.future.status == "pending":
                 continue
+            error = self._lost(attempt) if worker is None else self._ending(attempt, worker)
             self._running.remove(attempt)
             self._cells.pop(attempt.key, None)
             attempt.worker = attempt.future = None
@@ -168,7 +172,7 @@ class ClusterPlace:
                 self._start(attempt)
             elif self._everywhere(attempt):
                 self._again.remove(attempt)
-                ended.append((attempt.job, "; ".join(attempt.failed.values())))
+                ended.append((attempt.job, Failure("; ".join(attempt.failed.values()))))
         return ended
 
     def running(self) -> int:
@@ -230,38 +234,40 @@ class ClusterPlace:
         known = set(self._workers)
         return bool(known) and not self._coming and known <= set(attempt.failed)
 
-    def _ending(self, attempt: _Attempt) -> str | None:
-        """Return a started job's error, "" if it succeeded, or None if it still runs.
-
-        A job that another worker may take is queued again.
-        """
+    def _worker_of(self, attempt: _Attempt) -> Recruit | None:
+        """Return the worker of a started job, or None if it is lost."""
         worker = attempt.worker
-        if worker is None or not {worker.address} & {*self._workers, *self._refused}:
-            return self._lost(attempt)
-        if attempt.future.status == "pending":
-            return None
+        known = worker is not None and worker.address in {*self._workers, *self._refused}
+        return worker if known else None
+
+    def _ending(self, attempt: _Attempt, worker: Recruit) -> Failure | None:
+        """Return the error of a job that ended; queue it again if another worker may take it."""
         try:
             answer = attempt.future.result(timeout=_GATHER_S)
         except Exception as error:  # Dask's, or any error of the worker's Python
             if self._gone(error):
                 return self._lost(attempt)
             kind = type(error).__name__
-            return self._elsewhere(attempt, f"{kind}: {foreign.line(str(error), 300)}")
+            self._elsewhere(attempt, worker, f"{kind}: {foreign.line(str(error), 300)}")
+            return None
         return self._answered(attempt, worker, answer)
 
-    def _answered(self, attempt: _Attempt, worker: Recruit, answer: Any) -> str:
+    def _answered(self, attempt: _Attempt, worker: Recruit, answer: Any) -> Failure | None:
         if not isinstance(answer, Answer):
-            return self._elsewhere(attempt, "it answered with something else than a result")
+            self._elsewhere(attempt, worker, "it answered with something else than a result")
+            return None
         if answer.error and answer.here:
-            return self._elsewhere(attempt, foreign.line(answer.error))
+            self._elsewhere(attempt, worker, foreign.line(answer.error.line))
+            return None
         self._faults.pop(worker.address, None)
         if answer.error:
-            return foreign.text(answer.error, 4000)
+            console = tuple(map(foreign.line, answer.error.console[:_MOST_LINES]))
+            return Failure(foreign.text(answer.error.reason, 4000), console)
         try:
             self._work.take(attempt.job, answer)
         except IolabError as error:
-            return f"{worker.name}: {error}"
-        return ""
+            return Failure(f"{worker.name}: {error}")
+        return None
 
     @staticmethod
     def _gone(error: Exception) -> bool:
@@ -270,21 +276,20 @@ class ClusterPlace:
 
         return isinstance(error, CancelledError | KilledWorker | TimeoutError | OSError)
 
-    def _lost(self, attempt: _Attempt) -> str:
+    def _lost(self, attempt: _Attempt) -> Failure | None:
         attempt.losses += 1
         name = attempt.worker.name if attempt.worker else "a worker"
         with suppress(Exception):  # the scheduler may be gone
             attempt.future.cancel(force=True)
         if attempt.losses >= _MOST_LOSSES:
-            return f"{attempt.losses} workers were lost while they measured it, {name} the last"
+            return Failure(
+                f"{attempt.losses} workers were lost while they measured it, {name} the last"
+            )
         _log.info("%s: %s is lost; it is measured again on another one", attempt.job.name, name)
         self._again.append(attempt)
-        return ""
+        return None
 
-    def _elsewhere(self, attempt: _Attempt, reason: str) -> str:
-        worker = attempt.worker
-        if worker is None:
-            return reason
+    def _elsewhere(self, attempt: _Attempt, worker: Recruit, reason: str) -> None:
         attempt.failed[worker.address] = f"{worker.name}: {reason}"
         _log.info("%s: %s cannot measure it: %s", attempt.job.name, worker.name, reason)
         self._faults[worker.address] = self._faults.get(worker.address, 0) + 1
@@ -293,7 +298,6 @@ class ClusterPlace:
             self._workers.pop(worker.address, None)
             _log.info("%s gets no more blocks", worker.name)
         self._again.append(attempt)
-        return ""
 
     def _look(self) -> None:
         """Notice workers that joined, became ready or were lost.

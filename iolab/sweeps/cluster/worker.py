@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.agent.proc import available_memory, text_of
+from iolab.agent.proc import text_of
 from iolab.errors import IolabError
 from iolab.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab.process import kill_group, start
 from iolab.sweeps.cluster.parts import Part, receive, settle
 from iolab.sweeps.cluster.program import OTHER_MACHINE
 from iolab.sweeps.limits import MACHINE_BYTES
-from iolab.sweeps.programs import error_said, open_log, program_environment
+from iolab.sweeps.programs import Failure, error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
 from iolab.vm.parts import LOCK_VARIABLE
+from tracedat import free_bytes
 
 __all__ = [
     "Answer",
@@ -66,7 +67,7 @@ class Answer:
     """
 
     archive: bytes = b""
-    error: str = ""
+    error: Failure | None = None
     here: bool = False
 
 
@@ -84,7 +85,7 @@ def own_facts() -> dict[str, Any]:
         **own_identity(),
         "host_boot": text_of(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname(),
         "host": socket.gethostname(),
-        "memory": available_memory(),
+        "memory": free_bytes(),
         "qemu": os.environ.get("IOLAB_QEMU", ""),
     }
 
@@ -145,7 +146,7 @@ def measure(task: Task) -> Answer:
     try:
         return _measure(task, watched(task.topic, task.key))
     except (IolabError, OSError) as error:
-        return Answer(error=str(error), here=True)
+        return Answer(error=Failure(str(error)), here=True)
 
 
 def watched(topic: str, key: str) -> Watched:
@@ -200,17 +201,17 @@ def _run(task: Task, watched: Watched, work: Path) -> Answer:
             while process.poll() is None:
                 time.sleep(_POLL_S)
                 if not watched.wanted():
-                    return Answer(error="cancelled")
+                    return Answer(error=Failure("cancelled"))
                 if (now := _cells(work / "out.progress")) > done:
                     done = now
                     watched.report(done)
         finally:
             kill_group(process)
-        error = error_said(log, process.returncode) if process.returncode else ""
+        error = error_said(log, process.returncode) if process.returncode else None
     if error:
         # Its own errors have a code; a signal comes from outside.
         here = process.returncode < 0 or process.returncode == OTHER_MACHINE
-        return Answer(error=error, here=here or os.strerror(errno.ENOSPC) in error)
+        return Answer(error=error, here=here or os.strerror(errno.ENOSPC) in str(error))
     return Answer(archive=_packed(work / "out"))
 
 

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -22,11 +21,11 @@ import pyarrow.parquet as pq
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tracedat._errors import RequestError, TraceError, printable
+from tracedat._scratch import scratch
 from tracedat._trace import Trace
 
 # What a file may be named after.
 _EVENT = re.compile(r"[\w:.-]*\w", re.ASCII)
-_SCRATCH = ".tracedat."
 # Events of one packet.
 _BUNDLE = 4096
 _SEQUENCE = 1
@@ -103,8 +102,8 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     files = {name: f"{name.replace(':', '.')}.parquet" for name in (*tables, "losses")}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=_SCRATCH) as work:
-            whole = Path(work) / "whole"
+        with scratch(folder.parent) as work:
+            whole = work / "whole"
             whole.mkdir()
             for name, file in files.items():
                 frame = trace.losses if name == "losses" else tables[name]
@@ -158,8 +157,8 @@ def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = N
         raise RequestError(trace.path, "is the trace itself: name another file")
     packets = _packets(trace, between)
     # A file in a folder of its own has the permissions of any new file; mkstemp's has not.
-    with TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as work:
-        whole = Path(work) / "whole"
+    with scratch(place.parent) as work:
+        whole = work / "whole"
         whole.write_bytes(b"".join(packets))
         whole.replace(place)
     return len(packets)

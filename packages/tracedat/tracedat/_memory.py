@@ -21,6 +21,7 @@ R = TypeVar("R")
 SPAN = 2 << 20
 _MAX_THREADS = 8
 _CGROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 _NO_LIMIT = 1 << 62
 
 
@@ -75,31 +76,42 @@ def free_bytes() -> int:
 
     The page cache counts as free. A machine that does not show it has no limit.
     """
-    free = [_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
+    free = [_table(Path("/proc/meminfo")).get("MemAvailable:", _NO_LIMIT >> 10) << 10]
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in _OWN.read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0" or controllers == "memory":
                 root = _CGROUPS / controllers
                 group = root / path.lstrip("/")
+                # A path of the host does not exist in a container; the mount does.
                 inside = [one for one in (group, *group.parents) if one.is_relative_to(root)]
-                free += [_free_in(one) for one in inside]
+                free += [_free_in(one) for one in inside if ".." not in one.parts]
     return min(free)
 
 
 def _free_in(group: Path) -> int:
-    # cgroup v2, then v1.
-    for limit, usage in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
+    # The files of cgroup v2, then of v1.
+    limits = _numbers(group, "max", "high", "limit_in_bytes")
+    used = _numbers(group, "current", "usage_in_bytes")
+    if not limits or not used:
+        return _NO_LIMIT
+    found = _table(group / "memory.stat")
+    # v1's plain counters lack the groups below.
+    cache = sum(found.get(f"total_{x}", found.get(x, 0)) for x in ("inactive_file", "active_file"))
+    return max(0, min(limits) - max(0, used[0] - cache))
+
+
+def _numbers(group: Path, *names: str) -> list[int]:
+    found = []
+    for name in names:
         # The word "max", or a number beyond all memory, means no limit.
         with suppress(OSError, ValueError):
-            most, used = (int((group / f"memory.{n}").read_text()) for n in (limit, usage))
-            cache = sum(_field(group / "memory.stat", f"{x}active_file") for x in ("in", ""))
-            return max(0, most - used + cache)
-    return _NO_LIMIT
+            found.append(int((group / f"memory.{name}").read_text()))
+    return found
 
 
-def _field(table: Path, name: str) -> int:
+def _table(path: Path) -> dict[str, int]:
     with suppress(OSError):
-        lines = (line.split() for line in table.read_text().splitlines())
-        return next((int(words[1]) for words in lines if words[0] == name), 0)
-    return _NO_LIMIT
+        lines = (line.split() for line in path.read_text().splitlines())
+        return {words[0]: int(words[1]) for words in lines}
+    return {}

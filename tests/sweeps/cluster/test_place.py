@@ -21,6 +21,7 @@ from iolab.sweeps.cluster.place import ClusterPlace, connected, known_workers
 from iolab.sweeps.cluster.recruiting import Recruit, recruit
 from iolab.sweeps.cluster.worker import Answer, watched
 from iolab.sweeps.pool import Progress, run_jobs_in
+from iolab.sweeps.programs import Failure
 from tests.support.cluster import Cluster, cluster
 from tests.support.processes import wait_until
 
@@ -56,9 +57,9 @@ def act(argument: tuple[str, str]) -> Answer:
             time.sleep(0.05)
         note.with_suffix(".cancelled").write_text("")
     elif what == "picky" and worker != "good":
-        return Answer(error="12 MiB are free", here=True)
+        return Answer(error=Failure("12 MiB are free"), here=True)
     elif what == "bad":
-        return Answer(error="the guest died")
+        return Answer(error=Failure("the guest died"))
     elif what == "broken":
         raise ValueError("a bug")
     elif what == "odd":
@@ -98,10 +99,11 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def run(dask: Cluster, work: SmallWork, *names: str) -> dict[str, str]:
     with connected(dask.address) as client:
         wait_until(lambda: len(known_workers(client)) == len(dask.workers))
-        return run_jobs_in(
+        errors = run_jobs_in(
             ClusterPlace(client, work),
             [SmallJob(name) for name in names],
         )
+    return {name: str(error) for name, error in errors.items()}
 
 
 def test_jobs_run_on_all_workers_and_their_errors_are_their_own(
