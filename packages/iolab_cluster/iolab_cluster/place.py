@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iolab import foreign
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.sweeps.cluster.recruiting import Recruit
-from iolab.sweeps.cluster.worker import Answer
 from iolab.sweeps.pool import BlockJob
+from iolab_cluster.recruiting import Recruit
+from iolab_cluster.worker import Answer
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -39,7 +39,7 @@ _MOST_LOSSES: Final = 3
 
 
 class Work(Protocol):
-    """What to do with jobs: `iolab.sweeps.cluster.blocks` measures blocks."""
+    """What to do with jobs: `iolab_cluster.blocks` measures blocks."""
 
     exclusive: bool
 
