@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 
 from iolab import __version__
+from iolab.cli import app, extras
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+# The page of the command line shows an extra's own command, with its options.
+app.add_command(extras.mail.load())
 
 project = "iolab"
 author = "The iolab developers"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 
@@ -13,6 +14,7 @@ from xdist.remote import Producer
 from iolab.cli import main
 from iolab.pathology import registry
 from iolab.targets.vm import VmTarget, prepare
+from tests.support.command import Iolab, Told
 from tests.support.needs import LackError, need, summary, wants
 from tests.support.tiers import Shares, sort_into_tiers
 
@@ -86,6 +88,24 @@ def in_process(
             main()
         assert isinstance(ended.value.code, int)
         return ended.value.code, capsys.readouterr().err
+
+    return call
+
+
+@pytest.fixture
+def iolab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iolab:
+    """Run the command line in this process, which is quick."""
+
+    def call(*words: object, **environment: str) -> Told:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["iolab", *map(str, words)])
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert isinstance(ended.value.code, int)
+        out, error = capsys.readouterr()
+        return Told(subprocess.CompletedProcess([*map(str, words)], ended.value.code, out, error))
 
     return call
 

@@ -15,12 +15,15 @@ import pytest
 import iolab
 
 PACKAGE = Path(iolab.__file__).parent
-# Libraries of their own.
-LIBRARIES = sorted(path.parent for path in PACKAGE.parent.glob("packages/*/*/__init__.py"))
+# Libraries of their own, which need nothing of iolab, and extras, which iolab needs nothing of.
+_PACKAGES = sorted(path.parent for path in PACKAGE.parent.glob("packages/*/*/__init__.py"))
+EXTRAS = [path for path in _PACKAGES if path.name.startswith("iolab_")]
+LIBRARIES = [path for path in _PACKAGES if path not in EXTRAS]
 
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
-    *("iolab", "errors", "interrupts", "process", "logs", "names", "writers", "files", "paths"),
+    *("iolab", "errors", "extras", "interrupts", "process", "logs", "names", "writers", "files"),
+    "paths",
     *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "measure"),
     *("pathology", "blocks", "design"),
     *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
@@ -154,8 +157,22 @@ def library_imports(found: list[Import]) -> list[str]:
     ]
 
 
-RULES = (upward_imports, circular_imports, drawing_imports, foreign_imports, private_imports)
-LIBRARY_RULES = (circular_imports, library_imports, private_imports)
+def extra_imports(found: list[Import]) -> list[str]:
+    """Return a sentence for each import of an extra from outside."""
+    extras = {extra.name for extra in EXTRAS}
+    return [
+        f"{one}: an extra may be missing"
+        for one in found
+        if top(one.imported) in extras - {top(one.module)}
+    ]
+
+
+RULES = (
+    *(upward_imports, circular_imports, drawing_imports, foreign_imports, private_imports),
+    extra_imports,
+)
+LIBRARY_RULES = (circular_imports, library_imports, private_imports, extra_imports)
+EXTRA_RULES = (circular_imports, private_imports, extra_imports)
 Rule = Callable[[list[Import]], list[str]]
 
 
@@ -175,6 +192,13 @@ def test_a_library_keeps_its_rules(library: Path) -> None:
     found = imports(library)
     assert len(found) > 20
     assert [sentence for rule in LIBRARY_RULES for sentence in rule(found)] == []
+
+
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda path: path.name)
+def test_an_extra_keeps_its_rules(extra: Path) -> None:
+    found = imports(extra)
+    assert len(found) > 20
+    assert [sentence for rule in EXTRA_RULES for sentence in rule(found)] == []
 
 
 def test_every_room_has_a_place_and_every_place_a_room() -> None:
@@ -229,6 +253,11 @@ def test_every_room_has_a_place_and_every_place_a_room() -> None:
             library_imports,
             {"attic.py": "from iolab.errors import UserError\n"},
             "iolab/attic.py:1 imports iolab.errors: a library stands without it",
+        ),
+        (
+            extra_imports,
+            {"cli/mail.py": "def f() -> None:\n    import iolab_mail.cli\n"},
+            "iolab/cli/mail.py:2 imports iolab_mail.cli: an extra may be missing",
         ),
         (
             foreign_imports,

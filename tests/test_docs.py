@@ -59,7 +59,8 @@ def test_every_column_of_the_cells_is_explained() -> None:
 
 def test_every_environment_variable_is_on_its_page() -> None:
     page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "iolab").rglob("*.py"))
+    paths = (path for top in ("iolab", "packages") for path in (ROOT / top).rglob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in paths)
     read = set(re.findall(r"\bIOLAB_[A-Z_]*[A-Z]\b", code))
     assert read
     assert {name for name in read if f"`{name}`" not in page} == set()

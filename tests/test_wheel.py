@@ -135,10 +135,11 @@ def test_the_wheel_holds_notebooks_data_schema_and_types(wheel: Path) -> None:
         for name in tracked
         if name
     }
-    assert {"iolab/py.typed", "tracedat/py.typed"} <= names
+    packages = {"iolab", *(path.name for path in ROOT.glob("packages/*"))}
+    assert {f"{package}/py.typed" for package in packages} <= names
     assert {"iolab/templates/page.html.j2", "iolab/templates/page.css"} <= names
-    own = ("iolab/", "tracedat/")
-    assert all(name.startswith((*own, f"iolab-{__version__}.dist-info/")) for name in names)
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {*packages, f"iolab-{__version__}.dist-info"}
 
 
 def test_the_version_has_one_source(installed: Installed) -> None:
@@ -155,6 +156,12 @@ def test_iolab_comes_from_the_wheel_and_finds_what_it_brought(installed: Install
     assert checkout == "None"
     assert Path(notebooks).is_relative_to(installed.python.parents[1])
     assert runs == str(installed.here / "data" / "runs")
+
+
+def test_the_extras_come_with_it(installed: Installed) -> None:
+    code = "from iolab import extras, paths; extras.extra(extras.PLACES, 'cluster')"
+    reference = installed.output("python", "-c", f"{code}; print(paths.REFERENCE)").strip()
+    assert installed.output("iolab", "mail", f"{reference}/dio_kworker").startswith("Subject: ")
 
 
 def test_verdicts_of_the_reference_data(installed: Installed) -> None:

@@ -17,11 +17,11 @@ from iolab.cli.bisect import bisect
 from iolab.cli.checking import fsck
 from iolab.cli.choices import report_warnings
 from iolab.cli.decide import decide
+from iolab.cli.extras import mail
 from iolab.cli.judge import judge
 from iolab.cli.kernels import kernels
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, restore
-from iolab.cli.mail import mail
 from iolab.cli.measuring import plan, sweep
 from iolab.cli.profile import profile
 from iolab.cli.results import export, trace, verdicts

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from iolab.blocks import Block
 from iolab.errors import IolabError, UserError
+from iolab.extras import PLACES, extra
 from iolab.files import locked, remove_abandoned
 from iolab.shown import rough_duration
 from iolab.store.folders import PLANS, PROFILES, RAW
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+# Opens a place by its address, for blocks that are measured into a store.
+_OpenPlace = Callable[[str, Sequence[Block], RawStore], AbstractContextManager[pool.Place]]
 
 
 class Measured(NamedTuple):
@@ -151,10 +154,9 @@ def measure_jobs(
 ) -> dict[str, Failure]:
     """Measure blocks on this machine or on the request's cluster; return errors by name."""
     if request.cluster and jobs:
-        from iolab.sweeps.cluster.blocks import cluster_place  # noqa: PLC0415 - Dask takes a second
-
         blocks = [read_block(job.plan) for job in jobs]
-        with cluster_place(request.cluster, blocks, RawStore(request.root)) as workers:
+        open_place: _OpenPlace = extra(PLACES, "cluster")
+        with open_place(request.cluster, blocks, RawStore(request.root)) as workers:
             return pool.run_jobs_in(workers, jobs, on_progress=on_progress, on_end=on_end)
 
     def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:

@@ -196,9 +196,7 @@ def run_until_stop(machine: Machine, given: Boot) -> None:
 
 
 @contextmanager
-def kept_snapshot(
-    key: str, machine: Machine, given: Callable[[Path], Boot]
-) -> Iterator[Snapshot]:
+def kept_snapshot(key: str, machine: Machine, given: Callable[[Path], Boot]) -> Iterator[Snapshot]:
     """Use the snapshot that is kept under `key`; make it if it is missing or damaged.
 
     `key` names everything that the booted machine depends on. `given` returns what it is booted

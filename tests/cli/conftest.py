@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from iolab.cli import main
-from tests.support.command import Iolab, Told
 
 
 @pytest.fixture
@@ -39,21 +34,3 @@ def in_process(
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
     return in_process
-
-
-@pytest.fixture
-def iolab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iolab:
-    """Run the command line in this process, which is quick."""
-
-    def call(*words: object, **environment: str) -> Told:
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", ["iolab", *map(str, words)])
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            with pytest.raises(SystemExit) as ended:
-                main()
-        assert isinstance(ended.value.code, int)
-        out, error = capsys.readouterr()
-        return Told(subprocess.CompletedProcess([*map(str, words)], ended.value.code, out, error))
-
-    return call

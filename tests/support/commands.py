@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from iolab.cli import app
+from iolab.cli.extras import ExtraCommand
 
 __all__ = [
     "WrongCommandError",
@@ -56,7 +57,8 @@ class WrongCommandError(Exception):
 def every_command(group: click.Group = app, *names: str) -> Iterator[tuple[str, click.Command]]:
     """Yield each command of iolab with its words, groups included."""
     for name, command in group.commands.items():
-        yield " ".join((*names, name)), command
+        whole = command.load() if isinstance(command, ExtraCommand) else command
+        yield " ".join((*names, name)), whole
         if isinstance(command, click.Group):
             yield from every_command(command, *names, name)
 

@@ -98,4 +98,5 @@ def machines_disturbed(folder: Path) -> Iterator[set[int]]:
 def child_environment(**different: str) -> dict[str, str]:
     """Return the environment for a Python of this test's own, which finds iolab and tests."""
     root = Path(__file__).parents[2]
-    return {**os.environ, "PYTHONPATH": f"{root}:{root / 'packages' / 'tracedat'}", **different}
+    path = ":".join(map(str, [root, *sorted(root.glob("packages/*"))]))
+    return {**os.environ, "PYTHONPATH": path, **different}

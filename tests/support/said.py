@@ -76,11 +76,12 @@ def keys_returned(function: Any) -> set[str]:
 
 
 def entrances() -> set[str]:
-    """Return the modules of iolab that read a document of somebody else's (`iolab.foreign`)."""
+    """Return the modules, also of extras, that read a document of somebody else's."""
     found = set()
-    for path in _PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-            if named and node.value.id == "foreign" and node.attr in _ENTERS:  # type: ignore[attr-defined]
-                found.add(".".join(path.relative_to(_PACKAGE).with_suffix("").parts))
+    for base in (_PACKAGE, *_PACKAGE.parent.glob("packages/iolab_*")):
+        for path in base.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+                if named and node.value.id == "foreign" and node.attr in _ENTERS:  # type: ignore[attr-defined]
+                    found.add(".".join(path.relative_to(base).with_suffix("").parts))
     return found

@@ -17,7 +17,7 @@ from iolab.agent.cgroup_files import kernel_text
 from iolab.agent.copies import copy_files
 from iolab.agent.fio import fio_argv, job_files
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, FioJob, Group
-from iolab.report.mail.text import command
+from iolab_mail.text import command
 
 __all__ = ["FIO", "disk_names", "keeps_open", "setup_steps", "shared_steps", "work_steps"]
 

@@ -17,11 +17,11 @@ from iolab.errors import IolabError, UserError
 from iolab.files import cache_dir
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.cluster.parts import part_of, receive, settle, write_tar
-from iolab.sweeps.cluster.results import take_in
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.request import Request, check_request, plan_blocks, requested_profile
 from iolab.vm.parts import kept_lock
+from iolab_cluster.parts import part_of, receive, settle, write_tar
+from iolab_cluster.results import take_in
 from tests.support.cluster import cluster
 from tests.support.processes import processes_naming, wait_until
 from tests.support.results import TARGET, block, write_results

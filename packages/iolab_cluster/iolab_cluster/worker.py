@@ -22,12 +22,12 @@ from iolab.agent.proc import text_of
 from iolab.errors import IolabError
 from iolab.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab.process import kill_group, start
-from iolab.sweeps.cluster.parts import Part, receive, settle
-from iolab.sweeps.cluster.program import OTHER_MACHINE
 from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.programs import Failure, error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
 from iolab.vm.parts import LOCK_VARIABLE
+from iolab_cluster.parts import Part, receive, settle
+from iolab_cluster.program import OTHER_MACHINE
 from tracedat import free_bytes
 
 __all__ = [
@@ -49,7 +49,7 @@ class Task:
     """A block to measure on a worker: its key and its JSON document.
 
     `identity` is the expected machine, to report differences. `root` is the worker's
-    ``XDG_CACHE_HOME`` from `iolab.sweeps.cluster.parts.settle`, `topic` the topic for progress.
+    ``XDG_CACHE_HOME`` from `iolab_cluster.parts.settle`, `topic` the topic for progress.
     """
 
     key: str
@@ -187,7 +187,7 @@ def _measure(task: Task, watched: Watched) -> Answer:
 
 def _run(task: Task, watched: Watched, work: Path) -> Answer:
     done = 0
-    program: list[str | Path] = [sys.executable, "-m", "iolab.sweeps.cluster.program"]
+    program: list[str | Path] = [sys.executable, "-m", "iolab_cluster.program"]
     argv = [*program, work / "task.json", work / "out"]
     (lock,) = Path(task.root, "iolab", "locks").iterdir()
     environment = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measure one block for a cluster: ``python -m iolab.sweeps.cluster.program TASK FOLDER``."""
+"""Measure one block for a cluster: ``python -m iolab_cluster.program TASK FOLDER``."""
 
 from __future__ import annotations
 

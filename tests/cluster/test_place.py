@@ -17,11 +17,11 @@ import pytest
 from dask import config
 
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.sweeps.cluster.place import ClusterPlace, connected, known_workers
-from iolab.sweeps.cluster.recruiting import Recruit, recruit
-from iolab.sweeps.cluster.worker import Answer, watched
 from iolab.sweeps.pool import Progress, run_jobs_in
 from iolab.sweeps.programs import Failure
+from iolab_cluster.place import ClusterPlace, connected, known_workers
+from iolab_cluster.recruiting import Recruit, recruit
+from iolab_cluster.worker import Answer, watched
 from tests.support.cluster import Cluster, cluster
 from tests.support.processes import wait_until
 
@@ -200,7 +200,7 @@ def test_no_worker_is_lost_to_the_timer_of_dask_s_client(dask: Cluster) -> None:
 
 
 def test_a_scheduler_that_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("iolab.sweeps.cluster.place._PATIENCE_S", 1)
+    monkeypatch.setattr("iolab_cluster.place._PATIENCE_S", 1)
     work = SmallWork(tmp_path)
     (tmp_path / "hold").write_text("")
     with cluster(tmp_path / "dask") as dask:
@@ -235,7 +235,7 @@ def test_a_scheduler_that_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_a_scheduler_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch, address: str, kind: type[IolabError], sentence: str
 ) -> None:
-    monkeypatch.setattr("iolab.sweeps.cluster.place._CONNECT_S", 1)
+    monkeypatch.setattr("iolab_cluster.place._CONNECT_S", 1)
     with pytest.raises(kind, match=sentence), connected(address):
         pass
 
@@ -291,7 +291,7 @@ def test_what_runs_is_cancelled_when_the_sweep_is_interrupted(
 def test_a_cluster_whose_workers_are_all_refused(
     dask: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("iolab.sweeps.cluster.place._PATIENCE_S", 0.5)
+    monkeypatch.setattr("iolab_cluster.place._PATIENCE_S", 0.5)
 
     class Refusing(SmallWork):
         def recruit(self, client: Any, address: str, info: dict[str, Any]) -> Recruit:

@@ -14,7 +14,7 @@ from typing import Final
 from iolab.agent.plan import Cell
 from iolab.errors import UserError
 from iolab.pathology.base import Machine
-from iolab.report.mail.steps import (
+from iolab_mail.steps import (
     FIO,
     disk_names,
     keeps_open,
@@ -22,7 +22,7 @@ from iolab.report.mail.steps import (
     shared_steps,
     work_steps,
 )
-from iolab.report.mail.text import WIDTH, command
+from iolab_mail.text import WIDTH, command
 
 __all__ = ["Sides", "reproducer"]
 

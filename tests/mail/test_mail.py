@@ -17,15 +17,15 @@ from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.process import run
 from iolab.report.attribution import load_attribution
-from iolab.report.mail import finding_mail
-from iolab.report.mail.events import trace_words
-from iolab.report.mail.reproducer import reproducer
-from iolab.report.mail.sides import sides_of
-from iolab.report.mail.steps import shared_steps
-from iolab.report.mail.text import WIDTH, command, fold_subject, table
-from iolab.report.mail.words import effects_words, number_words
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, load
+from iolab_mail.events import trace_words
+from iolab_mail.mail import finding_mail
+from iolab_mail.reproducer import reproducer
+from iolab_mail.sides import sides_of
+from iolab_mail.steps import shared_steps
+from iolab_mail.text import WIDTH, command, fold_subject, table
+from iolab_mail.words import effects_words, number_words
 from tests.support import reports
 from tests.support.needs import needs
 from tests.support.second_user import impostor

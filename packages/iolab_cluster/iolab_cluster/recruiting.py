@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from iolab import __version__, foreign
 from iolab.errors import IolabError
 from iolab.files import cache_dir, scratch_dir
-from iolab.sweeps.cluster import worker as there
-from iolab.sweeps.cluster.parts import Part, write_tar
 from iolab.targets.vm import own_identity
+from iolab_cluster import worker as there
+from iolab_cluster.parts import Part, write_tar
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -10,11 +10,11 @@ import pandas as pd
 
 from iolab.errors import UserError
 from iolab.report.attribution import Attribution
-from iolab.report.mail.finding import Finding
-from iolab.report.mail.text import bullet, paragraph
-from iolab.report.mail.words import contrast_words, number_words
 from iolab.stats.attribution import TURNS
 from iolab.stats.estimates import CONFIDENCE
+from iolab_mail.finding import Finding
+from iolab_mail.text import bullet, paragraph
+from iolab_mail.words import contrast_words, number_words
 
 __all__ = ["cause_words"]
 

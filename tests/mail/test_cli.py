@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from iolab.cli import extras
 from iolab.paths import REFERENCE
 from tests.support import reports, synthetic
 from tests.support.command import Iolab
@@ -15,6 +16,10 @@ from tests.support.command import Iolab
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return synthetic.write(reports.report("dio_kworker", kernels=["6.1"]), tmp_path / "data")
+
+
+def test_its_line_of_help_in_iolab_is_its_own() -> None:
+    assert extras.mail.short_help == extras.mail.load().get_short_help_str(80)
 
 
 def test_a_mail_goes_to_standard_output_or_to_a_file(

@@ -14,14 +14,14 @@ from iolab.files import cache_dir, canonical_json
 from iolab.pathology.base import Machine
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.block import read_block, target_of
-from iolab.sweeps.cluster.parts import part_of
-from iolab.sweeps.cluster.place import ClusterPlace, connected
-from iolab.sweeps.cluster.recruiting import Recruit, recruit
-from iolab.sweeps.cluster.results import take_in
-from iolab.sweeps.cluster.worker import Answer, Task, measure
 from iolab.sweeps.pool import BlockJob
 from iolab.targets.vm import VmTarget
 from iolab.vm.parts import kept_lock
+from iolab_cluster.parts import part_of
+from iolab_cluster.place import ClusterPlace, connected
+from iolab_cluster.recruiting import Recruit, recruit
+from iolab_cluster.results import take_in
+from iolab_cluster.worker import Answer, Task, measure
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -30,7 +30,7 @@ __all__ = ["cluster_place"]
 
 
 class _Blocks:
-    """Blocks of virtual machines, as `iolab.sweeps.cluster.place.Work`."""
+    """Blocks of virtual machines, as `iolab_cluster.place.Work`."""
 
     def __init__(self, blocks: Iterable[Block], store: RawStore) -> None:
         self._store = store

@@ -51,8 +51,8 @@ def mail(
     """
     from iolab.files import check_outputs, write_output
     from iolab.report.attribution import load_attribution
-    from iolab.report.mail import finding_mail
     from iolab.store.dataset import load, result_folders
+    from iolab_mail.mail import finding_mail
 
     check_outputs([output] if output else [], [folder, *causes])
     folders = result_folders(folder)

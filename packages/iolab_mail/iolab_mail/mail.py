@@ -14,13 +14,18 @@ from iolab import __version__
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.interventions import INTERVENTION
 from iolab.report.attribution import Attribution
-from iolab.report.mail.cause import cause_words
-from iolab.report.mail.events import trace_words
-from iolab.report.mail.finding import Finding, Row, find, side_means
-from iolab.report.mail.reproducer import Sides, reproducer
-from iolab.report.mail.sides import sides_of
-from iolab.report.mail.text import bullet, command, fold_subject, paragraph, plain_number, table
-from iolab.report.mail.words import (
+from iolab.shown import terminal
+from iolab.stats.claims import cells_of
+from iolab.stats.estimates import CONFIDENCE
+from iolab.store.dataset import Dataset
+from iolab.store.kernels import KernelBuild
+from iolab_mail.cause import cause_words
+from iolab_mail.events import trace_words
+from iolab_mail.finding import Finding, Row, find, side_means
+from iolab_mail.reproducer import Sides, reproducer
+from iolab_mail.sides import sides_of
+from iolab_mail.text import bullet, command, fold_subject, paragraph, plain_number, table
+from iolab_mail.words import (
     contrast_words,
     effects_words,
     measure_words,
@@ -28,11 +33,6 @@ from iolab.report.mail.words import (
     value_words,
     work_words,
 )
-from iolab.shown import terminal
-from iolab.stats.claims import cells_of
-from iolab.stats.estimates import CONFIDENCE
-from iolab.store.dataset import Dataset
-from iolab.store.kernels import KernelBuild
 
 __all__ = ["finding_mail"]
 
@@ -63,7 +63,7 @@ def finding_mail(
 ) -> str:
     """Return a mail about one claim, in ASCII of 72 columns, ending with a newline.
 
-    By default it is about all kernels, and the claim of `iolab.report.mail.finding.find`. The same
+    By default it is about all kernels, and the claim of `iolab_mail.finding.find`. The same
     data give the same text. Raises UserError for an unknown name, without data, for a claim that no
     script can reproduce, or for a cause of something else.
     """

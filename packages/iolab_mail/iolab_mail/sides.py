@@ -8,7 +8,7 @@ import random
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.interventions import INTERVENTION, intervention
-from iolab.report.mail.reproducer import Sides
+from iolab_mail.reproducer import Sides
 
 __all__ = ["sides_of"]
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iolab import foreign
 from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.sweeps.cluster.recruiting import Recruit
-from iolab.sweeps.cluster.worker import Answer
 from iolab.sweeps.pool import BlockJob
 from iolab.sweeps.programs import Failure
+from iolab_cluster.recruiting import Recruit
+from iolab_cluster.worker import Answer
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -45,7 +45,7 @@ _MOST_LINES: Final = 20
 
 
 class Work(Protocol):
-    """What to do with jobs: `iolab.sweeps.cluster.blocks` measures blocks."""
+    """What to do with jobs: `iolab_cluster.blocks` measures blocks."""
 
     exclusive: bool
 
