@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 
 from iolab.agent.plan import FORMAT, Plan
 from iolab.agent.plan_reader import parse_plan
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.base import Machine
 from iolab.pathology.factors import Condition
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan"]
 

@@ -14,8 +14,6 @@ from typing import Any, Literal
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
-from iolab.errors import UserError
-from iolab.files import canonical_json
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
@@ -25,6 +23,8 @@ from iolab.pathology.interventions import (
     boot_part,
     intervention,
 )
+from iolab_base.errors import UserError
+from iolab_base.files import canonical_json
 
 __all__ = ["blocks_of"]
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iolab.errors import IolabError
-from iolab.files import cache_dir
-from iolab.kbuild.tools import compiler, missing_tools
+from icountvm.downloads import shown_uri
+from icountvm.image import ensure_image
+from icountvm.kbuild.tools import compiler, missing_tools
+from icountvm.kernels import get_kernel, list_kernels
+from icountvm.mirror import NoMirrorError, mirror_of
+from icountvm.toolbox import ensure_toolbox
 from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
 from iolab.targets.vm import kvm_boots
-from iolab.vm.downloads import shown_uri
-from iolab.vm.image import ensure_image
-from iolab.vm.kernels import get_kernel, list_kernels
-from iolab.vm.mirror import NoMirrorError, mirror_of
-from iolab.vm.toolbox import ensure_toolbox
+from iolab_base.errors import IolabError
+from iolab_base.files import cache_dir
 from tracedat import free_bytes
 
 __all__ = ["Finding", "examine"]

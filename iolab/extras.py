@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["COMMANDS", "PLACES", "extra"]
 

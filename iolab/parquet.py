@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
-from iolab.errors import UserError
-from iolab.reading import RefusedFileError, fits_memory, read_regular
+from iolab_base.errors import UserError
+from iolab_base.reading import RefusedFileError, fits_memory, read_regular
 
 __all__ = ["FILE_BYTES", "as_frame", "plain_texts", "read_metadata", "read_table"]
 
@@ -72,7 +72,7 @@ def read_table(path: Path, *, below: Path | None = None) -> pa.Table:
     """Return the table in a Parquet file that iolab, or anybody, wrote.
 
     Columns are booleans, numbers and texts (as dictionaries, see `plain_texts`), without metadata,
-    which may lie. `below` is as for `iolab.reading.open_regular`. Raises UserError if the file is
+    which may lie. `below` is as for `iolab_base.reading.open_regular`. Raises UserError if the file is
     missing, not regular, not a table of iolab's, or larger than any of them.
     """
     with _reading(path):

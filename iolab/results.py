@@ -2,7 +2,7 @@
 """Results that the agent leaves of a block: types of ``cells/ID.json``, and sizes.
 
 Counters are absolute: subtract the first sample from the last. `iolab.agent.block` writes results,
-and `iolab.foreign` checks those from a machine that is not trusted.
+and `iolab_base.foreign` checks those from a machine that is not trusted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from iolab.agent.fio_options import processes_of
 from iolab.agent.plan import Cell, FioJob, OpenJob, Plan, Recording
-from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
+from iolab_base.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 
 __all__ = [
     "MOST_CPUS",

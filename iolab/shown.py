@@ -18,8 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
-from iolab import foreign
 from iolab.paths import TEMPLATES
+from iolab_base import foreign
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,10 +13,10 @@ from iolab.agent.plan import Cell, Device, Plan
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, encode_plan
 from iolab.design import blocks_of
-from iolab.errors import UserError
-from iolab.files import canonical_json
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology
+from iolab_base.errors import UserError
+from iolab_base.files import canonical_json
 from tests.support.plans import copies_cell, null_blk_cell, plan
 from tests.support.results import block
 

@@ -15,13 +15,13 @@ from iolab.agent.plan import FileSystem, Group, Job
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
-from iolab.errors import UserError
-from iolab.files import canonical_json
-from iolab.names import one_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor, Grid, IntegerFactor, integer_level
 from iolab.pathology.settings import override
+from iolab_base.errors import UserError
+from iolab_base.files import canonical_json
+from iolab_base.names import one_of
 
 _ALL = [(p, name) for p in PATHOLOGIES.values() for name in p.profiles]
 _IDS = [f"{p.name}-{name}" for p, name in _ALL]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.extras import COMMANDS, PLACES, extra
 from iolab.sweeps.measuring import block_job, measure_jobs
 from iolab.sweeps.request import Request
+from iolab_base.errors import CannotRunError
 from tests.support.command import Iolab
 from tests.support.processes import child_environment
 from tests.support.results import block

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from iolab.paths import NOTEBOOKS, REFERENCE
-from iolab.process import kill_group, start
+from iolab_base.process import kill_group, start
 from tests.support.needs import needs, program
 from tests.support.processes import PATIENCE_S, child_environment, wait_until
 

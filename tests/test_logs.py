@@ -13,7 +13,7 @@ from iolab.experiment.progress import Bar
 from iolab.logs import lines_shown
 from tests.support.processes import child_environment
 
-_LOG = logging.getLogger("iolab.vm.kernels")
+_LOG = logging.getLogger("icountvm.kernels")
 
 
 def test_lines_are_shown_during_the_block_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,7 +55,7 @@ def test_the_bar_shows_the_last_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_nothing_is_printed_without_a_handler() -> None:
-    code = "import logging, iolab; logging.getLogger('iolab.vm.kernels').info('downloading')"
+    code = "import logging, iolab; logging.getLogger('icountvm.kernels').info('downloading')"
     argv = [sys.executable, "-c", code]
     said = subprocess.run(argv, env=child_environment(), capture_output=True, check=True)
     assert said.stdout + said.stderr == b""

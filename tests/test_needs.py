@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.process import run
+from iolab_base.process import run
 from tests.support.needs import LackError, need, program
 from tests.support.processes import child_environment
 

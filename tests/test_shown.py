@@ -17,13 +17,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from iolab import foreign, shown
+from iolab import shown
 from iolab.figures.comparison import publish_comparison
 from iolab.figures.save import caption, save_figure
 from iolab.figures.style import STYLE, styled
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
 from iolab.sweeps.page import Page, make_page
+from iolab_base import foreign
 from tests.support import synthetic
 from tests.support.browser import listener, opened
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls

@@ -32,7 +32,13 @@ def test_the_two_sessions_run_all_tests() -> None:
 
 def test_what_boots_is_nightly_but_for_what_is_named() -> None:
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    argv += ["-m", "vm and not nightly", "tests/targets", "tests/vm/test_snapshots.py", *MACHINES]
+    argv += [
+        "-m",
+        "vm and not nightly",
+        "tests/targets",
+        "tests/icountvm/test_snapshots.py",
+        *MACHINES,
+    ]
     done = subprocess.run(
         argv, cwd=_ROOT, env=child_environment(), capture_output=True, text=True, check=True
     )

@@ -14,6 +14,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from icountvm.catalogue import CATALOGUE, kernel_group
+from icountvm.parts import locked_parts
 from iolab.agent import plan
 from iolab.blocks import BLOCK_FORMAT
 from iolab.pathology import PATHOLOGIES
@@ -28,8 +30,6 @@ from iolab.store.columns import (
 )
 from iolab.store.hashes import HASHES_FORMAT
 from iolab.store.raw import STORE_FORMAT
-from iolab.vm.catalogue import CATALOGUE, kernel_group
-from iolab.vm.parts import locked_parts
 from paper.make import results
 
 _JSON_WORDS = {

@@ -20,7 +20,7 @@ from iolab.agent.facts import survey
 from iolab.agent.journal import JOURNALS, pending, restore_all
 from iolab.agent.lock import machine_lock
 from iolab.agent.plan_reader import load_plan
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["main"]
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["pinned_to"]
 

@@ -17,7 +17,7 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan import Antagonist
 from iolab.agent.program import Output, RunningProgram, program_gates
 from iolab.agent.workplace import Workplace
-from iolab.process import kill_group
+from iolab_base.process import kill_group
 
 __all__ = ["RunningAntagonist"]
 

@@ -36,7 +36,7 @@ from iolab.agent.undo import MARK
 from iolab.agent.watch import watching
 from iolab.agent.work import measure
 from iolab.agent.workplace import RUN, Workplace
-from iolab.errors import CannotRunError, IolabError
+from iolab_base.errors import CannotRunError, IolabError
 
 __all__ = ["load_modules", "run_block"]
 

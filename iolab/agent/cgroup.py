@@ -11,8 +11,8 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan import Group
 from iolab.agent.proc import mounts
 from iolab.agent.settings import change, read
-from iolab.errors import CannotRunError
-from iolab.process import run
+from iolab_base.errors import CannotRunError
+from iolab_base.process import run
 
 __all__ = ["make_cgroup", "mount_point", "values_of"]
 

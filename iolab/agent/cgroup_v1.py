@@ -16,7 +16,7 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan import Group
 from iolab.agent.proc import mounts
 from iolab.agent.settings import change
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["has_controller", "make_v1_cgroup", "root_of", "shares_of"]
 

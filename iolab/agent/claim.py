@@ -22,7 +22,7 @@ from iolab.agent.named import (
 )
 from iolab.agent.plan import Cell, Device, Plan
 from iolab.agent.trusted import resolved, trusted_folder
-from iolab.errors import BusyError, IolabError
+from iolab_base.errors import BusyError, IolabError
 
 __all__ = ["Claim", "check_places", "claimed", "restore_earlier"]
 

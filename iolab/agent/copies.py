@@ -13,8 +13,8 @@ from typing import IO, Any
 
 from iolab.agent.affinity import pinned_to
 from iolab.agent.plan import Copies
-from iolab.errors import IolabError
-from iolab.process import kill_group, start
+from iolab_base.errors import IolabError
+from iolab_base.process import kill_group, start
 
 __all__ = ["CopyError", "copies_gates", "copy_files", "dd_argv", "parse_output", "run_copies"]
 

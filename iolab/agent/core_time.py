@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.cgroup_v1 import root_of
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["core_running", "core_time_file"]
 

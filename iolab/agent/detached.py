@@ -19,7 +19,7 @@ from types import FrameType
 
 from iolab.agent.block import run_block
 from iolab.agent.plan_reader import load_plan
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["begin", "state_of"]
 

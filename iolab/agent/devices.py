@@ -16,7 +16,7 @@ from iolab.agent.named import attach_loop, beneath, check_size, disk_of
 from iolab.agent.plan import Device
 from iolab.agent.settings import change
 from iolab.agent.trusted import new_file
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["load_null_blk", "make_device", "schedule"]
 

@@ -15,8 +15,8 @@ from iolab.agent.core_time import core_time_file
 from iolab.agent.proc import text_of
 from iolab.agent.scheduler import features_file
 from iolab.agent.tunables import current_settings
-from iolab.errors import CannotRunError
-from iolab.process import CommandError, run
+from iolab_base.errors import CannotRunError
+from iolab_base.process import CommandError, run
 
 __all__ = ["build_id", "collect", "high_resolution_timers", "scheduler_of", "survey"]
 

@@ -14,8 +14,8 @@ from iolab.agent.journal import FILES, Journal
 from iolab.agent.modules import load_module
 from iolab.agent.plan import FileSystem
 from iolab.agent.undo import MOUNTED_BY_US
-from iolab.errors import CannotRunError
-from iolab.process import run
+from iolab_base.errors import CannotRunError
+from iolab_base.process import run
 
 __all__ = ["make_filesystem", "make_folder", "mount_kernels"]
 

@@ -17,8 +17,8 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan import FioJob, Job, OpenJob
 from iolab.agent.proc import available_memory
 from iolab.agent.workplace import RUN, Workplace
-from iolab.errors import CannotRunError, IolabError
-from iolab.process import start
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.process import start
 
 __all__ = [
     "FioError",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from iolab.process import run
+from iolab_base.process import run
 
 __all__ = ["fresh_pages", "write_fresh_xfs"]
 

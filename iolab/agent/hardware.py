@@ -13,7 +13,7 @@ from iolab.agent.named import beneath, disks_beneath
 from iolab.agent.plan import Device, Plan
 from iolab.agent.preflight import Preflight
 from iolab.agent.steady import pin_governor_and_irqs
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["Hardware"]
 

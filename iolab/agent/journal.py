@@ -24,7 +24,7 @@ from typing import Any
 
 from iolab.agent.trusted import open_private
 from iolab.agent.undo import BELOW_A_MOUNT, IDENTIFIED, LASTING, MARK, UNDO
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["FILES", "JOURNALS", "Journal", "pending", "restore", "restore_all"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iolab.process import run
+from iolab_base.process import run
 
 __all__ = ["keep_kallsyms", "refresh_kallsyms"]
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from iolab.agent.trusted import open_private
-from iolab.errors import BusyError, IolabError
+from iolab_base.errors import BusyError, IolabError
 
 __all__ = ["machine_lock"]
 

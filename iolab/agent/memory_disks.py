@@ -12,7 +12,7 @@ from pathlib import Path
 from iolab.agent.journal import Journal
 from iolab.agent.modules import load_module
 from iolab.agent.proc import available_memory
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["make_brd", "make_zram"]
 

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from iolab.agent.journal import Journal
-from iolab.errors import CannotRunError
-from iolab.process import run
+from iolab_base.errors import CannotRunError
+from iolab_base.process import run
 
 __all__ = ["load_module"]
 

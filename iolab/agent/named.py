@@ -13,8 +13,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from iolab.errors import CannotRunError, UserError
-from iolab.process import CommandError, run
+from iolab_base.errors import CannotRunError, UserError
+from iolab_base.process import CommandError, run
 
 __all__ = [
     "LOOP_CLEAR",

@@ -17,7 +17,7 @@ from typing import Any
 
 from iolab.agent.core_time import core_running
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["realtime_priority", "sample"]
 

@@ -38,7 +38,7 @@ from iolab.agent.plan_checks import (
 )
 from iolab.agent.plan_program_checks import check_antagonist, check_program
 from iolab.agent.plan_values import as_list, build, check, check_flags, is_int, is_name, is_one_of
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = ["load_plan", "parse_plan"]
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = [
     "as_list",

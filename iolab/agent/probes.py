@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iolab.agent.journal import Journal
 from iolab.agent.recording import tracefs
-from iolab.errors import CannotRunError, IolabError
+from iolab_base.errors import CannotRunError, IolabError
 
 __all__ = ["Probes"]
 

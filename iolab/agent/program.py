@@ -29,8 +29,8 @@ from iolab.agent.journal import Journal
 from iolab.agent.plan_program import Program
 from iolab.agent.proc import in_guest
 from iolab.agent.workplace import Workplace
-from iolab.errors import CannotRunError, IolabError
-from iolab.process import kill_group, start
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.process import kill_group, start
 
 __all__ = [
     "NEEDS_GUEST",

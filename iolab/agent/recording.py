@@ -23,8 +23,8 @@ from iolab.agent.journal import Journal
 from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
 from iolab.agent.proc import mounts
-from iolab.errors import CannotRunError, IolabError
-from iolab.process import kill_group, run, start
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.process import kill_group, run, start
 
 __all__ = ["Recorder", "tracefs"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from iolab.agent.journal import Journal
 from iolab.agent.proc import text_of
 from iolab.agent.settings import SettingError
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["change_features", "change_preemption", "features_file", "preemption_models"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iolab.agent.journal import Journal
 from iolab.agent.named import identity_at
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["SettingError", "change", "read"]
 

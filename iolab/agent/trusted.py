@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = [
     "check_private",

@@ -32,8 +32,8 @@ from typing import Callable
 
 from iolab.agent.named import LOOP_CLEAR, identity_at, identity_of, loops, wipe
 from iolab.agent.proc import in_guest, is_kernel_thread, processes, stat_of, text_of, user_of
-from iolab.errors import IolabError
-from iolab.process import run
+from iolab_base.errors import IolabError
+from iolab_base.process import run
 
 __all__ = ["BELOW_A_MOUNT", "IDENTIFIED", "LASTING", "MARK", "MOUNTED_BY_US", "UNDO"]
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from iolab.agent.plan import Watch
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["watching"]
 

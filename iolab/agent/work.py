@@ -16,8 +16,8 @@ from iolab.agent.prepare import has_files
 from iolab.agent.program import RunningProgram, program_gates
 from iolab.agent.workers import renice_workers
 from iolab.agent.workplace import ANTAGONIST_FOLDER, Workplace
-from iolab.errors import IolabError
-from iolab.process import kill_group
+from iolab_base.errors import IolabError
+from iolab_base.process import kill_group
 
 __all__ = ["measure"]
 

@@ -30,9 +30,9 @@ from iolab.cli.stores import gc, merge, status
 from iolab.cli.terminal import note
 from iolab.cli.verifying import verify
 from iolab.cli.why import why
-from iolab.errors import IolabError, UserError
 from iolab.interrupts import forget_interrupt
 from iolab.logs import lines_shown
+from iolab_base.errors import IolabError, UserError
 from tracedat import TraceError
 
 __all__ = ["main"]
@@ -60,8 +60,8 @@ def app(*, newest: bool) -> None:
     """Group the commands."""
     report_warnings()
     if newest:
-        from iolab.vm.newest import newest_lock
-        from iolab.vm.parts import LOCK_VARIABLE
+        from icountvm.newest import newest_lock
+        from icountvm.parts import LOCK_VARIABLE
 
         # Also for the processes that this one starts.
         with lines_shown(note):

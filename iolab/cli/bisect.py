@@ -10,8 +10,8 @@ import click
 
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note
-from iolab.errors import IolabError, UserError
 from iolab.paths import runs_dir
+from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.bisecting import Step

@@ -11,9 +11,9 @@ import click
 from iolab.cli.choices import defined_in
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note
-from iolab.errors import IolabError
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
+from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from iolab.store.inspection import Inspection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -44,7 +44,7 @@ def complete_kernel(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Return the kernels of the catalogue and of the cache whose names begin so."""
-    from iolab.vm.kernels import known_kernels
+    from icountvm.kernels import known_kernels
 
     try:
         return _beginning(known_kernels(), incomplete)

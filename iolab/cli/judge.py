@@ -13,8 +13,8 @@ import click
 from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo
-from iolab.errors import IolabError, UserError
 from iolab.paths import runs_dir
+from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.pathology.expressions import Question
@@ -116,9 +116,9 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     """
     from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress
-    from iolab.files import check_outputs
     from iolab.sweeps.baseline import answered, outcome_of, write_lock
     from iolab.sweeps.judging import Judging
+    from iolab_base.files import check_outputs
 
     _check(questions, form, as_json=as_json, **options)
     if options["update"]:

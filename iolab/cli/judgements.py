@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from iolab import foreign
 from iolab.sweeps.baseline import Answer
 from iolab.sweeps.judgement import Judgement
+from iolab_base import foreign
 
 __all__ = ["FORMATS", "as_junit", "as_ktap", "as_text", "judgement_line"]
 

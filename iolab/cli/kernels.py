@@ -11,11 +11,11 @@ import click
 from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note, print_table
-from iolab.errors import UserError
 from iolab.logs import lines_shown
+from iolab_base.errors import UserError
 
 if TYPE_CHECKING:
-    from iolab.vm.kernels import Kernel
+    from icountvm.kernels import Kernel
 
 __all__ = ["kernels"]
 
@@ -48,8 +48,8 @@ def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool)
     if diff:
         _show_differences(*diff, as_json=as_json)
         return
+    from icountvm.kernels import list_kernels
     from iolab.report.kernels import kernel_document, kernel_lines
-    from iolab.vm.kernels import list_kernels
 
     listed = list_kernels()
     if as_json:
@@ -61,8 +61,8 @@ def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool)
 
 
 def _show_differences(first: str, second: str, *, as_json: bool) -> None:
+    from icountvm.kernels import kernel_facts
     from iolab.report.kernels import differences
-    from iolab.vm.kernels import kernel_facts
 
     found = differences(first, second, {name: kernel_facts(name) for name in (first, second)})
     if as_json:
@@ -84,7 +84,7 @@ def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
     FILES are its packages (.deb, .rpm, .pkg.tar.zst), or its vmlinuz and its modules directory, or
     the directory of a build.
     """
-    from iolab.vm.kernels import add_kernel
+    from icountvm.kernels import add_kernel
 
     with lines_shown(note):
         added = add_kernel(name, files)
@@ -109,7 +109,7 @@ def kernels_build(
     Building a kernel runs the tree's code as you, without your environment: build only trees that
     you trust, or in a container.
     """
-    from iolab.kbuild.building import build_kernel
+    from icountvm.kbuild.building import build_kernel
 
     try:
         with lines_shown(note):
@@ -139,7 +139,7 @@ def kernels_build(
 @json_option
 def kernels_fetch(names: tuple[str, ...], as_json: bool) -> None:
     """Fetch kernels of the catalogue into the cache."""
-    from iolab.vm.kernels import get_kernel
+    from icountvm.kernels import get_kernel
 
     with lines_shown(note):
         fetched = [get_kernel(name) for name in names]

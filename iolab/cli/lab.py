@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from iolab.cli.terminal import echo
-from iolab.errors import UserError
 from iolab.paths import CHECKOUT, NOTEBOOKS, RUNS_VARIABLE, runs_dir
+from iolab_base.errors import UserError
 
 __all__ = ["copy_notebooks", "lab"]
 
@@ -71,7 +71,7 @@ def _check_port(arguments: Sequence[str]) -> None:
 
 def copy_notebooks(folder: Path) -> list[str]:
     """Copy the installed notebooks that `folder` lacks, and return their names."""
-    from iolab.files import atomic_write
+    from iolab_base.files import atomic_write
 
     missing = [
         path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if not (folder / path.name).exists()

@@ -10,8 +10,8 @@ import click
 
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note
-from iolab.errors import IolabError
 from iolab.logs import lines_shown
+from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from iolab.doctor import Finding

@@ -12,9 +12,9 @@ from iolab.cli.completion import complete_pathology
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.selection import SelectionCommand, selection, selection_options
 from iolab.cli.terminal import echo
-from iolab.errors import IolabError, UserError
 from iolab.shown import rough_duration
 from iolab.targets.place import MADE, Place
+from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.preview import PathologyPreview

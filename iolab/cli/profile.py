@@ -11,8 +11,8 @@ import click
 
 from iolab.cli.documents import json_option, print_json, records
 from iolab.cli.terminal import print_table
-from iolab.errors import UserError
 from iolab.paths import runs_dir
+from iolab_base.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,9 +64,9 @@ def profile(
     conditions or two kernels: the differences then have an interval. The tables show the costliest
     functions; --json gives all of them.
     """
-    from iolab.files import check_outputs
     from iolab.store.profiles import ProfileStore
     from iolab.store.raw import RawStore
+    from iolab_base.files import check_outputs
 
     RawStore(root).check_format()
     store = ProfileStore(root.resolve())

@@ -12,9 +12,9 @@ from iolab import shown
 from iolab.cli.choices import defined_in
 from iolab.cli.documents import json_option, print_json, records
 from iolab.cli.terminal import echo, print_table
-from iolab.errors import UserError
-from iolab.files import check_outputs, write_output
 from iolab.paths import REFERENCE, runs_dir
+from iolab_base.errors import UserError
+from iolab_base.files import check_outputs, write_output
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from click.shell_completion import (
     shell_complete,
 )
 
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["complete"]
 

@@ -13,11 +13,11 @@ from iolab.cli.completion import complete_pathology
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.selection import SelectionCommand, selection, selection_options
 from iolab.cli.terminal import echo, note, print_table
-from iolab.errors import IolabError, UserError
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
 from iolab.store.folders import RAW
+from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.store.garbage import Garbage

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

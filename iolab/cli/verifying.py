@@ -14,9 +14,9 @@ from iolab.cli.choices import defined_in
 from iolab.cli.completion import complete_kernel
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo, note, print_table
-from iolab.errors import IolabError, UserError
 from iolab.logs import lines_shown
 from iolab.paths import REFERENCE
+from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.choosing import Choice, ChosenBlock

@@ -11,8 +11,8 @@ import click
 from iolab.cli.completion import complete_kernel, complete_pathology
 from iolab.cli.documents import json_option, print_json
 from iolab.cli.terminal import echo
-from iolab.errors import UserError
 from iolab.paths import runs_dir
+from iolab_base.errors import UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.why import Why

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from iolab.errors import UserError
+from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names
 from iolab.experiment.progress import Bar
 from iolab.pathology.base import Pathology
 from iolab.paths import runs_dir
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
-from iolab.vm.kernels import known_kernels
+from iolab_base.errors import UserError
 
 __all__ = ["why"]
 

@@ -13,13 +13,13 @@ from iolab.agent.cgroup_files import FILES, fault_of
 from iolab.agent.fio_options import faults_of
 from iolab.agent.plan import Cell, Section
 from iolab.agent.tunables import SETTINGS
-from iolab.errors import UserError
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
-from iolab.files import digest_of
-from iolab.names import nearest
 from iolab.pathology.base import Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
+from iolab_base.errors import UserError
+from iolab_base.files import digest_of
+from iolab_base.names import nearest
 
 __all__ = ["Cells", "Change", "changes"]
 

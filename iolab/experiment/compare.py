@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import IolabError, UserError
+from icountvm.kernels import known_kernels
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.progress import Bar
 from iolab.experiment.question import question
-from iolab.names import one_of
 from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
@@ -25,7 +24,8 @@ from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.place import Place
-from iolab.vm.kernels import known_kernels
+from iolab_base.errors import IolabError, UserError
+from iolab_base.names import one_of
 
 __all__ = ["compare"]
 

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from iolab import report
-from iolab.errors import UserError
 from iolab.experiment.parameters import kernel_names
 from iolab.measure.profile import Profile
 from iolab.measure.switches import switches
-from iolab.names import one_of
 from iolab.pathology.base import Pathology
 from iolab.report.block import BlockView, block_view
 from iolab.shown import text_table
@@ -26,6 +24,8 @@ from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.profiles import ProfileStore
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 from tracedat import Trace
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 import tracedat
+from icountvm.kernels import list_kernels
 from iolab import pathology
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.paths import REFERENCE
 from iolab.store import dataset
 from iolab.store.dataset import Dataset
-from iolab.vm.kernels import list_kernels
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 from tracedat import Trace, TraceError
 
 __all__ = ["kernels", "load", "pathologies", "read_trace"]

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from iolab.errors import UserError
-from iolab.names import nearest, one_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition, first_levels
+from iolab_base.errors import UserError
+from iolab_base.names import nearest, one_of
 
 __all__ = [
     "PARAMETERS",

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
-from iolab.errors import UserError
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid, first_levels
 from iolab.pathology.fio_text import parse_fio
-from iolab.vm.programs import program as shipped
+from iolab.targets.shipped import program as shipped
+from iolab_base.errors import UserError
 
 __all__ = ["antagonist", "question"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names, listed
 from iolab.experiment.progress import Bar
 from iolab.paths import runs_dir
@@ -15,7 +16,6 @@ from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
-from iolab.vm.kernels import known_kernels
 
 __all__ = ["sweep"]
 

@@ -9,10 +9,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from iolab.errors import UserError
 from iolab.figures.figure import Figure
 from iolab.figures.style import DOUBLE_IN, legend, styled
 from iolab.pathology.base import Claim
+from iolab_base.errors import UserError
 
 __all__ = ["attribution"]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from iolab.errors import UserError
 from iolab.figures.style import kernel_style
 from iolab.figures.words import axis_number
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import IntegerFactor
+from iolab_base.errors import UserError
 
 __all__ = ["TreatmentAxis", "check_numeric"]
 

@@ -25,7 +25,6 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
-from iolab.errors import UserError
 from iolab.figures.figure import Figure
 from iolab.figures.panels import (
     kernel_grid,
@@ -39,6 +38,7 @@ from iolab.figures.style import DOUBLE_IN, LINES, MARKERS, legend, styled
 from iolab.figures.words import level_names, tick_name
 from iolab.stats.conditions import cell_columns, comparable_cells, levels_of, pathology_of
 from iolab.stats.tables import mean_table
+from iolab_base.errors import UserError
 
 __all__ = ["block_figure", "cpu_split", "latency_ecdf"]
 

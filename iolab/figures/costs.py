@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import StrMethodFormatter
 
-from iolab.errors import UserError
 from iolab.figures.style import DOUBLE_IN, legend, styled
+from iolab_base.errors import UserError
 
 __all__ = ["cost_split"]
 

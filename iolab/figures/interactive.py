@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 from bokeh.layouts import gridplot
 
-from iolab import foreign
-from iolab.errors import UserError
 from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
 from iolab.figures.lanes import Scene, embedded_span, first_view, scene
 from iolab.figures.standalone import document, frame, script_hashes
-from iolab.files import write_output
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
+from iolab_base import foreign
+from iolab_base.errors import UserError
+from iolab_base.files import write_output
 from tracedat import RequestError, Trace, perfetto_bytes
 
 __all__ = ["Timeline", "script_hashes", "timeline"]

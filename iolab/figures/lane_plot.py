@@ -20,9 +20,9 @@ from bokeh.models import (
 from bokeh.models.annotations import Title
 from bokeh.plotting import figure
 
-from iolab import foreign
 from iolab.figures.lanes import WAITING, Scene, shares, work_names
 from iolab.shown import terminal
+from iolab_base import foreign
 
 __all__ = ["BINS", "key", "lane_plot", "time_range"]
 

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab import foreign, measure
-from iolab.errors import UserError
+from iolab import measure
+from iolab_base import foreign
+from iolab_base.errors import UserError
 from tracedat import Trace
 
 __all__ = [

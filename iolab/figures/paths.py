@@ -11,7 +11,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.patches import Patch
 
-from iolab.errors import UserError
 from iolab.figures.figure import Figure
 from iolab.figures.panels import (
     grid_of,
@@ -24,6 +23,7 @@ from iolab.figures.panels import (
 from iolab.figures.style import legend, styled
 from iolab.figures.words import tick_name
 from iolab.stats.conditions import cell_columns, in_kernel_order, levels_of, pathology_of
+from iolab_base.errors import UserError
 
 __all__ = ["path_breakdown"]
 

@@ -23,7 +23,6 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from iolab.errors import UserError
 from iolab.figures.axis import check_numeric
 from iolab.figures.figure import Figure
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN, legend, styled
@@ -31,6 +30,7 @@ from iolab.figures.words import axis_number
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
 from iolab.stats.regions import IOPS_LOST, region_table
+from iolab_base.errors import UserError
 
 __all__ = ["PublishedPoint", "region_iops", "region_switches"]
 

@@ -11,15 +11,15 @@ import matplotlib.style
 import pandas as pd
 from matplotlib.figure import Figure
 
-from iolab.errors import UserError
 from iolab.figures.style import STYLE
 from iolab.figures.words import condition_text
-from iolab.files import atomic_write
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.regions import IOPS_LOST
 from iolab.stats.tables import mean_table, ratio_table
+from iolab_base.errors import UserError
+from iolab_base.files import atomic_write
 
 __all__ = ["CLOCKS", "caption", "save_figure"]
 

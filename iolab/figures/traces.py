@@ -21,7 +21,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from iolab import measure
-from iolab.errors import UserError
 from iolab.figures.figure import Figure
 from iolab.figures.lanes import WAITING, any_of
 from iolab.figures.panels import (
@@ -30,6 +29,7 @@ from iolab.figures.panels import (
     outer_labels,
 )
 from iolab.figures.style import DOUBLE_IN, LINES, legend, styled
+from iolab_base.errors import UserError
 from tracedat import Trace
 
 __all__ = [

@@ -8,11 +8,11 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.patches import Patch, Rectangle
 
-from iolab.errors import UserError
 from iolab.figures.figure import Figure
 from iolab.figures.style import DOUBLE_IN, legend, styled
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_text
+from iolab_base.errors import UserError
 
 __all__ = ["verdict_grid"]
 

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab.errors import CannotRunError
 from iolab.measure.join import first_after, last_before, unique_matches, values_at
+from iolab_base.errors import CannotRunError
 from tracedat import Trace
 
 __all__ = ["SEGMENTS", "IoPath", "io_path"]

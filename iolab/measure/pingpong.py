@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 from tracedat import Trace
 
 __all__ = ["PingPong", "ping_pong", "turns_by_clump"]

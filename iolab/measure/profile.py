@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = ["KINDS", "NO_PID", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
 

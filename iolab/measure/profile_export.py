@@ -7,8 +7,8 @@ import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from iolab.files import write_output
 from iolab.measure.profile import Profile
+from iolab_base.files import write_output
 
 __all__ = ["write_collapsed", "write_pprof"]
 

@@ -12,11 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iolab import foreign
-from iolab.errors import IolabError
-from iolab.files import atomic_write
 from iolab.measure.profile import Profile
 from iolab.parquet import as_frame, read_metadata, read_table
+from iolab_base import foreign
+from iolab_base.errors import IolabError
+from iolab_base.files import atomic_write
 
 __all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profile"]
 
@@ -50,7 +50,7 @@ def write_events(path: Path, events: pd.DataFrame, functions: Iterable[str]) -> 
 def read_profile(path: Path, *, below: Path | None = None) -> Profile:
     """Return the profile in a file; raise IolabError if it is missing, damaged or foreign.
 
-    `path` and `below` are as in `iolab.reading.open_regular`.
+    `path` and `below` are as in `iolab_base.reading.open_regular`.
     """
     try:
         described = json.loads(read_metadata(path, below=below)[_KEY])

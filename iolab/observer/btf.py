@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from iolab.vm.layout import LayoutError
+from icountvm.layout import LayoutError
 
 __all__ = ["Btf", "BtfError"]
 

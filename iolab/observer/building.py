@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iolab.vm.compiler import Compiler, build_library
+from icountvm.compiler import Compiler, build_library
 
 __all__ = ["build_plugin"]
 
@@ -13,5 +13,5 @@ _SOURCES = Path(__file__).with_name("plugin")
 
 
 def build_plugin(compiler: Compiler | None = None) -> Path:
-    """Return the plugin; build it if the cache lacks it (`iolab.vm.compiler.build_library`)."""
+    """Return the plugin; build it if the cache lacks it (`icountvm.compiler.build_library`)."""
     return build_library(_SOURCES, "plugin.c", "the observer", compiler)

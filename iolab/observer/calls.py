@@ -10,8 +10,8 @@ from typing import Any, Final
 import pandas as pd
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
-from iolab.errors import UserError
-from iolab.files import write_output
+from iolab_base.errors import UserError
+from iolab_base.files import write_output
 
 __all__ = ["write_calls"]
 

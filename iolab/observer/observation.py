@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from iolab import foreign
+from icountvm.compiler import find_compiler
+from icountvm.cpio import Entry, read_cpio
+from icountvm.image import Image
+from icountvm.kernels import Kernel
+from icountvm.qemu import Machine
+from icountvm.toolbox import Toolbox
 from iolab.agent.plan import Plan
-from iolab.errors import CannotRunError
-from iolab.files import atomic_write, digest_file, digest_of
 from iolab.measure.profile import NO_PID, Profile
 from iolab.measure.profile_file import write_events, write_profile
 from iolab.observer.building import build_plugin
 from iolab.observer.programs import ProgramSymbols, program_symbols
 from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
 from iolab.observer.windows import NO_TASK, Window, function_names, read_windows
-from iolab.vm.compiler import find_compiler
-from iolab.vm.cpio import Entry, read_cpio
-from iolab.vm.image import Image
-from iolab.vm.kernels import Kernel
-from iolab.vm.programs import program_entries
-from iolab.vm.qemu import Machine
-from iolab.vm.toolbox import Toolbox
+from iolab.targets.shipped import program_entries
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError
+from iolab_base.files import atomic_write, digest_file, digest_of
 
 __all__ = ["Observation", "ready_observer"]
 

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iolab.errors import CannotRunError, IolabError
-from iolab.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from icountvm.boot_files import boot_image
+from icountvm.cached import make_folder
+from icountvm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
+from icountvm.cpio import Entry, write_cpio
+from icountvm.image import Image
+from icountvm.kernels import Kernel
+from icountvm.layout import LayoutError, member_offsets
+from icountvm.qemu import Boot, GuestError, Machine, boot
+from icountvm.toolbox import Toolbox
 from iolab.observer.btf import Btf
-from iolab.vm import guest_init
-from iolab.vm.boot_files import boot_image
-from iolab.vm.cached import make_folder
-from iolab.vm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
-from iolab.vm.cpio import Entry, write_cpio
-from iolab.vm.image import Image
-from iolab.vm.kernels import Kernel
-from iolab.vm.layout import LayoutError, member_offsets
-from iolab.vm.qemu import Boot, GuestError, Machine, boot
-from iolab.vm.toolbox import Toolbox
+from iolab.targets import guest_init
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 
 __all__ = [
     "FIRST_SYMBOL",

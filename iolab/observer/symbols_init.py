@@ -3,7 +3,7 @@
 
 import os
 
-# It lies beside this file in the guest: iolab/vm/guest_init.py.
+# It lies beside this file in the guest: iolab/targets/guest_init.py.
 import guest_init  # type: ignore[import-not-found]
 
 _FILES = {"kallsyms": "/proc/kallsyms", "btf": "/sys/kernel/btf/vmlinux"}

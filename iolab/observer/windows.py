@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab import foreign
-from iolab.errors import IolabError
+from iolab_base import foreign
+from iolab_base.errors import IolabError
 
 __all__ = ["NO_TASK", "Window", "function_names", "read_windows"]
 

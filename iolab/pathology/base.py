@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from iolab.agent.plan import Cell, Recording
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.claims import Claim, refuse
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.pathology.interventions import (
@@ -22,6 +20,8 @@ from iolab.pathology.interventions import (
 )
 from iolab.pathology.published import Published
 from iolab.results import CellResult
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 if TYPE_CHECKING:
     from tracedat import Trace

@@ -37,7 +37,6 @@ import random
 from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
-from iolab.errors import IolabError
 from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -50,6 +49,7 @@ from iolab.pathology.factors import (
 )
 from iolab.pathology.published import BLOCK_CFQ
 from iolab.results import CellResult
+from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from tracedat import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import traceback
 
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["blame"]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iolab.agent.plan import Cell
-from iolab.errors import IolabError, UserError
 from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.blame import blame
 from iolab.pathology.factors import Condition
 from iolab.results import CellResult
+from iolab_base.errors import IolabError, UserError
 from tracedat import TraceError
 
 if TYPE_CHECKING:

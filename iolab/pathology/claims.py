@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.factors import Condition
 from iolab.pathology.limits import Contrast, Scale, limit_of, no_effect
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = ["Claim", "refuse"]
 

@@ -55,7 +55,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
-from iolab.errors import IolabError
 from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -69,6 +68,7 @@ from iolab.pathology.factors import (
 from iolab.pathology.limits import limit_of
 from iolab.pathology.published import FSDEVEL_DIO
 from iolab.results import CellResult, growth
+from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from tracedat import Trace

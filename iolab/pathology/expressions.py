@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from iolab.errors import UserError
-from iolab.names import nearest, one_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.registry import named_pathologies, pathologies
+from iolab_base.errors import UserError
+from iolab_base.names import nearest, one_of
 
 __all__ = ["Question", "question_of"]
 

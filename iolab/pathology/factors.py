@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.interventions import InterventionFactor
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = [
     "CategoricalFactor",

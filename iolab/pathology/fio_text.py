@@ -11,8 +11,8 @@ from pathlib import Path
 
 from iolab.agent.fio_options import faults_of, sets_same
 from iolab.agent.plan import Section
-from iolab.errors import UserError
-from iolab.reading import read_regular
+from iolab_base.errors import UserError
+from iolab_base.reading import read_regular
 
 __all__ = ["parse_fio"]
 

@@ -20,8 +20,8 @@ from typing import Final
 
 from iolab.agent.plan import Cell, Device
 from iolab.agent.tunables import SETTINGS
-from iolab.errors import UserError
-from iolab.names import one_of
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = [
     "INTERVENTION",

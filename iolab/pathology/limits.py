@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = ["Contrast", "Scale", "limit_of", "no_effect"]
 

@@ -27,13 +27,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.base import EXPERIMENT, Pathology
 from iolab.pathology.blame import blame
 from iolab.pathology.built_in import PATHOLOGIES
 from iolab.pathology.source_file import MODULE_PREFIX, read_file
 from iolab.paths import NOTEBOOKS
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = [
     "FILES_VARIABLE",

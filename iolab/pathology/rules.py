@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from iolab.files import digest_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.claims import Claim
+from iolab_base.files import digest_of
 
 __all__ = ["rules_digest", "rules_document"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.base import Pathology, Profile
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = ["override", "parse_levels"]
 

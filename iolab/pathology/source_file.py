@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from iolab.errors import UserError
 from iolab.pathology.base import Pathology
 from iolab.pathology.blame import blame
 from iolab.pathology.built_in import PATHOLOGIES
+from iolab_base.errors import UserError
 
 __all__ = ["MODULE_PREFIX", "read_file"]
 

@@ -11,8 +11,6 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
-from iolab import foreign
-from iolab.errors import UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.words import condition_text
 from iolab.pathology import get_pathology
@@ -21,6 +19,8 @@ from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS, OTHERWISE, TURNS
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset, load
+from iolab_base import foreign
+from iolab_base.errors import UserError
 
 __all__ = ["Attribution", "attribution_text", "load_attribution", "publish_attribution"]
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from icountvm.kbuild.git import Repository
 from iolab import shown
 from iolab.figures.flame import differential_flame
-from iolab.files import atomic_write
-from iolab.kbuild.git import Repository
 from iolab.report.attribution import attribution_text
 from iolab.stats.profiles import difference
 from iolab.sweeps.bisecting import Bisection, Step
 from iolab.sweeps.explaining import Explanation
+from iolab_base.files import atomic_write
 
 __all__ = ["bisection_text", "write_bisection"]
 

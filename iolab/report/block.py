@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from iolab.names import one_of
 from iolab.report.machine import machine_table
 from iolab.report.tables import factors
 from iolab.shown import Paragraph, text_table
 from iolab.store.raw import RawStore
+from iolab_base.names import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

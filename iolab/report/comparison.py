@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.tables import overview
@@ -21,6 +20,7 @@ from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.verdicts import verdict_table, verdict_text
 from iolab.stats.welch import welch_difference
 from iolab.store.dataset import Dataset, load
+from iolab_base.errors import UserError
 
 __all__ = [
     "AGREEMENTS",

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iolab import foreign
-from iolab.errors import UserError
-from iolab.kbuild.configuring import options_of
+from icountvm.kbuild.configuring import options_of
+from icountvm.kernels import Kernel, KernelStatus, cached_kernel, check_name
 from iolab.store.kernels import KernelBuild, build_of
-from iolab.vm.kernels import Kernel, KernelStatus, cached_kernel, check_name
+from iolab_base import foreign
+from iolab_base.errors import UserError
 
 __all__ = ["Difference", "differences", "kernel_document", "kernel_lines"]
 

@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import tracedat
-from iolab.errors import UserError
 from iolab.figures.comparison import publish_comparison
 from iolab.figures.save import caption, save_figure
 from iolab.report.comparison import compare_with_virtual, comparison_text
 from iolab.shown import Paragraph, text_table
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 from tracedat import Trace
 
 __all__ = [

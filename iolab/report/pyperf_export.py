@@ -13,8 +13,6 @@ from typing import Any
 import pandas as pd
 from pyperf import Benchmark, BenchmarkSuite, Run
 
-from iolab.errors import UserError
-from iolab.files import atomic_write
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import CategoricalFactor
 from iolab.pathology.interventions import NO_INTERVENTION
@@ -28,6 +26,8 @@ from iolab.stats.conditions import (
     valid_cells,
 )
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
+from iolab_base.files import atomic_write
 
 __all__ = ["write_archives"]
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from iolab.files import atomic_write
 from iolab.pathology.rules import rules_digest
 from iolab.report.tables import (
     aa_check,
@@ -27,6 +26,7 @@ from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table, recording_cost
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
+from iolab_base.files import atomic_write
 
 __all__ = ["plain", "summary", "write_summary"]
 

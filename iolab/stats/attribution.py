@@ -18,13 +18,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import Judged, boot_values, cells_of, judge
 from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import Floats, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 
 __all__ = [
     "ATTRIBUTION_COLUMNS",

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from iolab.errors import UserError
 from iolab.pathology.claims import Claim
 from iolab.stats.conditions import CONTEXT, pathology_of, refuse_mixture, shared_columns
 from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing, without_order
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
+from iolab_base.errors import UserError
 
 __all__ = ["Judged", "boot_values", "cells_of", "judge", "judge_boots"]
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import CategoricalFactor
+from iolab_base.errors import UserError
 
 __all__ = [
     "CONTEXT",
@@ -244,7 +244,7 @@ def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[st
     >>> refuse_mixture(cells, ["kernel"], ["weight"])
     Traceback (most recent call last):
         ...
-    iolab.errors.UserError: one condition would pool several values of weight: choose one
+    iolab_base.errors.UserError: one condition would pool several values of weight: choose one
     """
     unknown = [name for name in by if name not in rows.columns]
     if unknown or not by:
@@ -281,7 +281,7 @@ def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
     >>> comparable_cells(pd.concat([cells, cells.assign(clock="host")]))
     Traceback (most recent call last):
         ...
-    iolab.errors.UserError: these cells have more than one clock: choose one
+    iolab_base.errors.UserError: these cells have more than one clock: choose one
     """
     kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from iolab.errors import UserError
 from iolab.pathology.base import Pathology
 from iolab.stats.intervals import Floats
+from iolab_base.errors import UserError
 
 __all__ = [
     "Membership",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = [
     "ROUNDING",

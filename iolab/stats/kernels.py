@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.stats.conditions import cell_columns, pair_columns
 from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import Floats
 from iolab.stats.pairs import boot_means
 from iolab.stats.tables import pair_ratios
 from iolab.stats.welch import Difference, welch_difference
+from iolab_base.errors import UserError
 
 __all__ = ["kernel_ratio"]
 

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from iolab.errors import UserError
 from iolab.stats.conditions import cell_columns, in_kernel_order
 from iolab.stats.estimates import CONFIDENCE, Statistic
 from iolab.stats.intervals import (
@@ -29,6 +28,7 @@ from iolab.stats.intervals import (
     what_is_missing,
 )
 from iolab.stats.pairs import boot_means
+from iolab_base.errors import UserError
 
 __all__ = ["GROWS", "Hinge", "Knee", "hinge", "knee", "knee_table"]
 

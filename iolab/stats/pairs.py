@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.stats.conditions import (
     CONTEXT,
     cell_columns,
@@ -21,6 +20,7 @@ from iolab.stats.conditions import (
     shared_columns,
     valid_cells,
 )
+from iolab_base.errors import UserError
 
 __all__ = ["boot_means", "join_pairs", "log_values", "matched_pairs"]
 

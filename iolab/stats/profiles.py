@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.measure.profile import KINDS, Profile, per_io
-from iolab.names import one_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.intervals import t_interval
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = ["boot_differences", "difference", "profile_differences", "subsystem_table"]
 

@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from iolab.errors import UserError
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import pathology_of, refuse_mixture, shared_columns, valid_cells
 from iolab.stats.estimates import Statistic
 from iolab.stats.intervals import Floats, format_boots
+from iolab_base.errors import UserError
 
 __all__ = ["Threshold", "threshold"]
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.claims import Claim
 from iolab.stats.claims import judge
 from iolab.stats.conditions import CONTEXT, kernel_order, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 
 __all__ = [
     "VERDICTS",

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from iolab import foreign
-from iolab.errors import IolabError
-from iolab.reading import (
+from iolab_base import foreign
+from iolab_base.errors import IolabError
+from iolab_base.reading import (
     CONSOLE_BYTES,
     DOCUMENT_BYTES,
     RefusedFileError,

@@ -9,8 +9,6 @@ from typing import Any
 import pandas as pd
 
 import tracedat
-from iolab import foreign
-from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.pathology.calls import (
     BrokenPathologyError,
@@ -21,6 +19,8 @@ from iolab.store.columns import CELL_COLUMNS, LATENCY_COLUMNS, MECHANISM_COLUMNS
 from iolab.store.counters import histogram, measures
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
+from iolab_base import foreign
+from iolab_base.errors import IolabError
 
 __all__ = ["block_rows", "block_tables", "table_columns"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.factors import IntegerFactor
 from iolab.store.program_counters import PROGRAM_COLUMNS
+from iolab_base.errors import UserError
 
 __all__ = [
     "CELL_COLUMNS",

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
-from iolab import foreign
 from iolab.agent.fio import active_sides
-from iolab.errors import IolabError
 from iolab.results import CellResult, CpuSample, growth
 from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, program_measures
+from iolab_base import foreign
+from iolab_base.errors import IolabError
 
 __all__ = ["check_origin", "check_result", "histogram", "measures"]
 

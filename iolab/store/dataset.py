@@ -13,12 +13,9 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
-from iolab import foreign
-from iolab.errors import UserError
 from iolab.parquet import as_frame, plain_texts, read_table
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
-from iolab.reading import RefusedFileError, entries
 from iolab.store.columns import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
@@ -29,6 +26,9 @@ from iolab.store.columns import (
 from iolab.store.kernels import KernelBuild, read_builds
 from iolab.store.program_counters import PROGRAM_COLUMNS
 from iolab.store.twins import gate_other_regimes
+from iolab_base import foreign
+from iolab_base.errors import UserError
+from iolab_base.reading import RefusedFileError, entries
 
 __all__ = [
     "Dataset",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from iolab.errors import IolabError
 from iolab.store.raw import RawStore
+from iolab_base.errors import IolabError
 
 __all__ = ["BlockDuration", "block_durations"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iolab import foreign
-from iolab.errors import IolabError
+from iolab_base import foreign
+from iolab_base.errors import IolabError
 
 __all__ = ["findings", "machine_gates"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from iolab.errors import IolabError, UserError
 from iolab.store.folders import OWN, PARTITIONS, PLANS, PROFILES
 from iolab.store.raw import RawStore, named_blocks
+from iolab_base.errors import IolabError, UserError
 
 __all__ = ["Garbage", "find_garbage", "remove_garbage"]
 

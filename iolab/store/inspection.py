@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from iolab.errors import IolabError, UserError
 from iolab.store.dataset import UnknownPathologyError, load
 from iolab.store.folders import OWN, RAW
 from iolab.store.hashes import has_hashes, read_hashes
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import BlockState, block_states
+from iolab_base.errors import IolabError, UserError
 
 __all__ = ["Inspection", "TablesState", "inspect_folder"]
 

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iolab import foreign
+from icountvm.bzimage import KERNEL_NAME
+from icountvm.kernels import cached_kernel
 from iolab.agent.scheduler import preemption_models
-from iolab.errors import UserError
-from iolab.vm.bzimage import KERNEL_NAME
-from iolab.vm.kernels import cached_kernel
+from iolab_base import foreign
+from iolab_base.errors import UserError
 
 __all__ = ["KernelBuild", "build_of", "kernel_config", "merge_builds", "read_builds"]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from iolab import foreign
-from iolab.errors import IolabError, UserError
 from iolab.store.folders import RAW
 from iolab.store.profiles import ProfileStore, RefusedProfileError
 from iolab.store.raw import RawStore
 from iolab.store.soundness import BlockState, block_state
+from iolab_base import foreign
+from iolab_base.errors import IolabError, UserError
 
 __all__ = ["Merged", "differing_files", "merge_store"]
 

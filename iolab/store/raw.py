@@ -15,12 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import tracedat
-from iolab import foreign
 from iolab.agent.plan import Cell
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, canonical_json, digest_of, scratch_dir
-from iolab.reading import open_regular, part, read_gzip, read_regular
 from iolab.results import MOST_CPUS, CellResult, cell_bytes, pages_bytes, result_bytes
 from iolab.store.block_files import (
     DIGESTS,
@@ -33,6 +29,10 @@ from iolab.store.block_files import (
 )
 from iolab.store.counters import check_origin, check_result
 from iolab.store.folders import ASIDE, RAW
+from iolab_base import foreign
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import atomic_write, canonical_json, digest_of, scratch_dir
+from iolab_base.reading import open_regular, part, read_gzip, read_regular
 
 __all__ = ["STORE_FORMAT", "RawStore", "block_key", "named_blocks"]
 

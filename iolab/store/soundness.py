@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from iolab import foreign
 from iolab.blocks import BLOCK_FORMAT, Block
-from iolab.errors import IolabError
-from iolab.files import digest_of
 from iolab.results import CellResult
 from iolab.store.block_files import DIGESTS, RUN, digest_in, run_of
 from iolab.store.counters import check_result
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
+from iolab_base import foreign
+from iolab_base.errors import IolabError
+from iolab_base.files import digest_of
 
 __all__ = ["BlockState", "block_state", "block_states"]
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, canonical_json, scratch_dir
 from iolab.store.block_tables import block_rows
 from iolab.store.columns import UNAVAILABLE_COLUMNS
 from iolab.store.dataset import Dataset
@@ -23,6 +21,8 @@ from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_buil
 from iolab.store.partitions import kept_hashes, kept_tables
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.twins import gate_other_regimes
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import atomic_write, canonical_json, scratch_dir
 
 __all__ = ["canonical_lines", "read_blocks", "write_tables"]
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.pathology.base import Claim
 from iolab.pathology.expressions import Question
 from iolab.stats.claims import boot_values, judge
 from iolab.store.dataset import Dataset, MissingMeasureError
 from iolab.sweeps.judgement import Judgement, OpenQuestionError, UntestableError, Verdict
+from iolab_base.errors import UserError
 
 __all__ = ["compared", "decided", "described", "needs_a_trace"]
 

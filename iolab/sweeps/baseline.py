@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from iolab import foreign
-from iolab.errors import UserError
-from iolab.files import digest_of, write_output
+from icountvm.kernels import cached_kernel, check_name, known_kernels
 from iolab.pathology.expressions import Question, question_of
 from iolab.sweeps import judged_trees
 from iolab.sweeps.judgement import Judgement, Verdict
 from iolab.sweeps.judging import Judging
-from iolab.vm.kernels import cached_kernel, check_name, known_kernels
+from iolab_base import foreign
+from iolab_base.errors import UserError
+from iolab_base.files import digest_of, write_output
 
 __all__ = [
     "Answer",
@@ -177,7 +177,7 @@ def answered(
     """Judge each case, after checking all of them.
 
     Trees are paths from the current folder, with `commit` and `config` as in
-    `iolab.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`. Raises what
+    `icountvm.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`. Raises what
     `iolab.sweeps.judged_trees.judge_here` raises.
     """
     questions = [question_of(case.question) for case in cases]

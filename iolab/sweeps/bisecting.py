@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iolab.errors import CannotRunError, UserError
-from iolab.kbuild.git import Repository, State
+from icountvm.kbuild.git import Repository, State
 from iolab.sweeps.judged_trees import JudgedTree
 from iolab.sweeps.judgement import Judgement, Verdict
+from iolab_base.errors import CannotRunError, UserError
 
 __all__ = ["Bisection", "Step", "bisect", "judge_patches"]
 

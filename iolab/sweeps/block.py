@@ -18,12 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iolab import __version__, foreign
+from iolab import __version__
 from iolab.blocks import Block
-from iolab.errors import CannotRunError, IolabError, UserError, error_of
-from iolab.files import atomic_write, canonical_json
 from iolab.logs import lines_shown
-from iolab.reading import read_regular
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.observed import Observed, read_observed
 from iolab.sweeps.programs import run_saying
@@ -31,6 +28,10 @@ from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError, IolabError, UserError, error_of
+from iolab_base.files import atomic_write, canonical_json
+from iolab_base.reading import read_regular
 
 if TYPE_CHECKING:
     from iolab.observer.observation import Observation

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iolab import __version__, foreign
+from icountvm.image import ensure_image
+from icountvm.kernels import known_kernels
+from icountvm.toolbox import ensure_toolbox
+from iolab import __version__
 from iolab.blocks import BLOCK_FORMAT, Block
-from iolab.errors import CannotRunError, IolabError
-from iolab.names import one_of
 from iolab.store.dataset import Dataset, load, result_folders
 from iolab.store.hashes import HASHES, BlockHashes, has_hashes, read_hashes
 from iolab.targets.vm import own_identity, prepare
-from iolab.vm.image import ensure_image
-from iolab.vm.kernels import known_kernels
-from iolab.vm.toolbox import ensure_toolbox
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.names import one_of
 
 __all__ = ["Choice", "ChosenBlock", "NothingComparedError", "choose_blocks", "read_sources"]
 

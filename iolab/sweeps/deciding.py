@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from iolab.blocks import Block
-from iolab.errors import UserError
-from iolab.files import atomic_write, canonical_json
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.claims import Claim
 from iolab.pathology.factors import Condition
@@ -35,6 +33,8 @@ from iolab.sweeps.request import (
     plan_blocks,
     sweep_label,
 )
+from iolab_base.errors import UserError
+from iolab_base.files import atomic_write, canonical_json
 
 __all__ = ["Decisions", "decide"]
 

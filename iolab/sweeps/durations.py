@@ -19,9 +19,9 @@ from statistics import median
 from typing import Final
 
 from iolab.blocks import Block
-from iolab.errors import IolabError
-from iolab.files import atomic_write, cache_dir, digest_of, locked
 from iolab.sweeps.limits import usable_cores
+from iolab_base.errors import IolabError
+from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 
 __all__ = [
     "Took",

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from iolab.errors import CannotRunError
 from iolab.measure.profile import Profile
 from iolab.sweeps.bisecting import Bisection, Step
 from iolab.sweeps.judged_trees import JudgedTree
@@ -20,6 +19,7 @@ from iolab.sweeps.judging import observe_kernel
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
 from iolab.sweeps.why import WhyRequest, find_causes
+from iolab_base.errors import CannotRunError
 
 __all__ = ["Explanation", "explain"]
 

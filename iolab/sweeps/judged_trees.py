@@ -17,20 +17,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, canonical_json, digest_of, locked
-from iolab.kbuild.building import build_state
-from iolab.kbuild.configuring import Configuration, configuration
-from iolab.kbuild.git import State
-from iolab.kbuild.making import BuildError
-from iolab.kbuild.source import Tree, open_tree
-from iolab.kbuild.tools import check_tools, compiler, compiler_version
+from icountvm.image import ensure_image
+from icountvm.kbuild.building import build_state
+from icountvm.kbuild.configuring import Configuration, configuration
+from icountvm.kbuild.git import State
+from icountvm.kbuild.making import BuildError
+from icountvm.kbuild.source import Tree, open_tree
+from icountvm.kbuild.tools import check_tools, compiler, compiler_version
+from icountvm.kernels import check_name, known_kernels
+from icountvm.toolbox import ensure_toolbox
 from iolab.sweeps.judgement import Judgement, untestable
 from iolab.sweeps.judging import Judging, judge_kernel
 from iolab.targets.vm import own_identity
-from iolab.vm.image import ensure_image
-from iolab.vm.kernels import check_name, known_kernels
-from iolab.vm.toolbox import ensure_toolbox
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import atomic_write, canonical_json, digest_of, locked
 
 __all__ = ["JudgedTree", "instruments", "judge_here", "judged_tree"]
 
@@ -138,7 +138,7 @@ def judge_here(
 ) -> Judgement:
     """Judge a kernel by its name, or build it from a source tree first; a name wins.
 
-    `commit` and `config` are for a tree, as in `iolab.kbuild.building.build_kernel`. Raises
+    `commit` and `config` are for a tree, as in `icountvm.kbuild.building.build_kernel`. Raises
     UserError if the kernel or a part of the question is unknown, CannotRunError if it cannot build
     or run.
     """

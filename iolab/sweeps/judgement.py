@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 __all__ = ["Judgement", "OpenQuestionError", "UntestableError", "Verdict", "untestable"]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from iolab.errors import CannotRunError
 from iolab.pathology.base import Profile
 from iolab.pathology.expressions import Question
 from iolab.store.raw import RawStore
@@ -26,6 +25,7 @@ from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
+from iolab_base.errors import CannotRunError
 
 if TYPE_CHECKING:
     from iolab.measure.profile import Profile as CostProfile

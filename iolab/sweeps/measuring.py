@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
 from iolab.extras import PLACES, extra
-from iolab.files import locked, remove_abandoned
 from iolab.shown import rough_duration
 from iolab.store.folders import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
@@ -25,6 +23,8 @@ from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.observing import note_observed, observed_cells
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import locked, remove_abandoned
 from tracedat import free_bytes
 
 __all__ = [

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from iolab.errors import UserError
-from iolab.files import atomic_write
-from iolab.reading import read_regular
+from iolab_base.errors import UserError
+from iolab_base.files import atomic_write
+from iolab_base.reading import read_regular
 
 __all__ = ["Observed", "read_observed", "write_observed"]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iolab.blocks import Block
-from iolab.errors import CannotRunError
 from iolab.pathology import get_pathology
 from iolab.pathology.settings import parse_levels
 from iolab.sweeps.observed import Observed, write_observed
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare
+from iolab_base.errors import CannotRunError
 
 if TYPE_CHECKING:
     from iolab.observer.observation import Observation

@@ -27,13 +27,13 @@ from nbformat.reader import NotJSONError
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write, scratch_dir, short_dir
-from iolab.names import one_of
 from iolab.pathology import registry
 from iolab.paths import NOTEBOOKS
 from iolab.sweeps.html import html_page
 from iolab.sweeps.programs import end_processes, program_environment
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import atomic_write, scratch_dir, short_dir
+from iolab_base.names import one_of
 
 __all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
 

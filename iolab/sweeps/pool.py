@@ -13,8 +13,6 @@ from pathlib import Path
 from statistics import mean
 from typing import IO, Any, Protocol
 
-from iolab.files import remove_short_dirs
-from iolab.process import kill_group, start
 from iolab.sweeps.limits import usable_cores
 from iolab.sweeps.programs import (
     Failure,
@@ -24,6 +22,8 @@ from iolab.sweeps.programs import (
     program_environment,
     signals_held,
 )
+from iolab_base.files import remove_short_dirs
+from iolab_base.process import kill_group, start
 from tracedat import free_bytes
 
 __all__ = [

@@ -7,9 +7,10 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from icountvm.catalogue import CATALOGUE
+from icountvm.kernels import cached_kernel
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import CannotRunError, UserError
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.store.durations import BlockDuration, block_durations
@@ -23,8 +24,7 @@ from iolab.sweeps.request import (
     requested_profile,
     sweep_label,
 )
-from iolab.vm.catalogue import CATALOGUE
-from iolab.vm.kernels import cached_kernel
+from iolab_base.errors import CannotRunError, UserError
 
 __all__ = ["KernelStatus", "PathologyPreview", "preview_sweep", "sweep_status"]
 

@@ -18,10 +18,10 @@ from typing import IO, Final
 
 import psutil
 
-from iolab.errors import IolabError
+from icountvm.qemu import GuestError, with_console
 from iolab.interrupts import forget_interrupt
-from iolab.process import kill_group
-from iolab.vm.qemu import GuestError, with_console
+from iolab_base.errors import IolabError
+from iolab_base.process import kill_group
 
 __all__ = [
     "Failure",

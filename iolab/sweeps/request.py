@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from icountvm.image import ensure_image
+from icountvm.kernels import check_name
+from icountvm.toolbox import ensure_toolbox
 from iolab.agent.plan import OpenJob
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import CannotRunError, UserError
-from iolab.names import one_of
 from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, intervention
@@ -21,15 +22,14 @@ from iolab.pathology.settings import override
 from iolab.paths import runs_dir
 from iolab.store.columns import column_types
 from iolab.store.raw import RawStore, block_key
+from iolab.sweeps.fio_check import check_job
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import check_clock, prepare
-from iolab.vm.fio_check import check_job
-from iolab.vm.image import ensure_image
-from iolab.vm.kernels import check_name
-from iolab.vm.toolbox import ensure_toolbox
+from iolab_base.errors import CannotRunError, UserError
+from iolab_base.names import one_of
 
 __all__ = [
     "PathologyPlan",

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iolab import foreign
-from iolab.files import atomic_write
 from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
@@ -32,6 +30,8 @@ from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.page import Page, make_page, make_pages
 from iolab.sweeps.pool import OnProgress
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_sweep, sweep_label
+from iolab_base import foreign
+from iolab_base.files import atomic_write
 
 __all__ = ["Outcome", "run_sweep", "start_page"]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from iolab.blocks import Block
-from iolab.files import cache_dir, scratch_dir
 from iolab.stats.conditions import main_value
 from iolab.store.block_tables import block_tables
 from iolab.store.differences import block_values, different_values
@@ -19,6 +18,7 @@ from iolab.sweeps.durations import forecast
 from iolab.sweeps.measuring import block_job
 from iolab.sweeps.pool import BlockJob, LocalPlace, OnProgress, run_jobs_in
 from iolab.sweeps.programs import Failure
+from iolab_base.files import cache_dir, scratch_dir
 from tracedat import free_bytes
 
 __all__ = ["CheckedBlock", "CheckedCell", "compare_block", "expected_seconds", "verify_blocks"]

@@ -17,9 +17,6 @@ from typing import Final
 
 import pandas as pd
 
-from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.files import atomic_write, canonical_json
-from iolab.names import one_of
 from iolab.pathology import named_pathologies
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
@@ -40,6 +37,9 @@ from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks
 from iolab.sweeps.switches import fixed_switches, switches
+from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.files import atomic_write, canonical_json
+from iolab_base.names import one_of
 
 __all__ = ["CONFIRMING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from iolab.agent.detached import state_of
 from iolab.agent.facts import survey
 from iolab.agent.trusted import check_private, private_folder
-from iolab.errors import UserError, error_of
-from iolab.files import atomic_write
-from iolab.process import CommandError, run
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.system_shown import system_shown
+from iolab_base.errors import UserError, error_of
+from iolab_base.files import atomic_write
+from iolab_base.process import CommandError, run
 
 __all__ = ["LocalTarget"]
 

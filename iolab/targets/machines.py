@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from iolab.errors import UserError
 from iolab.targets.local import LocalTarget
 from iolab.targets.real import RealTarget
 from iolab.targets.ssh import SshTarget
+from iolab_base.errors import UserError
 
 __all__ = ["real_target"]
 

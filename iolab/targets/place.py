@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from iolab.agent.plan import Cell, Device, FileSystem, Plan, programs_of
 from iolab.agent.program import NEEDS_GUEST
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 __all__ = ["MADE", "Place"]
 

@@ -14,16 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab import foreign
 from iolab.agent.plan import Plan, programs_of
 from iolab.agent.program import NEEDS_GUEST
 from iolab.blocks import encode_plan
-from iolab.errors import BusyError, IolabError, error_of
-from iolab.files import digest_of, scratch_dir
-from iolab.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
 from iolab.targets.shipping import agent_archive, agent_digest
+from iolab_base import foreign
+from iolab_base.errors import BusyError, IolabError, error_of
+from iolab_base.files import digest_of, scratch_dir
+from iolab_base.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 
 __all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey"]
 

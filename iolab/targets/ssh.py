@@ -22,13 +22,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from iolab import foreign
-from iolab.errors import CannotRunError, IolabError, UserError, error_of
-from iolab.files import digest_of, short_dir
-from iolab.process import kill_group, start
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
 from iolab.targets.shipping import agent_archive
-from iolab.tars import TarError, tar_bytes, unpack
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError, IolabError, UserError, error_of
+from iolab_base.files import digest_of, short_dir
+from iolab_base.process import kill_group, start
+from iolab_base.tars import TarError, tar_bytes, unpack
 
 __all__ = ["HostKeyError", "LostError", "SshTarget"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from iolab.process import CommandError, run
+from iolab_base.process import CommandError, run
 
 __all__ = ["system_shown"]
 

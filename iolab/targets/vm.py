@@ -13,38 +13,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iolab import foreign
-from iolab.agent.plan import Cell, Plan
-from iolab.blocks import encode_plan
-from iolab.errors import CannotRunError, IolabError, UserError
-from iolab.files import (
-    atomic_write,
-    cache_dir,
-    canonical_json,
-    digest_file,
-    digest_of,
-    scratch_dir,
-)
-from iolab.results import result_bytes
-from iolab.targets.real import agent_words
-from iolab.targets.shipping import agent_archive, agent_digest, code_of
-from iolab.vm import guest_init
-from iolab.vm.boot_files import RECIPE, boot_image, modules_archive
-from iolab.vm.cached import make_folder
-from iolab.vm.channel import (
+from icountvm.boot_files import RECIPE, boot_image, modules_archive
+from icountvm.cached import make_folder
+from icountvm.channel import (
     CHANNEL_BYTES,
     ChannelError,
     make_channel,
     put_plan,
     unpack_channel,
 )
-from iolab.vm.cpio import Entry, write_cpio
-from iolab.vm.guest_programs import compress_trace
-from iolab.vm.image import Image, ensure_image
-from iolab.vm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
-from iolab.vm.preload import HOST_TIME, build_host_time
-from iolab.vm.programs import program_entries
-from iolab.vm.qemu import (
+from icountvm.cpio import Entry, write_cpio
+from icountvm.guest_programs import compress_trace
+from icountvm.image import Image, ensure_image
+from icountvm.kernels import Kernel, check_name, get_kernel, remember_kernel_facts
+from icountvm.preload import HOST_TIME, build_host_time
+from icountvm.qemu import (
     Accelerator,
     Boot,
     GuestError,
@@ -52,14 +35,31 @@ from iolab.vm.qemu import (
     boot,
     options_digest,
 )
-from iolab.vm.snapshots import (
+from icountvm.snapshots import (
     Snapshot,
     can_be_kept,
     kept_snapshot,
     run_restored,
     run_until_stop,
 )
-from iolab.vm.toolbox import Toolbox, ensure_toolbox
+from icountvm.toolbox import Toolbox, ensure_toolbox
+from iolab.agent.plan import Cell, Plan
+from iolab.blocks import encode_plan
+from iolab.results import result_bytes
+from iolab.targets import guest_init
+from iolab.targets.real import agent_words
+from iolab.targets.shipped import program_entries
+from iolab.targets.shipping import agent_archive, agent_digest, code_of
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    scratch_dir,
+)
 
 if TYPE_CHECKING:
     from iolab.observer.observation import Observation
@@ -105,7 +105,7 @@ def own_identity() -> dict[str, str]:
 class VmTarget:
     """A virtual machine with one kernel, ready to run plans.
 
-    ``machine`` defines how its time passes; see `iolab.vm.qemu.Machine`. ``preload`` is QEMU's time
+    ``machine`` defines how its time passes; see `icountvm.qemu.Machine`. ``preload`` is QEMU's time
     of day; None on the host's clock.
     """
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from iolab.errors import IolabError, UserError
 from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.verdicts import verdict_grid
-from iolab.files import atomic_write
 from iolab.pathology import get_pathology, notebook_path
 from iolab.paths import REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
@@ -24,6 +22,8 @@ from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.page import Page, make_pages
 from iolab.sweeps.pool import default_jobs
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import atomic_write
 from paper.make.documents import renew
 from paper.make.results import collect, write_results
 

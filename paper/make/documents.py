@@ -9,8 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.errors import IolabError
-from iolab.files import atomic_write
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology
 from iolab.pathology.rules import rules_digest
@@ -21,6 +19,8 @@ from iolab.stats.conditions import kernel_order, kernels_of
 from iolab.stats.threshold import threshold
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders, with_measure
+from iolab_base.errors import IolabError
+from iolab_base.files import atomic_write
 
 __all__ = [
     "CAUSES",

@@ -17,11 +17,8 @@ import pandas as pd
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from iolab.errors import UserError
-from iolab.files import atomic_write, digest_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.rules import rules_digest
-from iolab.reading import read_regular
 from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
@@ -32,6 +29,9 @@ from iolab.stats.families import holm_family
 from iolab.stats.intervals import what_is_missing
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
+from iolab_base.files import atomic_write, digest_of
+from iolab_base.reading import read_regular
 
 __all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from iolab.errors import IolabError, UserError
-from iolab.files import atomic_write
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import atomic_write
 from paper.make.artifacts import PAPER
 from paper.make.results import read_results
 

@@ -12,8 +12,8 @@ from iolab.agent.cgroup import make_cgroup, mount_point, values_of
 from iolab.agent.cgroup_v1 import root_of, shares_of
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Group
-from iolab.errors import CannotRunError
-from iolab.process import start
+from iolab_base.errors import CannotRunError
+from iolab_base.process import start
 from tests.support.needs import lack
 
 

@@ -18,8 +18,8 @@ from iolab.agent.facts import survey
 from iolab.agent.journal import JOURNALS
 from iolab.agent.named import DeviceInUseError
 from iolab.agent.plan_reader import parse_plan
-from iolab.errors import UserError
-from iolab.process import CommandError, run
+from iolab_base.errors import UserError
+from iolab_base.process import CommandError, run
 from tests.support.loops import digest, loop_device
 from tests.support.needs import needs
 from tests.support.plans import copies, job, plan_document

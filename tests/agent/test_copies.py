@@ -17,7 +17,7 @@ from iolab.agent.copies import (
     run_copies,
 )
 from iolab.agent.plan import Copies
-from iolab.process import start
+from iolab_base.process import start
 from tests.support import plans
 
 _WORDS = (

@@ -11,7 +11,7 @@ import pytest
 
 from iolab.agent import facts
 from iolab.agent.facts import build_id, collect
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 from tests.support.needs import lack, needs
 
 

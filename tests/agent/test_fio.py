@@ -23,9 +23,9 @@ from iolab.agent.fio import (
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.agent.workplace import Workplace
-from iolab.errors import CannotRunError
-from iolab.process import kill_group, run
 from iolab.store.counters import histogram, measures
+from iolab_base.errors import CannotRunError
+from iolab_base.process import kill_group, run
 from tests.support import plans
 from tests.support.needs import lack, needs, wants
 from tests.support.processes import PATIENCE_S, wait_until

@@ -16,10 +16,10 @@ import pytest
 
 from iolab.agent.journal import Journal, pending, restore
 from iolab.agent.settings import SettingError, change, read
-from iolab.errors import IolabError, UserError
+from iolab_base.errors import IolabError, UserError
+from tests.base.test_files import small_disk
 from tests.support.needs import need
 from tests.support.processes import child_environment
-from tests.test_files import small_disk
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Changes settings and puts them back, over and over, until it is killed.

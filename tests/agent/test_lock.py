@@ -11,7 +11,7 @@ import pytest
 
 from iolab.agent import lock
 from iolab.agent.lock import machine_lock
-from iolab.errors import BusyError
+from iolab_base.errors import BusyError
 from tests.support.processes import child_environment
 
 _HOLDER = """

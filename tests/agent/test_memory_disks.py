@@ -12,7 +12,7 @@ from iolab.agent.devices import make_device, schedule
 from iolab.agent.journal import Journal, restore
 from iolab.agent.memory_disks import make_brd, make_zram
 from iolab.agent.plan import Device
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 from tests.support.needs import lack, needs
 
 _zram = needs("root", "zram")

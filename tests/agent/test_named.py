@@ -26,10 +26,10 @@ from iolab.agent.named import (
     node_of,
     open_free,
 )
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
+from tests.base.test_files import small_disk
 from tests.support.loops import digest, loop_device
 from tests.support.needs import lack, need, wants
-from tests.test_files import small_disk
 
 _MIB = 16
 

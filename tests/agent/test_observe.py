@@ -15,8 +15,8 @@ import pytest
 from iolab.agent.core_time import core_time_file
 from iolab.agent.observe import _tasks, realtime_priority, sample
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab.errors import CannotRunError
-from iolab.process import kill_group, start
+from iolab_base.errors import CannotRunError
+from iolab_base.process import kill_group, start
 from tests.support.needs import lack, wants
 from tests.support.processes import wait_until
 

@@ -17,8 +17,8 @@ from iolab.agent.plan import FORMAT, Job
 from iolab.agent.plan_reader import load_plan, parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
+from iolab_base.errors import UserError
 from tests.support.plans import copies_cell, job, null_blk_cell, open_job, program_cell
 from tests.support.plans import plan_document as plan_of
 

@@ -28,8 +28,8 @@ from iolab.agent.program import (
 )
 from iolab.agent.undo import MARK
 from iolab.agent.workplace import Workplace
-from iolab.errors import CannotRunError, IolabError
-from iolab.process import CommandError, kill_group, start
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.process import CommandError, kill_group, start
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
 
 _CPU = min(os.sched_getaffinity(0))

@@ -15,7 +15,7 @@ from iolab.agent import devices
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Device
 from iolab.agent.trusted import resolved, trusted_folder
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 from tests.support.needs import needs, wants
 
 pytestmark = needs("root")

@@ -8,7 +8,7 @@ import pytest
 from iolab.agent import tunables
 from iolab.agent.journal import Journal, restore
 from iolab.agent.tunables import change_settings
-from iolab.errors import CannotRunError
+from iolab_base.errors import CannotRunError
 
 # What a kernel on one CPU has, and on 2, 4, 8 and 48.
 _LATENCY = {1: 6_000_000, 2: 12_000_000, 4: 18_000_000, 8: 24_000_000, 48: 24_000_000}

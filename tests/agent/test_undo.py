@@ -24,13 +24,13 @@ from iolab.agent.named import identity_of
 from iolab.agent.plan import Device, Group, Recording
 from iolab.agent.recording import Recorder, tracefs
 from iolab.agent.undo import MARK
-from iolab.errors import CannotRunError, IolabError
-from iolab.process import kill_group, start
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.process import kill_group, start
+from tests.base.test_files import small_disk
 from tests.support.loops import digest, loop_device
 from tests.support.needs import lack, needs
 from tests.support.processes import PATIENCE_S, alive, wait_until
 from tests.support.second_user import MALLORY, SPAWN, impostor
-from tests.test_files import small_disk
 
 pytestmark = needs("root")
 

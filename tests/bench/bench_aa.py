@@ -19,7 +19,6 @@ from scipy.stats import binomtest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.files import atomic_write, canonical_json
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.paths import REFERENCE
 from iolab.report.tables import aa_check
@@ -29,6 +28,7 @@ from iolab.store.tidy import write_tables
 from iolab.sweeps.block import measure_block
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
+from iolab_base.files import atomic_write, canonical_json
 
 _COMPARISONS = 100
 _BLOCKS = 6

@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from iolab.errors import IolabError
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
+from iolab_base.errors import IolabError
 from tests.support.plans import job, null_blk_cell, plan
 
 _RAMP_MS = 500

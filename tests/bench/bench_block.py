@@ -22,10 +22,10 @@ import pytest
 from iolab.blocks import Block
 from iolab.cli.judge import EXIT_CODES
 from iolab.design import blocks_of
-from iolab.errors import IolabError
 from iolab.pathology import PATHOLOGIES
 from iolab.sweeps.block import read_block
 from iolab.targets.vm import prepare
+from iolab_base.errors import IolabError
 from tests.support.command import ARGV
 from tests.support.guest import start_in_guests
 

@@ -16,11 +16,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.request import Request, plan_blocks, requested_profile
+from iolab_base.errors import IolabError
 from tests.support.cluster import cluster
 from tests.support.processes import wait_until
 

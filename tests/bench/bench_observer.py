@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 from tests.support.observed import Comparison, compare, smoke_block
 
 

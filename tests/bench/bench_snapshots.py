@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from unittest import mock
 
+from icountvm import snapshots
 from iolab.agent.plan import Plan
-from iolab.errors import IolabError
-from iolab.files import digest_file
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget, prepare
-from iolab.vm import snapshots
+from iolab_base.errors import IolabError
+from iolab_base.files import digest_file
 from tests.support.observed import smoke_block
 
 
@@ -61,7 +61,7 @@ def main(words: list[str]) -> int:
                 first = _run(target, block.plan, own / "first")
                 restored = _run(target, block.plan, own / "restored")
         kept, begun = first[3] == restored[3], booted[3] == restored[3]
-        # Machines with several processors may differ from a booted one (iolab.vm.snapshots).
+        # Machines with several processors may differ from a booted one (icountvm.snapshots).
         code = code or int(not (kept and (begun or shape.cpus > 1)))
         compared = {"restored twice": kept, "restored and booted": begun}
         told = ", ".join(

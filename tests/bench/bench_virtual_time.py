@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from iolab.design import blocks_of
-from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.targets.vm import prepare
+from iolab_base.errors import IolabError
 
 
 def main(kernel: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from icountvm.catalogue import CATALOGUE
 from iolab.pathology import PATHOLOGIES
-from iolab.vm.catalogue import CATALOGUE
 from tests.support.command import ARGV, Iolab, Told
 from tests.support.processes import child_environment
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.files import canonical_json
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
+from iolab_base.files import canonical_json
 from tests.support import synthetic
 from tests.support.command import ARGV, Iolab
 from tests.support.processes import child_environment

@@ -16,12 +16,12 @@ import nbformat
 import pandas as pd
 import pytest
 
-from iolab import foreign
 from iolab.agent.facts import _facts, survey
 from iolab.cli import main
-from iolab.errors import IolabError
 from iolab.results import CellResult
 from iolab.store.counters import check_result
+from iolab_base import foreign
+from iolab_base.errors import IolabError
 from tests.support import synthetic
 from tests.support.browser import Listener, listener, opened
 from tests.support.liar import SAID, catalogue

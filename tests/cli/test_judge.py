@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from iolab.cli import main
-from iolab.errors import CannotRunError, UserError
 from iolab.sweeps import judged_trees
 from iolab.sweeps.judgement import Judgement
+from iolab_base.errors import CannotRunError, UserError
 
 CLAIM = "dio_kworker: two switches per I/O"
 Run = Callable[..., tuple[int, str]]

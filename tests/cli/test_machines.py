@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from iolab.vm.catalogue import CATALOGUE
+from icountvm.catalogue import CATALOGUE
 from tests.support.command import Iolab
 
 

@@ -20,13 +20,13 @@ from iolab.measure.profile_file import write_events, write_profile
 from iolab.measure.switches import SWITCH_CALLS
 from iolab.paths import REFERENCE
 from iolab.store.profiles import ProfileStore
+from tests.base.test_files import device, small_disk
 from tests.measure.test_profile import profile
 from tests.measure.test_switches import story
 from tests.support import reports, synthetic
 from tests.support.command import ARGV, Told
 from tests.support.commands import every_command
 from tests.support.processes import PATIENCE_S, child_environment
-from tests.test_files import device, small_disk
 
 __all__ = ["profile"]
 

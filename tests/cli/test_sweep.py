@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import measure_block, read_block
+from iolab_base.errors import UserError
 from tests.support.command import Iolab
 
 

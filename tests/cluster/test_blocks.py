@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import IolabError, UserError
-from iolab.files import cache_dir
+from icountvm.parts import kept_lock
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.request import Request, check_request, plan_blocks, requested_profile
-from iolab.vm.parts import kept_lock
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import cache_dir
 from iolab_cluster.parts import part_of, receive, settle, write_tar
 from iolab_cluster.results import take_in
+from tests.base.test_files import small_disk
 from tests.support.cluster import cluster
 from tests.support.processes import processes_naming, wait_until
 from tests.support.results import TARGET, block, write_results
-from tests.test_files import small_disk
 
 pytestmark = pytest.mark.nightly
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 from matplotlib.text import Text
 
-from iolab.errors import UserError
 from iolab.experiment.comparison import Comparison, comparison_of
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.experiment.parameters import base_condition, check_names, factor_levels, kernel_names
 from iolab.pathology import get_pathology
+from iolab_base.errors import UserError
 
 KNOWN = ("5.10", "6.1", "6.8", "6.12", "7.2", "mine")
 

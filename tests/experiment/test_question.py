@@ -12,9 +12,9 @@ from iolab.agent.plan import Group
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
-from iolab.errors import IolabError, UserError
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
+from iolab_base.errors import IolabError, UserError
 
 JOB = "rw=randread bs=4k iodepth=1 ioengine=psync direct=1"
 HOG = ["python3", "-c", "while True: pass"]

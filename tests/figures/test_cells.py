@@ -13,12 +13,12 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from iolab import figures, stats
-from iolab.errors import IolabError, UserError
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN
 from iolab.figures.words import axis_number
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.stats.conditions import levels_of
 from iolab.store.dataset import Dataset
+from iolab_base.errors import IolabError, UserError
 from tests.support import synthetic
 from tests.support.reports import report
 

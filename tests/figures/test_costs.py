@@ -6,9 +6,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from iolab.errors import UserError
 from iolab.figures import costs
 from iolab.measure.profile import KINDS
+from iolab_base.errors import UserError
 
 
 def test_bars_are_as_long_as_the_costs() -> None:

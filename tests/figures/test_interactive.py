@@ -14,13 +14,13 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser, Frame, Page, sync_playwright
 
-from iolab.errors import UserError
 from iolab.figures.interactive import Timeline, script_hashes, timeline
 from iolab.figures.lanes import embedded_span, first_view, scene, shares, work_names
 from iolab.paths import REFERENCE
 from iolab.shown import SCRIPTS
 from iolab.store.dataset import load
 from iolab.sweeps.html import html_page
+from iolab_base.errors import UserError
 from tests.support.browser import listener
 from tests.support.needs import program
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from iolab import figures, stats
-from iolab.errors import UserError
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 WEIGHTS, DEPTHS = (400, 1000, 9600), (64, 192, 384)

@@ -13,9 +13,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.quiver import Quiver
 
 from iolab import figures, measure, report
-from iolab.errors import UserError
 from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
+from iolab_base.errors import UserError
 from tests.support.story import PREEMPTED, Line, block, story, switch, waking
 from tracedat import Trace
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
-from iolab.process import run
 from iolab.report.attribution import load_attribution
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, load
+from iolab_base.errors import UserError
+from iolab_base.process import run
 from iolab_mail.events import trace_words
 from iolab_mail.mail import finding_mail
 from iolab_mail.reproducer import reproducer

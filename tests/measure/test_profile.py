@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from iolab.errors import IolabError, UserError
 from iolab.measure.profile import Profile, per_io, subsystem_of
 from iolab.measure.profile_file import read_profile, write_profile
+from iolab_base.errors import IolabError, UserError
 
 _NODES = [
     # parent, task, function, instructions, calls

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.measure.profile import Profile
 from iolab.measure.profile_export import write_collapsed, write_pprof
+from iolab_base.errors import UserError
 from tests.measure.test_profile import _NODES, profile
 
 __all__ = ["profile"]

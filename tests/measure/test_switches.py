@@ -6,8 +6,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from iolab.errors import UserError
 from iolab.measure import SWITCH_CALLS, switch_chain, switches
+from iolab_base.errors import UserError
 
 _IDLE, _FIO, _WORKER = ("swapper/0", 0), ("fio", 10), ("kworker/0:1", 20)
 _NOBODY = ("", -1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iolab import measure
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 from tests.support.story import PREEMPTED, Line, block, story, switch, waking, write
 from tracedat import MissingEventError, RequestError, Trace, read
 

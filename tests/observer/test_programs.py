@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iolab.observer.programs import program_symbols
-from iolab.process import run
+from iolab_base.process import run
 from tests.support.needs import need
 
 _SOURCE = """

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iolab.errors import CannotRunError
 from iolab.observer import symbols
 from iolab.observer.symbols import EVENT, FIRST_SYMBOL, SYMBOL, parse_symbols
+from iolab_base.errors import CannotRunError
 from tests.observer.test_btf import _INT, _STRUCT, Types
 
 _NEEDED = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iolab.errors import IolabError
 from iolab.observer import windows
 from iolab.observer.windows import function_names, read_windows
+from iolab_base.errors import IolabError
 
 _ROOT = 0xFFFFFFFF
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from iolab.errors import UserError
 from iolab.paths import REFERENCE
+from iolab_base.errors import UserError
 from paper.make.artifacts import collect_results, draw
 from paper.make.results import read_results
 from tests.support import synthetic

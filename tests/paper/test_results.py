@@ -14,10 +14,10 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.rules import rules_digest
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 from paper.make.results import FORMAT, check, collect, read_results, write_results
 from tests.support.reports import COMMAND, every_report, report
 from tests.support.synthetic import dataset, shuffled

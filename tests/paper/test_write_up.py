@@ -19,12 +19,12 @@ import typst
 from bs4 import BeautifulSoup
 from matplotlib.figure import Figure
 
-from iolab.errors import IolabError, UserError
 from iolab.figures.save import save_figure
-from iolab.foreign import line
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
 from iolab.report.comparison import compare_clocks
+from iolab_base.errors import IolabError, UserError
+from iolab_base.foreign import line
 from paper.make.artifacts import PAPER
 from paper.make.results import check, collect, write_results
 from paper.make.write_up import build, check_sources, literals, macros

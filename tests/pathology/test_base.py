@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from iolab.design import blocks_of
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.dio_kworker import DIO_KWORKER
@@ -21,6 +20,7 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
+from iolab_base.errors import UserError
 
 _WEIGHT = DIO_KWORKER.factors["weight"]
 _ENGINE = DIO_KWORKER.factors["engine"]

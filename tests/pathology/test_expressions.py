@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology import get_pathology, pathologies
 from iolab.pathology.expressions import question_of
+from iolab_base.errors import UserError
 
 
 def test_every_claim_can_be_asked_by_its_name() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from iolab.agent.plan import OpenJob, Section
-from iolab.errors import UserError
 from iolab.pathology.fio_text import parse_fio
-from iolab.process import run
+from iolab_base.errors import UserError
+from iolab_base.process import run
 from tests.support.needs import needs
 
 _FILE = """

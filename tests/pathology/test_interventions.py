@@ -10,11 +10,11 @@ import pytest
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, encode_plan
 from iolab.design import blocks_of
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.interventions import INTERVENTION, boot_part, intervention
 from iolab.pathology.settings import override
+from iolab_base.errors import UserError
 
 
 def blocks(name: str, *levels: str, boots: int = 1, seed: int = 0) -> list[Block]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.claims import Claim
 from iolab.pathology.limits import Contrast, Scale, limit_of
 from iolab.pathology.rules import rules_digest, rules_document
+from iolab_base.errors import UserError
 
 _CLAIMS = [claim for pathology in PATHOLOGIES.values() for claim in pathology.claims]
 

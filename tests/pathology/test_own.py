@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology import register_file, registry
 from iolab.report import comparison_section, summary
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.targets.vm import VmTarget
+from iolab_base.errors import UserError
 from tests.support import reports, synthetic
 from tests.support.own_pathology import NAME, example
 from tests.support.processes import child_environment

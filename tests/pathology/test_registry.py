@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology import (
     PATHOLOGIES,
     get_pathology,
@@ -32,6 +31,7 @@ from iolab.pathology.base import EXPERIMENT, Machine, Pathology
 from iolab.pathology.factors import Condition
 from iolab.paths import NOTEBOOKS
 from iolab.sweeps.page import handed_over
+from iolab_base.errors import UserError
 from tests.support.command import ARGV
 from tests.support.own_pathology import NAME, example
 from tests.support.processes import child_environment

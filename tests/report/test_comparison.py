@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from scipy import stats as sp
 
-from iolab.errors import UserError
 from iolab.figures.comparison import comparison_figure, publish_comparison
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.paths import REFERENCE
@@ -24,6 +23,7 @@ from iolab.report.comparison import (
     comparison_text,
 )
 from iolab.store.dataset import Dataset, load
+from iolab_base.errors import UserError
 from tests.support import reports, synthetic
 
 # What "hardware" does to the IOPS inside the cgroup.

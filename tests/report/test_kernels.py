@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import UserError
+from icountvm.kernels import Kernel, KernelStatus
 from iolab.report import kernels
 from iolab.report.kernels import Difference, differences, kernel_document, kernel_lines
-from iolab.vm.kernels import Kernel, KernelStatus
+from iolab_base.errors import UserError
 
 OLD = {
     "scheduler": "CFS",

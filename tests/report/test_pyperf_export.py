@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from pyperf import BenchmarkSuite
 
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
 from iolab.report.pyperf_export import write_archives
 from iolab.store.dataset import Dataset, load
+from iolab_base.errors import UserError
 from tests.support import synthetic
 from tests.support.processes import PATIENCE_S
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from iolab import figures, report, stats
-from iolab.errors import UserError
 from iolab.store.dataset import Dataset
 from iolab.store.kernels import KernelBuild
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 

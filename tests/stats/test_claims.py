@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.claims import Claim
@@ -18,6 +17,7 @@ from iolab.pathology.registry import register
 from iolab.stats.claims import boot_values, cells_of, judge
 from iolab.stats.intervals import t_interval
 from iolab.store.dataset import Dataset, with_measure
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 _CONDITION = {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 from scipy import stats as sp
 
-from iolab.errors import UserError
 from iolab.stats import estimates
+from iolab_base.errors import UserError
 
 LOGS = st.floats(-1, 1).map(lambda x: round(x, 6))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iolab.errors import UserError
 from iolab.stats.kernels import kernel_ratio
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 

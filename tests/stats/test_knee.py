@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from scipy import optimize
 
-from iolab.errors import UserError
 from iolab.stats.intervals import Floats
 from iolab.stats.knee import hinge, knee, knee_table
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 JOBS = (1, 2, 4, 8, 16, 32, 48)

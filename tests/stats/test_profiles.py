@@ -8,7 +8,6 @@ import math
 import pandas as pd
 import pytest
 
-from iolab.errors import UserError
 from iolab.measure.profile import Profile
 from iolab.stats.profiles import (
     boot_differences,
@@ -17,6 +16,7 @@ from iolab.stats.profiles import (
     subsystem_table,
 )
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 
 
 def _profile(ios: int = 10, **costs: int) -> Profile:

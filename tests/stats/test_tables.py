@@ -13,7 +13,7 @@ from scipy import stats as sp
 from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 LOGS = st.floats(-1, 1).map(lambda x: round(x, 6))

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iolab.errors import UserError
 from iolab.stats.threshold import Threshold, threshold
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 _WEIGHTS = (100, 200, 400, 800, 1600, 3200, 6400)

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from iolab.errors import UserError
 from iolab.figures.verdicts import verdict_grid
 from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 

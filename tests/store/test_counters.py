@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import IolabError
 from iolab.store import counters
+from iolab_base.errors import IolabError
 from tests.support.results import copied, result
 
 # The results here are incomplete or wrong on purpose.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import IolabError
 from iolab.report.machine import machine_table
 from iolab.store.findings import findings, machine_gates
+from iolab_base.errors import IolabError
 
 _LOAD = {"what": "load", "found": "45 %", "good": False, "needed": True}
 

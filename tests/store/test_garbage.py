@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import IolabError
 from iolab.store.folders import PARTITIONS
 from iolab.store.garbage import find_garbage, remove_garbage
 from iolab.store.raw import RawStore
+from iolab_base.errors import IolabError
 from tests.support.stores import stored
 
 

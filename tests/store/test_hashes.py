@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from iolab.blocks import Block
-from iolab.errors import UserError
-from iolab.files import canonical_json
 from iolab.store.dataset import load
 from iolab.store.hashes import HASHES, read_hashes
 from iolab.store.raw import RawStore
 from iolab.store.tidy import canonical_lines
+from iolab_base.errors import UserError
+from iolab_base.files import canonical_json
 from tests.support.results import TARGET, block, result
 from tests.support.sealed import forged, forged_table, made_up
 

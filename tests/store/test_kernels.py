@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
+from icountvm.kernels import cached_kernel
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds, read_builds
-from iolab.vm.kernels import cached_kernel
+from iolab_base.errors import UserError
 from tests.support.needs import lack
 
 _VOLUNTARY = "# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_VOLUNTARY=y\n# CONFIG_PREEMPT is not"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
-from iolab.files import digest_file
 from iolab.store.merging import merge_store
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_states
+from iolab_base.errors import UserError
+from iolab_base.files import digest_file
 from tests.support.stores import spoil, stored, without_digests
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from iolab.errors import IolabError
 from iolab.store import partitions
 from iolab.store.block_tables import block_tables
 from iolab.store.folders import PARTITIONS
 from iolab.store.hashes import cell_hashes
 from iolab.store.partitions import kept_hashes, kept_tables
 from iolab.store.raw import RawStore
+from iolab_base.errors import IolabError
 from tests.support.stores import spoil, stored
 from tests.test_architecture import PACKAGE, imports, room, top
 

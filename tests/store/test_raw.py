@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from iolab.blocks import Block
-from iolab.errors import IolabError
 from iolab.pathology import get_pathology
 from iolab.store.block_files import DIGESTS, digests_of
 from iolab.store.block_tables import block_rows
 from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
 from iolab.sweeps.measuring import missing_blocks
+from iolab_base.errors import IolabError
+from tests.base.test_files import small_disk
 from tests.support.bombed_results import BOMBED, bomb_results
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.results import TARGET, block, result, write_results
 from tests.support.stores import spoil
 from tests.support.trace_bombs import full_pages
-from tests.test_files import small_disk
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.files import canonical_json, digest_of
 from iolab.store.block_files import DIGESTS
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state, block_states
+from iolab_base.files import canonical_json, digest_of
 from tests.support.results import TARGET
 from tests.support.stores import BUSY, QUIET, SPOILT, spoil, stored, without_digests
 

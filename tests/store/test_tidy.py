@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from iolab.errors import IolabError
-from iolab.files import canonical_json
 from iolab.store.dataset import load
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import canonical_lines, write_tables
+from iolab_base.errors import IolabError
+from iolab_base.files import canonical_json
 from tests.support.results import TARGET, block, result, write_results
 from tests.support.stores import spoil
 

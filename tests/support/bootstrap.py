@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from iolab.errors import CannotRunError
-from iolab.process import CommandError, run
-from iolab.vm.mirror import mirror_of
-from iolab.vm.toolbox import Toolbox
+from icountvm.mirror import mirror_of
+from icountvm.toolbox import Toolbox
+from iolab_base.errors import CannotRunError
+from iolab_base.process import CommandError, run
 from tests.support.needs import unpacked
 
 __all__ = ["bootstrap"]

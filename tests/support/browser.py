@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from iolab.process import run
+from iolab_base.process import run
 from tests.support.needs import program
 from tests.support.processes import PATIENCE_S
 

@@ -23,7 +23,7 @@ from iolab.agent.probes import Probes
 from iolab.agent.scheduler import change_features, change_preemption, preemption_models
 from iolab.agent.tunables import change_settings
 from iolab.agent.watch import watching
-from iolab.errors import CannotRunError, IolabError
+from iolab_base.errors import CannotRunError, IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")
 _JOURNAL = Path("/run/iolab/conditions.journal")

@@ -21,14 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.errors import IolabError
 from iolab.store.dataset import load
 from iolab.store.hashes import HASHES, read_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
 from iolab.store.tidy import canonical_lines, write_tables
 from iolab.sweeps.block import read_block, write_block
-from iolab.tars import unpack
+from iolab_base.errors import IolabError
+from iolab_base.tars import unpack
 from tests.support.results import TARGET, block, write_results
 from tests.support.stores import spoil, stored, without_digests
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7

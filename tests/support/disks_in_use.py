@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).with_name("agent.pyz")))
 
 from iolab.agent import named
 from iolab.agent.named import open_free
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 _MIB = 24
 _SERIAL = "S3RIAL"

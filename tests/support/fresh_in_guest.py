@@ -14,7 +14,7 @@ from typing import Any
 
 from iolab.agent import block, filesystem, fresh_xfs
 from iolab.agent.plan_reader import load_plan
-from iolab.process import run
+from iolab_base.process import run
 
 _PAGE = 4096
 _UUID = "00000000-0000-4000-8000-000000000001"

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.errors import IolabError
-from iolab.process import run
+from iolab_base.errors import IolabError
+from iolab_base.process import run
 from tests.support.fault_runs import (
     Bench,
     Hear,

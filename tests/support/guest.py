@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from icountvm.channel import CHANNEL_BYTES
 from iolab.blocks import encode_plan
 from iolab.targets import vm
-from iolab.vm.channel import CHANNEL_BYTES
 
 __all__ = ["IN_GUEST", "cell_of", "start_in_guests"]
 

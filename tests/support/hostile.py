@@ -29,7 +29,6 @@ from pyarrow import parquet as pq
 
 from iolab.blocks import Block
 from iolab.cli import main
-from iolab.errors import IolabError
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import write_profile
 from iolab.store.block_files import DIGESTS, digests_of
@@ -38,6 +37,7 @@ from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables
 from iolab.sweeps.measuring import missing_blocks
+from iolab_base.errors import IolabError
 from tests.support.parquet_writer import (
     BYTE_ARRAY,
     DATA,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.vm.conftest import module, vmlinuz
+from tests.icountvm.conftest import module, vmlinuz
 
 RELEASE = "6.99.0"
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.plan_reader import parse_plan
-from iolab.errors import IolabError
 from iolab.results import CellResult
 from iolab.store.counters import check_result
+from iolab_base.errors import IolabError
 from tests.support.archives import archive
 from tests.support.bombed_results import bomb_results
 from tests.support.corruption import flipped, reworded

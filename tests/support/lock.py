@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from iolab.files import atomic_write
+from icountvm import parts
+from icountvm.catalogue import SOURCES
+from icountvm.newest import resolve
 from iolab.logs import lines_shown
-from iolab.vm import parts
-from iolab.vm.catalogue import SOURCES
-from iolab.vm.newest import resolve
+from iolab_base.files import atomic_write
 from tests.support import needs
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-from iolab.files import atomic_write, locked, remove_abandoned, scratch_dir
+from iolab_base.files import atomic_write, locked, remove_abandoned, scratch_dir
 
 _PATIENCE_S = 60.0
 

@@ -19,12 +19,12 @@ from typing import Final, NoReturn
 import pytest
 from _pytest.outcomes import Skipped
 
-from iolab.errors import CannotRunError, IolabError
-from iolab.files import atomic_write, cache_dir
-from iolab.vm.cached import make_folder
-from iolab.vm.catalogue import PartSource
-from iolab.vm.deb import unpack
-from iolab.vm.parts import fetch_parts, locked_parts, parts_digest
+from icountvm.cached import make_folder
+from icountvm.catalogue import PartSource
+from icountvm.deb import unpack
+from icountvm.parts import fetch_parts, locked_parts, parts_digest
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.files import atomic_write, cache_dir
 
 __all__ = [
     "LOCK",

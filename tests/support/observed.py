@@ -13,10 +13,8 @@ from pathlib import Path
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import IolabError
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import read_profile
-from iolab.names import one_of
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
@@ -24,6 +22,8 @@ from iolab.store.tidy import canonical_lines, write_tables
 from iolab.sweeps.block import write_block
 from iolab.sweeps.observing import note_observed, observed_cells
 from iolab.targets.vm import prepare
+from iolab_base.errors import IolabError
+from iolab_base.names import one_of
 from tests.support.processes import child_environment
 
 __all__ = ["Comparison", "Cost", "compare", "smoke_block"]

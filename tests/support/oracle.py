@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from iolab import process
+from iolab_base import process
 from tracedat import Trace
 
 _LINE = re.compile(

@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.files import canonical_json, digest_file, digest_of
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tidy import write_tables
+from iolab_base.files import canonical_json, digest_file, digest_of
 from tests.support.results import TARGET, block, write_results
 
 __all__ = ["forged", "forged_table", "made_up", "measured_on"]

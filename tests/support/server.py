@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from iolab.errors import IolabError
-from iolab.files import cache_dir, digest_of
-from iolab.process import Result, kill_group, run, start
-from iolab.vm.cached import make_folder
-from iolab.vm.toolbox import ensure_toolbox
+from icountvm.cached import make_folder
+from icountvm.toolbox import ensure_toolbox
+from iolab_base.errors import IolabError
+from iolab_base.files import cache_dir, digest_of
+from iolab_base.process import Result, kill_group, run, start
 from tests.support.bootstrap import bootstrap
 from tests.support.processes import PATIENCE_S
 

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from iolab.process import kill_group, start
 from iolab.targets.ssh import SshTarget
+from iolab_base.process import kill_group, start
 from tests.support.needs import need, needs, program
 from tests.support.processes import wait_until
 

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.errors import CannotRunError, IolabError
 from iolab.targets.vm import prepare
+from iolab_base.errors import CannotRunError, IolabError
 from tests.support.fault_runs import (
     Bench,
     Hear,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from iolab.process import kill_group, start
+from iolab_base.process import kill_group, start
 from tests.support.payloads import controls
 
 __all__ = ["OnTerminal", "Said"]

@@ -26,8 +26,8 @@ MACHINES: Final = (
     "tests/sweeps/test_sweep.py",
     # These boot no kernel.
     "tests/cli/test_sweep.py::test_a_qemu_of_the_users_that_will_not_do",
-    "tests/vm/test_guest_programs.py",
-    "tests/vm/test_monitor.py",
+    "tests/icountvm/test_guest_programs.py",
+    "tests/icountvm/test_monitor.py",
 )
 SHARES_OF_THIS_MACHINE: Final = (
     *("tests/agent/", "tests/targets/test_liar.py", "tests/targets/test_local"),

@@ -21,7 +21,7 @@ from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
 from iolab.agent.recording import Recorder
 from iolab.agent.undo import MARK
-from iolab.errors import IolabError
+from iolab_base.errors import IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")
 _KEPT: tuple[str, ...] = (

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology.expressions import Question
 from iolab.sweeps import baseline, judged_trees
 from iolab.sweeps.baseline import Answer, Case, answered, of_lock, read_lock, write_lock
 from iolab.sweeps.judgement import Judgement
 from iolab.sweeps.judging import Judging
+from iolab_base.errors import UserError
 
 QUESTION = "dio_kworker: iops ratio at weight=9600 > 0.9"
 VALUE = 0.7227300000000001

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iolab.errors import CannotRunError, UserError
+from icountvm.kernels import cached_kernel
 from iolab.measure.profile import Profile
 from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
@@ -27,8 +27,8 @@ from iolab.sweeps.judged_trees import JudgedTree, judged_tree
 from iolab.sweeps.judgement import Judgement, Verdict
 from iolab.sweeps.judging import Judging
 from iolab.sweeps.why import Why, WhyRequest
-from iolab.vm.kernels import cached_kernel
-from tests.kbuild.conftest import _own_cache, cache, repository, toolbox
+from iolab_base.errors import CannotRunError, UserError
+from tests.icountvm.kbuild.conftest import _own_cache, cache, repository, toolbox
 from tests.support.kernel_tree import commit, git
 from tests.support.needs import needs
 

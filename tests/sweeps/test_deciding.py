@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import iolab
-from iolab.errors import UserError
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.claims import Claim
@@ -19,6 +18,7 @@ from iolab.pathology.registry import register
 from iolab.store.dataset import load
 from iolab.sweeps.deciding import decide
 from iolab.sweeps.request import Request
+from iolab_base.errors import UserError
 
 _NAME = "one_reference"
 

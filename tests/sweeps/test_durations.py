@@ -13,7 +13,6 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.files import cache_dir
 from iolab.pathology import get_pathology
 from iolab.sweeps.durations import (
     Took,
@@ -25,6 +24,7 @@ from iolab.sweeps.durations import (
 )
 from iolab.sweeps.preview import preview_sweep
 from iolab.sweeps.request import Request
+from iolab_base.files import cache_dir
 
 
 def blocks(name: str = "dio_kworker", kernel: str = "6.1", profile: str = "smoke") -> list[Block]:

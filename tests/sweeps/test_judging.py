@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.pathology.expressions import question_of
 from iolab.store.dataset import Dataset
 from iolab.sweeps import answers, judging
 from iolab.sweeps.judgement import Judgement
 from iolab.sweeps.judging import Judging, judge_kernel
+from iolab_base.errors import UserError
 from tests.support import synthetic
 
 AT = "at weight=10000, iodepth=192, numjobs=1"

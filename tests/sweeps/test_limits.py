@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.errors import UserError
 from iolab.sweeps.limits import usable_cores
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request
+from iolab_base.errors import UserError
 
 
 def written(folder: Path, **files: str) -> None:

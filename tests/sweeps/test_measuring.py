@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
-from iolab.files import canonical_json, digest_of
 from iolab.store.raw import RawStore
 from iolab.sweeps.measuring import check_room, missing_blocks, store_locked
 from iolab.sweeps.request import Request
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import canonical_json, digest_of
+from tests.base.test_files import small_disk
 from tests.support.results import TARGET, block
 from tests.support.stores import BUSY, SPOILT, spoil, stored
-from tests.test_files import small_disk
 
 
 def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import CannotRunError, UserError
 from iolab.measure.profile import Profile
 from iolab.measure.profile_file import write_events, write_profile
 from iolab.pathology import get_pathology
@@ -28,6 +27,7 @@ from iolab.sweeps.observing import (
 )
 from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
+from iolab_base.errors import CannotRunError, UserError
 from tests.measure.test_profile import profile
 
 __all__ = ["profile"]

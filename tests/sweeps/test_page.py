@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import IolabError, UserError
 from iolab.sweeps.page import Page, make_page, make_pages
+from iolab_base.errors import IolabError, UserError
+from tests.base.test_files import small_disk
 from tests.support.notebooks import write_notebook
 from tests.support.processes import alive, child_environment, wait_until
-from tests.test_files import small_disk
 
 # papermill and the notebook's kernel warn of things that are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -147,7 +147,7 @@ def test_a_page_leaves_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_nothing_outlives_the_process_that_makes_the_pages(tmp_path: Path, number: int) -> None:
     started = tmp_path / "started"
     code = (
-        "import os; from pathlib import Path; from iolab.process import start\n"
+        "import os; from pathlib import Path; from iolab_base.process import start\n"
         f"child = start(['sleep', '1000'])\n"
         f"Path({str(started)!r} + '.new').write_text(f'{{os.getpid()}} {{child.pid}}')\n"
         f"Path({str(started)!r} + '.new').rename({str(started)!r})\n"

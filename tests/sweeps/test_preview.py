@@ -14,13 +14,13 @@ import pytest
 from iolab.agent.plan import Cell, Job
 from iolab.cli import main
 from iolab.design import blocks_of
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Profile
 from iolab.pathology.factors import Condition
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.preview import PathologyPreview, preview_sweep
 from iolab.sweeps.request import Request, requested_profile
+from iolab_base.errors import UserError
 from tests.support.results import TARGET, block, write_results
 
 

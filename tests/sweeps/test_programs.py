@@ -13,13 +13,13 @@ from typing import IO
 
 import pytest
 
-from iolab.process import start
 from iolab.sweeps.programs import Failure, end_all, error_said, open_log
+from iolab_base.process import start
 from tests.support.processes import child_environment, processes_naming, wait_until
 
 _PROGRAM = """\
 import signal, sys
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 from iolab.sweeps.programs import run_saying
 
 def work():
@@ -70,7 +70,7 @@ def test_how_a_kernel_died_is_handed_on(tmp_path: Path, log: IO[bytes]) -> None:
     work = "\n    ".join(
         [
             "from pathlib import Path",
-            "from iolab.vm.qemu import GuestError",
+            "from icountvm.qemu import GuestError",
             f"raise GuestError('the guest left no results', Path({str(tmp_path / 'console')!r}))",
         ]
     )

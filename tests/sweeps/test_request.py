@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from iolab.design import blocks_of
-from iolab.errors import UserError
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.sweeps.request import (
     Request,
@@ -18,6 +17,7 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 from iolab.sweeps.sweep import start_page
+from iolab_base.errors import UserError
 
 
 def names(**asked: object) -> list[str]:

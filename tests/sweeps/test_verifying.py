@@ -19,7 +19,6 @@ import pytest
 
 from iolab.cli import main
 from iolab.design import blocks_of
-from iolab.files import atomic_write, cache_dir, canonical_json
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.store.hashes import has_hashes
@@ -29,6 +28,7 @@ from iolab.sweeps.block import measure_block
 from iolab.sweeps.choosing import choose_blocks, read_sources
 from iolab.sweeps.verifying import CheckedBlock, compare_block
 from iolab.targets.vm import VmTarget, own_identity
+from iolab_base.files import atomic_write, cache_dir, canonical_json
 from tests.support.command import ARGV
 from tests.support.needs import lack
 from tests.support.processes import child_environment, machines_disturbed, processes_naming

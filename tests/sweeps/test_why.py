@@ -14,8 +14,6 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.errors import UserError
-from iolab.files import locked
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
@@ -24,6 +22,8 @@ from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import PathologyPlan, Request
 from iolab.sweeps.switches import fixed_switches, switches
 from iolab.sweeps.why import WhyRequest, find_causes
+from iolab_base.errors import UserError
+from iolab_base.files import locked
 from tests.support.processes import PATIENCE_S, wait_until
 
 _FACTS = {

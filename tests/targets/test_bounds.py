@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from iolab.agent.lock import _busy
-from iolab.errors import BusyError, IolabError
-from iolab.process import kill_group, start
 from iolab.targets import real, ssh
 from iolab.targets.real import RealTarget
 from iolab.targets.ssh import LostError, SshTarget
+from iolab_base.errors import BusyError, IolabError
+from iolab_base.process import kill_group, start
 from tests.support.plans import null_blk_cell, plan
 
 

@@ -108,7 +108,7 @@ def test_an_archive_that_is_a_bomb_is_refused_at_its_header(
     note, plan = tmp_path / "peak", "plan(null_blk_cell('one'))"
     script = f"""
 from pathlib import Path
-from iolab.tars import TarError
+from iolab_base.tars import TarError
 from iolab.targets.ssh import SshTarget
 from tests.support.plans import null_blk_cell, plan
 try:

@@ -16,11 +16,11 @@ import pytest
 
 from iolab.agent.plan import Plan
 from iolab.blocks import encode_plan
-from iolab.errors import IolabError
-from iolab.files import digest_of
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from iolab.targets.shipping import agent_digest
+from iolab_base.errors import IolabError
+from iolab_base.files import digest_of
 from tests.support.needs import lack, needs
 from tests.support.plans import job, null_blk_cell, plan, plan_on_files
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until

@@ -15,9 +15,9 @@ from iolab.measure import SWITCH_CALLS, switch_chain, switches
 from iolab.measure.profile import NO_PID, NO_SYMBOL, USER, Profile
 from iolab.measure.profile_file import read_profile
 from iolab.observer.observation import ready_observer
-from iolab.process import run
+from iolab.targets.shipped import program
 from iolab.targets.vm import VmTarget, prepare
-from iolab.vm.programs import program
+from iolab_base.process import run
 from tests.support.guest import cell_of
 from tests.support.needs import need
 from tests.support.plans import job, null_blk_cell, plan

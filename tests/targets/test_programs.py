@@ -12,8 +12,8 @@ import pytest
 
 from iolab.results import CellResult
 from iolab.store.counters import measures
+from iolab.targets.shipped import program
 from iolab.targets.vm import VmTarget
-from iolab.vm.programs import program
 from tests.support.guest import cell_of
 from tests.support.plans import copies_cell, guest_plan, job, null_blk_cell
 

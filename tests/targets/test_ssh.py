@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from iolab.agent.plan import Plan
-from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
-from iolab.tars import TarError
+from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.tars import TarError
 from tests.support.needs import program
 from tests.support.plans import plan_on_files
 from tests.support.processes import wait_until

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from iolab.errors import IolabError
+from icountvm.qemu import Boot, GuestError, Machine
+from icountvm.snapshots import Snapshot, run_restored
 from iolab.store.counters import histogram, measures
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget
-from iolab.vm.qemu import Boot, GuestError, Machine
-from iolab.vm.snapshots import Snapshot, run_restored
+from iolab_base.errors import IolabError
 from tests.support.guest import IN_GUEST, start_in_guests
 from tests.support.plans import copies_cell, guest_plan, job, null_blk_cell
 from tests.support.processes import alive, child_environment, wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab import process
+from iolab_base import process
 from tests.support.needs import lack, need, wants
 from tests.support.oracle import differences, report
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7

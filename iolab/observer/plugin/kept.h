@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keep what is known of a guest that was stopped to be restored later (iolab.vm.snapshots): its tasks
+ * Keep what is known of a guest that was stopped to be restored later (icountvm.snapshots): its tasks
  * with their stacks, and its modules' functions.
  */
 struct kept_head {

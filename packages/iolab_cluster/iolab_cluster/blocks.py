@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from icountvm.parts import kept_lock
 from iolab.agent.plan import programs_of
 from iolab.blocks import Block
-from iolab.errors import IolabError, UserError
-from iolab.files import cache_dir, canonical_json
 from iolab.pathology.base import Machine
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.block import read_block, target_of
 from iolab.sweeps.pool import BlockJob
 from iolab.targets.vm import VmTarget
-from iolab.vm.parts import kept_lock
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import cache_dir, canonical_json
 from iolab_cluster.parts import part_of
 from iolab_cluster.place import ClusterPlace, connected
 from iolab_cluster.recruiting import Recruit, recruit

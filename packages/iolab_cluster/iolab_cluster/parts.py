@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, Protocol
 
-from iolab.errors import IolabError
-from iolab.files import cache_dir, digest_of, locked
-from iolab.vm.cached import make_folder
+from icountvm.cached import make_folder
+from iolab_base.errors import IolabError
+from iolab_base.files import cache_dir, digest_of, locked
 
 __all__ = ["Part", "part_of", "receive", "settle", "write_tar"]
 

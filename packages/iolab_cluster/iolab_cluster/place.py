@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from iolab import foreign
-from iolab.errors import CannotRunError, IolabError, UserError
 from iolab.sweeps.pool import BlockJob
 from iolab.sweeps.programs import Failure
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_cluster.recruiting import Recruit
 from iolab_cluster.worker import Answer
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from iolab.blocks import Block
-from iolab.errors import CannotRunError, IolabError
-from iolab.files import atomic_write, canonical_json
 from iolab.store.raw import block_key
 from iolab.sweeps.block import run_on, target_of
 from iolab.sweeps.programs import run_saying
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.files import atomic_write, canonical_json
 
 __all__ = ["OTHER_MACHINE", "difference"]
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from iolab import __version__, foreign
-from iolab.errors import IolabError
-from iolab.files import cache_dir, scratch_dir
+from iolab import __version__
 from iolab.targets.vm import own_identity
+from iolab_base import foreign
+from iolab_base.errors import IolabError
+from iolab_base.files import cache_dir, scratch_dir
 from iolab_cluster import worker as there
 from iolab_cluster.parts import Part, write_tar
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from iolab.blocks import Block
-from iolab.errors import IolabError
-from iolab.reading import DOCUMENT_BYTES, read_regular
 from iolab.results import result_bytes
 from iolab.store.block_files import run_of
 from iolab.store.merging import differing_files
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
-from iolab.tars import unpack
+from iolab_base.errors import IolabError
+from iolab_base.reading import DOCUMENT_BYTES, read_regular
+from iolab_base.tars import unpack
 
 __all__ = ["take_in"]
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from icountvm.parts import LOCK_VARIABLE
 from iolab.agent.proc import text_of
-from iolab.errors import IolabError
-from iolab.files import atomic_write, cache_dir, locked, scratch_dir
-from iolab.process import kill_group, start
 from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.programs import Failure, error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
-from iolab.vm.parts import LOCK_VARIABLE
+from iolab_base.errors import IolabError
+from iolab_base.files import atomic_write, cache_dir, locked, scratch_dir
+from iolab_base.process import kill_group, start
 from iolab_cluster.parts import Part, receive, settle
 from iolab_cluster.program import OTHER_MACHINE
 from tracedat import free_bytes

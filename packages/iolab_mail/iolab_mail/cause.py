@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from iolab.errors import UserError
 from iolab.report.attribution import Attribution
 from iolab.stats.attribution import TURNS
 from iolab.stats.estimates import CONFIDENCE
+from iolab_base.errors import UserError
 from iolab_mail.finding import Finding
 from iolab_mail.text import bullet, paragraph
 from iolab_mail.words import contrast_words, number_words

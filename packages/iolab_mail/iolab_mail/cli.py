@@ -9,7 +9,7 @@ import click
 
 from iolab.cli.choices import defined_in
 from iolab.cli.completion import complete_kernel
-from iolab.errors import UserError
+from iolab_base.errors import UserError
 
 __all__ = ["mail"]
 
@@ -49,9 +49,9 @@ def mail(
     show, the cause if a folder of `iolab why` is given, a reproducer as a shell script, what was
     not tested, and how to verify it. Nothing is sent.
     """
-    from iolab.files import check_outputs, write_output
     from iolab.report.attribution import load_attribution
     from iolab.store.dataset import load, result_folders
+    from iolab_base.files import check_outputs, write_output
     from iolab_mail.mail import finding_mail
 
     check_outputs([output] if output else [], [folder, *causes])

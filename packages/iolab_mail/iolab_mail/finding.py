@@ -10,13 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.errors import UserError
-from iolab.names import one_of
 from iolab.pathology.base import Claim, Pathology
 from iolab.stats.claims import cells_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
+from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = ["Finding", "Row", "find", "side_means"]
 

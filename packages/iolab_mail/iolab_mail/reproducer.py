@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from iolab.agent.plan import Cell
-from iolab.errors import UserError
 from iolab.pathology.base import Machine
+from iolab_base.errors import UserError
 from iolab_mail.steps import (
     FIO,
     disk_names,

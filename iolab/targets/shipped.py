@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""Take a program of this machine into the guest, with its loader and its libraries.
+
+The guest has its own userland and C library. A program of this machine runs there with its own C
+library: its loader is called with the folder of its libraries, so the guest's loader and library
+path play no part. The loader's file carries the program's name, because the kernel names a task
+after the executed file: traces show ``stress-ng``, not ``ld-linux-x86-64``.
+
+Files that a program opens later by name (dlopen, data files) are not found this way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from icountvm.cpio import Entry
+from icountvm.elf import Needs, needs
+from iolab.agent.plan import Plan, programs_of
+from iolab.agent.plan_program import PROGRAMS, Program
+from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.files import atomic_write, cache_dir, digest_file
+from iolab_base.process import run
+
+__all__ = ["Shipped", "program", "program_entries", "ship"]
+
+
+# The interpreters of the guest's own userland.
+_INTERPRETERS: Final = {"python3": "/usr/bin/python3", "sh": "/bin/sh", "dash": "/bin/sh"}
+_MACHINE: Final = "x86-64"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_CACHED: Final = re.compile(r"^\s*(\S+) \((.*)\) => (/.*)$")
+_DEFAULT_FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
+# The C library opens it with dlopen when a thread is cancelled: no program needs it by name.
+_LIBGCC: Final = "libgcc_s.so.1"
+_LARGEST_MIB: Final = 256
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A program as the guest runs it.
+
+    ``argv`` precedes the program's own arguments. ``files`` has the SHA-256 of each file by its
+    path in the guest; the contents are in iolab's cache.
+    """
+
+    argv: tuple[str, ...]
+    files: dict[str, str]
+
+
+def ship(path_or_name: str | Path) -> Shipped:
+    """Find a program by path or name, and keep the files that it needs to start in the cache.
+
+    A script runs with the guest's own python3 or sh; these two names alone mean the guest's
+    interpreter. Raises UserError for a missing program or library, or another architecture.
+    """
+    name = str(path_or_name)
+    if name in _INTERPRETERS:
+        return Shipped((_INTERPRETERS[name],), {})
+    path = _find(name)
+    try:
+        wants = needs(path)
+    except IolabError as error:
+        raise UserError(str(error)) from error
+    if wants is None:
+        return _script(path)
+    what = f"the program {path}"
+    if wants.machine != _MACHINE:
+        raise UserError(f"{what} is for {wants.machine}, the guest is {_MACHINE}")
+    if not wants.loader:
+        return _shipped(path.name, {f"bin/{path.name}": path}, [f"bin/{path.name}"])
+    loader = Path(wants.loader)
+    if not loader.is_file():
+        raise UserError(f"{what} needs the loader {loader}, which is missing here")
+    files = {path.name: loader, f"bin/{path.name}": path}
+    files |= {f"lib/{library}": at for library, at in _libraries(path, wants).items()}
+    files.pop(f"lib/{loader.name}", None)
+    return _shipped(path.name, files, [path.name, "--library-path", "lib", f"bin/{path.name}"])
+
+
+def program(argv: Sequence[str], **different: Any) -> Program:
+    """Return the program of a plan for a command line of this machine.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        Path, or name looked up in PATH, then the arguments.
+    **different
+        Further fields of `iolab.agent.plan.Program`.
+
+    Raises
+    ------
+    UserError
+        If `argv` is empty, the program or a library of it is missing, or it is for another
+        architecture.
+    """
+    if isinstance(argv, str) or not argv:
+        raise UserError("a program is a list: its name or path, then its arguments")
+    shipped = ship(argv[0])
+    return Program([*shipped.argv, *map(str, argv[1:])], shipped.files, **different)
+
+
+def program_entries(plan: Plan) -> Iterator[Entry]:
+    """Yield the files that the programs of a plan need in the guest.
+
+    Raises CannotRunError if the cache of this machine lacks one, or has it damaged.
+    """
+    files = {p: d for cell in plan.cells for one in programs_of(cell) for p, d in one.files.items()}
+    for path, digest in sorted(files.items()):
+        kept = _kept(digest)
+        if not kept.is_file() or digest_file(kept) != digest:
+            raise CannotRunError(
+                f"{kept}, which the plan's program needs as {path}, is missing or damaged: plan "
+                "the measurement anew on this machine"
+            )
+        yield Entry.file(path.lstrip("/"), kept, executable=True)
+
+
+def _find(name: str) -> Path:
+    found = shutil.which(name)
+    if found is None:
+        hint = "" if "/" in name else f": apt-get install {shlex.quote(name)}, or give its path"
+        raise UserError(f"there is no program {name!r} here{hint}")
+    path = Path(found).absolute()
+    if not _NAME.fullmatch(path.name):
+        raise UserError(
+            f"the program's file name {path.name!r} has characters other than a-z0-9._+-"
+        )
+    return path
+
+
+def _kept(digest: str) -> Path:
+    return cache_dir("programs") / digest
+
+
+def _shipped(name: str, files: dict[str, Path], argv: Sequence[str]) -> Shipped:
+    """Keep files in the cache; `argv` names some of them relative to the program's folder."""
+    digests: dict[str, str] = {}
+    size = 0
+    for where, path in sorted(files.items()):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        size += len(data)
+        digests[where] = hashlib.sha256(data).hexdigest()
+        if not _kept(digests[where]).is_file():
+            atomic_write(_kept(digests[where]), data)
+    if size > _LARGEST_MIB << 20:
+        raise UserError(
+            f"the program {name} has {size >> 20} MiB with its libraries; the guest, which has "
+            f"them in memory, takes {_LARGEST_MIB}"
+        )
+    # Two builds of one program may be compared, so each gets its own folder.
+    whole = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
+    folder = f"{PROGRAMS}/{name}-{whole[:8]}"
+    inside = {*files, "lib"}
+    return Shipped(
+        tuple(f"{folder}/{word}" if word in inside else word for word in argv),
+        {f"{folder}/{where}": digest for where, digest in digests.items()},
+    )
+
+
+def _script(path: Path) -> Shipped:
+    with path.open("rb") as stream:
+        line = stream.readline(256).decode(errors="replace")
+    words = line[2:].split() if line.startswith("#!") else []
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if word != "-S"]
+    interpreter = Path(words[0]).name if words else ""
+    if interpreter not in _INTERPRETERS:
+        ran_by = f"runs with {interpreter}" if interpreter else "is no program and names none (#!)"
+        raise UserError(f"{path} {ran_by}; the guest has python3 and sh")
+    where = f"bin/{path.name}"
+    shipped = _shipped(path.name, {where: path}, [where])
+    return Shipped((_INTERPRETERS[interpreter], *words[1:], *shipped.argv), shipped.files)
+
+
+def _libraries(path: Path, wants: Needs) -> dict[str, Path]:
+    """Return the libraries of a program, and theirs, by the names under which they are needed."""
+    found: dict[str, Path] = {}
+    todo = [(path, wants, name) for name in wants.libraries]
+    while todo:
+        needer, needer_wants, name = todo.pop(0)
+        if name in found:
+            continue
+        library = _library(name, needer, needer_wants, path, wants)
+        if library is None:
+            raise UserError(
+                f"the program {path} needs the library {name} (by {needer.name}), which is missing "
+                "here: install its package"
+            )
+        found[name] = library
+        more = needs(library) or Needs(_MACHINE)
+        todo += [(library, more, other) for other in more.libraries]
+    if "libc.so.6" in found and _LIBGCC in _cached_libraries():
+        found.setdefault(_LIBGCC, _cached_libraries()[_LIBGCC])
+    return found
+
+
+def _library(name: str, needer: Path, needer_wants: Needs, path: Path, wants: Needs) -> Path | None:
+    """Search for a library where the loader does, in its order (ld.so(8))."""
+    folders: list[Path] = []
+    if not needer_wants.runpath:
+        folders += _expanded(needer_wants.rpath, needer) + _expanded(wants.rpath, path)
+    folders += [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    folders += _expanded(needer_wants.runpath, needer)
+    candidates = [folder / name for folder in folders]
+    if name in _cached_libraries():
+        candidates.append(_cached_libraries()[name])
+    candidates += [Path(folder) / name for folder in _DEFAULT_FOLDERS]
+    return next((c.absolute() for c in candidates if _is_library(c)), None)
+
+
+def _is_library(path: Path) -> bool:
+    """Return whether a file is a library for the guest's architecture; the loader skips others."""
+    try:
+        wants = needs(path) if path.is_file() else None
+    except (OSError, IolabError):
+        return False
+    return wants is not None and wants.machine == _MACHINE
+
+
+def _expanded(folders: Sequence[str], origin: Path) -> list[Path]:
+    at = str(origin.resolve().parent)
+    return [Path(f.replace("${ORIGIN}", at).replace("$ORIGIN", at)) for f in folders]
+
+
+@cache
+def _cached_libraries() -> dict[str, Path]:
+    """Return the libraries in this machine's ld.so.cache; empty without ldconfig."""
+    ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
+    if ldconfig is None:
+        return {}
+    libraries: dict[str, Path] = {}
+    for line in run([ldconfig, "-p"], timeout_s=30, check=False).stdout.splitlines():
+        entry = _CACHED.match(line)
+        # "hwcap" marks libraries for newer processors than the guest's.
+        if entry and _MACHINE in entry[2] and "hwcap" not in entry[2]:
+            libraries.setdefault(entry[1], Path(entry[3]))
+    return libraries

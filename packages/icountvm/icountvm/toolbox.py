@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Programs that make and run virtual machines, the same on every host.
+
+They are Debian's, unpacked into the cache with all their dependencies down to the C library, and
+started through that library's own loader. Nothing is installed, no root is needed, and the same
+QEMU gives the same measured bytes on every host.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from icountvm.cached import make_folder
+from icountvm.deb import unpack
+from icountvm.parts import fetch_parts, locked_parts, parts_digest
+from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.files import cache_dir, digest_file
+from iolab_base.process import CommandError, run
+
+__all__ = ["OLDEST_QEMU", "Toolbox", "ensure_toolbox"]
+
+_log = logging.getLogger(__name__)
+
+OLDEST_QEMU = (10, 0, 0)
+
+_QEMU = "qemu-system-x86_64"
+_UNUSED = (
+    "usr/bin/qemu-system-i386",
+    "usr/bin/qemu-system-x86_64-microvm",
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/man",
+)
+_ROMS = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu", "usr/share/ipxe/qemu")
+_LOADERS = ("lib64/ld-linux-x86-64.so.2", "usr/lib64/ld-linux-x86-64.so.2")
+_LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
+_PROGRAMS = ("usr/bin", "usr/sbin", "bin", "sbin")
+
+
+def _inside(root: Path, name: str) -> Path | None:
+    """Follow `name`'s symbolic links as if `root` were ``/``; None if the file is missing."""
+    path = root / name
+    for _ in range(40):
+        if not path.is_symlink():
+            return path if path.exists() else None
+        target = path.readlink()
+        path = root / target.relative_to("/") if target.is_absolute() else path.parent / target
+    return None
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """Programs that are unpacked into a folder, and the commands that run them."""
+
+    root: Path
+
+    def command(self, name: str) -> list[str]:
+        """Return the command that runs one of the programs; append its arguments."""
+        for folder in _PROGRAMS:
+            path = _inside(self.root, f"{folder}/{name}")
+            if path is not None:
+                break
+        else:
+            raise IolabError(
+                f"the toolbox in {self.root} lacks {name}: delete that folder to make it again"
+            )
+        # kmod acts as the program whose name it was called by.
+        return [*self._loader(), "--argv0", name, str(path)]
+
+    def qemu_argv(self) -> list[str]:
+        """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``."""
+        if own := os.environ.get("IOLAB_QEMU"):
+            program = shutil.which(own)
+            if program is None:
+                raise UserError(f"IOLAB_QEMU is not a program that can be run: {own}")
+            return [program]
+        folders = [self.root / rom for rom in _ROMS if (self.root / rom).is_dir()]
+        return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
+
+    def qemu_version(self) -> tuple[int, int, int]:
+        """Return QEMU's version; UserError if ``IOLAB_QEMU`` is not a QEMU, or too old."""
+        argv = self.qemu_argv()
+        own = os.environ.get("IOLAB_QEMU")
+        try:
+            text = run([*argv, "--version"], timeout_s=60).stdout
+        except CommandError as error:
+            if own:
+                raise UserError(f"IOLAB_QEMU cannot be run: {own}: {error.reason}") from error
+            raise
+        numbers = re.match(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)", text)
+        if numbers is None:
+            raise UserError(f"IOLAB_QEMU is not a QEMU system emulator: {own}")
+        version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
+        if version < OLDEST_QEMU:
+            raise UserError(
+                f"{own or _QEMU} is QEMU {'.'.join(map(str, version))}: before "
+                f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} a machine with several CPUs hangs when its "
+                "instructions are counted; unset IOLAB_QEMU to use iolab's own QEMU"
+            )
+        return version
+
+    def identity(self) -> str:
+        """Return QEMU's version and the SHA-256 of its program on one line."""
+        version = ".".join(map(str, self.qemu_version()))
+        own = os.environ.get("IOLAB_QEMU")
+        program = shutil.which(own) if own else str(self.root / "usr" / "bin" / _QEMU)
+        return f"QEMU {version} sha256:{digest_file(Path(str(program)))}"
+
+    def _loader(self) -> list[str]:
+        for name in _LOADERS:
+            if (loader := _inside(self.root, name)) is not None:
+                libraries = ":".join(str(self.root / folder) for folder in _LIBRARIES)
+                return [str(loader), "--library-path", libraries]
+        raise IolabError(
+            f"the toolbox in {self.root} is incomplete: delete that folder to make it again"
+        )
+
+
+def ensure_toolbox() -> Toolbox:
+    """Return the toolbox; fetch and unpack it if the cache lacks it."""
+    if platform.machine() != "x86_64":
+        raise CannotRunError(
+            f"the virtual machines run on x86-64 Linux only, and this machine is "
+            f"{platform.machine()}: measure it with --target local"
+        )
+
+    def make(folder: Path) -> None:
+        _log.info("downloading QEMU from Debian")
+        debs = fetch_parts(parts, folder / "debs", "QEMU")
+        _log.info("unpacking %d packages", len(debs))
+        for deb in debs:
+            unpack(deb, folder)
+        shutil.rmtree(folder / "debs")
+        for unused in _UNUSED:
+            path = folder / unused
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        Toolbox(folder).qemu_version()
+
+    parts = locked_parts("toolbox")
+    return Toolbox(make_folder(cache_dir("toolbox", parts_digest(parts)), make))

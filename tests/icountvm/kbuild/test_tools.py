@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""A tree's code gets nothing of the user's that it does not need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from icountvm.kbuild.building import build_kernel
+from icountvm.kbuild.git import Repository
+from icountvm.kernels import cached_kernel
+from iolab_base.errors import IolabError
+from tests.support.kernel_tree import commit, git
+
+SECRETS = {
+    "FAKE_TOKEN": "secret",
+    "GITHUB_TOKEN": "secret",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "HTTPS_PROXY": "http://user:secret@proxy",
+    "SSH_AUTH_SOCK": "/secret/agent",
+    "DBUS_SESSION_BUS_ADDRESS": "unix:path=/secret",
+    "CCACHE_REMOTE_STORAGE": "http://user:secret@cache",
+    "MAKEFLAGS": "V=secret",
+    "KCFLAGS": "-Dsecret",
+    "KBUILD_EXTRA_SYMBOLS": "secret",
+    "BASH_ENV": "/secret",
+    "PYTHONPATH": "/secret",
+    "GIT_DIR": "/secret",
+}
+# What make, sh and git add themselves.
+_OWN = frozenset(
+    {"PWD", "OLDPWD", "SHLVL", "_", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT"}
+    | {"MAKE_TERMERR", "KCONFIG_CONFIG", "KCONFIG_ALLCONFIG", "INSTALL_MOD_PATH"}
+)
+
+
+def spying(repository: Path, said: Path) -> None:
+    """Let everything of a tree that is run say what environment it has."""
+    said.mkdir()
+    makefile, script = repository / "Makefile", repository / "scripts/kconfig/merge_config.sh"
+    makefile.write_text(f"$(shell env > {said}/make-$$PPID)\n{makefile.read_text()}")
+    script.write_text(script.read_text().replace("shift\n", f"env > {said}/merge\nshift\n"))
+    (repository / ".gitattributes").write_text("*.c filter=spy diff=spy\n")
+    git(repository, "add", "--all")
+    commit(repository, "fair 2\n", "spy")
+    for kind in ("clean", "smudge"):
+        git(repository, "config", f"filter.spy.{kind}", f"env > {said}/{kind}; cat")
+
+
+def test_a_trees_code_sees_no_secret(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said"
+    spying(repository, said)
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
+    (repository / "kernel/fair.c").write_text("fair 3\n")
+    build_kernel(repository, name="spied")
+    told = {path.name.split("-")[0]: path.read_text() for path in said.iterdir()}
+    assert set(told) == {"make", "merge", "clean", "smudge"}
+    for kind, text in told.items():
+        assert "secret" not in text, kind
+        seen = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        assert seen["PATH"].endswith(os.environ["PATH"])
+        assert seen["CCACHE_DIR"] == str(tmp_path / "ccache")
+        own = {"PATH", "HOME", "LC_ALL", "CCACHE_DIR", "TMPDIR", "LD_LIBRARY_PATH"}
+        more = {n for n in seen if n not in own | _OWN and not n.startswith(("GIT_", "KBUILD_"))}
+        assert not more, kind
+        if kind in ("make", "merge"):
+            home = Path(seen["HOME"])
+            assert home != Path.home()
+            assert home.stat().st_mode & 0o777 == 0o700
+
+
+def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    spy = tmp_path / "spy"
+    spy.write_text(f"#!/bin/sh\necho $0 $* >> {ran}\nexit 1\n")
+    spy.chmod(0o755)
+    (repository / ".gitattributes").write_text("*.c diff=spy\n")
+    git(repository, "add", "--all")
+    first = commit(repository, "fair 2\n", "spy")
+    for option in ("core.fsmonitor", "core.pager", "core.sshCommand", "core.askPass"):
+        git(repository, "config", option, str(spy))
+    for option in ("gpg.program", "diff.external", "diff.spy.command", "diff.spy.textconv"):
+        git(repository, "config", option, str(spy))
+    git(repository, "config", "log.showSignature", "true")
+    for hook in ("post-checkout", "post-index-change", "pre-commit", "reference-transaction"):
+        (repository / ".git/hooks" / hook).write_text(spy.read_text())
+        (repository / ".git/hooks" / hook).chmod(0o755)
+    ran.unlink(missing_ok=True)
+    (repository / "kernel/fair.c").write_text("fair 3\n")
+    build_kernel(repository, name="mine")
+    own = Repository(repository / ".git", repository, tmp_path / "scratch")
+    assert "fair 2" in own.patch_of(first)
+    assert "fair.c" in own.text("show", "--stat", "--format=medium", first)
+    assert not ran.exists(), ran.read_text()
+
+
+def test_a_repository_that_lacks_objects_fetches_none(repository: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    blob = git(repository, "rev-parse", "HEAD:kernel/fair.c")
+    git(repository, "config", "core.repositoryFormatVersion", "1")
+    git(repository, "config", "extensions.partialClone", "origin")
+    git(repository, "config", "remote.origin.url", f"ext::touch {ran}")
+    git(repository, "config", "remote.origin.promisor", "true")
+    git(repository, "config", "protocol.ext.allow", "always")
+    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    subprocess.run(["git", "-C", str(repository), "cat-file", "-p", blob], check=False)
+    assert ran.exists()
+    ran.unlink()
+    with pytest.raises(IolabError):
+        build_kernel(repository, name="mine", commit="HEAD")
+    assert not ran.exists()
+    assert cached_kernel("mine") is None
+
+
+def test_a_build_says_that_it_runs_the_trees_code(
+    repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    build_kernel(repository, name="mine")
+    assert sum("runs the tree's code" in line for line in caplog.messages) == 1

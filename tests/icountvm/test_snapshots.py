@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""A machine that is restored measures what one does that has just booted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from icountvm import snapshots
+from icountvm.monitor import MonitorError
+from icountvm.qemu import Boot, Machine
+from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot
+from iolab.targets import vm
+from iolab.targets.vm import VmTarget
+from iolab_base.errors import CannotRunError
+from tests.base.test_files import small_disk
+from tests.support.plans import null_blk_cell, plan
+from tests.support.processes import machines_disturbed
+
+
+def _bytes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+_ASKED = plan(null_blk_cell("one"), null_blk_cell("two", 3000), modules=["null_blk"])
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of this test's own for snapshots."""
+    monkeypatch.setattr(snapshots, "cache_dir", (tmp_path / "cache").joinpath)
+    return tmp_path / "cache" / "snapshots"
+
+
+@dataclass(frozen=True)
+class First:
+    """A snapshot, and what the first machine restored from it measured of `_ASKED`."""
+
+    snapshot: Path
+    bytes: dict[str, str]
+
+    def made_ns(self) -> int:
+        return (self.snapshot / "snapshot.json").stat().st_mtime_ns
+
+    def others(self) -> list[Path]:
+        return sorted(set(self.snapshot.parent.glob("[!.]*")) - {self.snapshot})
+
+
+@pytest.fixture(scope="module")
+def made_once(target: VmTarget, tmp_path_factory: pytest.TempPathFactory) -> First:
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "cache_dir", (folder / "cache").joinpath)
+        target.run(_ASKED, folder / "results")
+    return First(_only(folder / "cache" / "snapshots"), _bytes(folder / "results"))
+
+
+@pytest.fixture
+def first(made_once: First, monkeypatch: pytest.MonkeyPatch) -> First:
+    """A snapshot that tests share; each leaves a good one in its place."""
+    cache = made_once.snapshot.parents[1]
+    monkeypatch.setattr(snapshots, "cache_dir", cache.joinpath)
+    return made_once
+
+
+def _only(kept: Path) -> Path:
+    (folder,) = kept.glob("[!.]*")
+    return folder
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(2 * len(os.sched_getaffinity(0)))
+    ]
+    try:
+        yield
+    finally:
+        for process in loops:
+            process.kill()
+            process.wait()
+
+
+def test_only_machines_on_counted_instructions_are_kept() -> None:
+    assert can_be_kept(Machine())
+    assert can_be_kept(Machine(cpus=2))
+    assert not can_be_kept(Machine("tcg"))
+    assert not can_be_kept(Machine("kvm"))
+
+
+@pytest.mark.vm
+def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
+    target: VmTarget, tmp_path: Path, first: First
+) -> None:
+    made_ns = first.made_ns()
+    target.run(_ASKED, tmp_path / "second")
+    assert first.made_ns() == made_ns
+    assert _bytes(tmp_path / "second") == first.bytes
+    shutil.rmtree(first.snapshot)
+    with _busy(), machines_disturbed(tmp_path) as disturbed:
+        target.run(_ASKED, tmp_path / "third")
+    assert disturbed
+    assert first.made_ns() > made_ns
+    assert _bytes(tmp_path / "third") == first.bytes
+
+
+@pytest.mark.vm
+def test_so_does_one_of_two_processors(target: VmTarget, tmp_path: Path, kept: Path) -> None:
+    two = replace(target, machine=replace(target.machine, cpus=2))
+    assert two.identity()["start"] == "restored"
+    asked = plan(null_blk_cell("one"), modules=["null_blk"])
+    two.run(asked, tmp_path / "first")
+    shutil.rmtree(_only(kept))
+    two.run(asked, tmp_path / "second")
+    assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
+
+
+@pytest.mark.vm
+def test_a_machine_that_was_never_stopped_gives_the_same_bytes(
+    target: VmTarget, tmp_path: Path, first: First, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_ns, others = first.made_ns(), first.others()
+    monkeypatch.setattr(vm, "can_be_kept", lambda _: False)
+    target.run(_ASKED, tmp_path / "booted")
+    assert (first.made_ns(), first.others()) == (made_ns, others)
+    assert _bytes(tmp_path / "booted") == first.bytes
+
+
+@pytest.mark.vm
+def test_a_snapshot_whose_clock_moved_is_made_again(
+    target: VmTarget, tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    first = snapshots._paused_ns
+
+    def moved(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
+        told.append(first(machine, snapshot, given))
+        return told[-1] if len(told) > 1 else 1_052_771
+
+    monkeypatch.setattr(snapshots, "_paused_ns", moved)
+    target.run(plan(null_blk_cell("one"), modules=["null_blk"]), tmp_path / "results")
+    assert len(told) >= 2
+    assert told[-1] < 10_000
+    ending = json.loads((tmp_path / "results" / "agent.json").read_text())
+    assert ending["paused_ns"] == told[-1]
+    assert json.loads((_only(kept) / "snapshot.json").read_text())["paused_ns"] == told[-1]
+
+
+def test_several_processors_may_have_their_turn_in_each_stop() -> None:
+    """A clock that moved is a race that went wrong, unless it moves as far each time."""
+    stood = snapshots._stood_still
+    assert stood([1_171], 1)
+    assert stood([1_052_771, 1_171], 1)
+    assert not stood([1_052_771] * 8, 1)
+    assert not stood([430_112], 2)
+    assert not stood([430_112, 430_112, 1_052_771], 2)
+    assert not stood([1_052_771, 430_112, 430_112], 2)
+    assert stood([1_052_771, 430_112, 430_112, 430_112], 2)
+
+
+@pytest.mark.vm
+def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path, first: First) -> None:
+    snapshot = Snapshot(first.snapshot)
+    with snapshot.disk.open("r+b") as stream:
+        stream.seek(100 << 20)
+        stream.write(b"something else")
+    assert not snapshot.is_good()
+    target.run(_ASKED, tmp_path / "second")
+    assert snapshot.is_good()
+    assert _bytes(tmp_path / "second") == first.bytes
+
+
+@pytest.mark.vm
+def test_a_plan_is_all_that_a_restored_machine_gets(
+    target: VmTarget, tmp_path: Path, first: First
+) -> None:
+    """Other kernel options and other modules are another boot; another plan is not."""
+    few = plan(null_blk_cell("one"), modules=["null_blk"])
+    made_ns, others = first.made_ns(), first.others()
+    target.run(few, tmp_path / "other")
+    assert (first.made_ns(), first.others()) == (made_ns, others)
+    with_option = replace(target, machine=replace(target.machine, kernel_options=("nosmt",)))
+    with_option.run(few, tmp_path / "option")
+    assert "nosmt" in (tmp_path / "option" / "facts.json").read_text()
+    assert len(first.others()) == len(others) + 1
+
+
+@pytest.mark.vm
+def test_a_disk_without_room_for_a_snapshot_is_said(
+    target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", "450m") as disk:
+        monkeypatch.setattr(snapshots, "cache_dir", disk.joinpath)
+        with pytest.raises(CannotRunError, match=r"needs 600 MiB, and \d+ are free in "):
+            target.run(plan(), tmp_path / "results")
+        # QEMU notices itself what fills up meanwhile.
+        monkeypatch.setattr(snapshots, "_ROOM_BYTES", 0)
+        with pytest.raises(MonitorError, match=r"QEMU cannot keep this machine: .*writing VM"):
+            target.run(plan(), tmp_path / "results")
+        assert not list((disk / "snapshots").glob("[!.]*"))
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(machine: Machine, given: Boot, into: Path) -> Snapshot:
+        (into / "snapshot.qcow2").touch()
+        sha256 = hashlib.sha256().hexdigest()
+        (into / "snapshot.json").write_text(json.dumps({"sha256": sha256}))
+        return Snapshot(into)
+
+    monkeypatch.setattr(snapshots, "make_snapshot", make)
+    boot = Boot([], kept, None, kept, kept, stall_s=1.0)
+    with kept_snapshot("used", Machine(), lambda work: boot, print) as snapshot:
+        for n in range(20):
+            (kept / f"{n:02}").mkdir()
+        os.utime(snapshot.folder, (0, 0))
+        snapshots._forget_old(kept)
+        assert snapshot.is_good()
+    snapshots._forget_old(kept)
+    assert not snapshot.folder.exists()
+
+
+def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:
+    now = time.time()
+    for n in range(20):
+        folder = tmp_path / f"{n:02}"
+        folder.mkdir()
+        os.utime(folder, (now - n, now - n))
+    (tmp_path / ".lock").touch()
+    snapshots._forget_old(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        *(f"{n:02}" for n in range(snapshots._MOST_KEPT)),
+    ]

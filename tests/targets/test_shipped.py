@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: MIT
+"""Programs of this machine, taken along with their libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icountvm import elf, programs
+from iolab.agent.plan_reader import parse_plan
+from iolab.blocks import encode_plan
+from iolab.targets.shipped import Shipped, program, program_entries, ship
+from iolab_base.errors import CannotRunError, UserError
+from iolab_base.process import run
+from tests.support.plans import null_blk_cell, plan, program_cell
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "cache_dir", lambda *below: tmp_path.joinpath("cache", *below))
+
+
+def _unpacked(shipped: Shipped, cache: Path, guest: Path) -> list[str]:
+    """Put the files of a program where they are in a guest; return its command line there."""
+    for path, digest in shipped.files.items():
+        where = guest / path.lstrip("/")
+        where.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(cache / "programs" / digest, where)
+        where.chmod(0o755)
+    return [f"{guest}{word}" if word.startswith("/iolab") else word for word in shipped.argv]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("sleep", ["0"], ""),
+        ("/bin/echo", ["a b", "$HOME"], "a b $HOME\n"),
+        (str(Path(sys.executable).resolve()), ["-S", "-c", "print(3.0)"], "3.0\n"),
+    ],
+)
+def test_a_program_runs_with_what_was_taken_along(
+    name: str, arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    argv = _unpacked(ship(name), tmp_path / "cache", tmp_path / "guest")
+    assert run([*argv, *arguments], timeout_s=60).stdout == said
+
+
+def test_no_file_of_this_machine_takes_part(tmp_path: Path) -> None:
+    shipped = ship("sleep")
+    argv = _unpacked(shipped, tmp_path / "cache", tmp_path / "guest")
+    process = subprocess.Popen([*argv, "1000"])
+    try:
+        maps = Path(f"/proc/{process.pid}/maps")
+        while "libc.so" not in maps.read_text():
+            assert process.poll() is None
+        mapped = {line.split()[-1] for line in maps.read_text().splitlines() if ".so" in line}
+        # The kernel names a task after the file that it executed.
+        assert Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n"
+    finally:
+        process.kill()
+        process.wait()
+    assert mapped
+    assert all(path.startswith(str(tmp_path / "guest")) for path in mapped)
+
+
+def test_the_libraries_are_those_that_the_loader_finds() -> None:
+    tool = Path(sys.executable).resolve()
+    listed = run(["ldd", tool], timeout_s=60).stdout
+    wanted = {line.split()[0] for line in listed.splitlines() if "=> /" in line}
+    found = {Path(path).name for path in ship(tool).files if "/lib/" in path}
+    assert wanted
+    assert found - {"libgcc_s.so.1"} == wanted - {"libgcc_s.so.1"}
+
+
+def test_the_same_program_is_the_same_plan_and_another_is_another(tmp_path: Path) -> None:
+    first, again = ship("sleep"), ship("sleep")
+    assert first == again
+    other = tmp_path / "sleep"
+    shutil.copyfile(shutil.which("sleep") or "", other)
+    with other.open("ab") as stream:
+        stream.write(b"\0")
+    other.chmod(0o755)
+    changed = ship(other)
+    assert not set(changed.argv) & set(first.argv) - {"--library-path"}
+    for path, digest in changed.files.items():
+        kept = tmp_path / "cache" / "programs" / digest
+        assert hashlib.sha256(kept.read_bytes()).hexdigest() == digest, path
+
+
+def _script(folder: Path, first: str) -> Path:
+    path = folder / "script"
+    path.write_text(f"{first}\necho yes\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("first", "argv"),
+    [
+        ("#!/bin/sh", ("/bin/sh",)),
+        ("#!/bin/dash -e", ("/bin/sh", "-e")),
+        ("#!/usr/bin/python3 -u", ("/usr/bin/python3", "-u")),
+        ("#!/usr/bin/env python3", ("/usr/bin/python3",)),
+        ("#!/usr/bin/env -S python3 -u", ("/usr/bin/python3", "-u")),
+    ],
+)
+def test_a_script_runs_with_the_guests_interpreter(
+    first: str, argv: tuple[str, ...], tmp_path: Path
+) -> None:
+    shipped = ship(_script(tmp_path, first))
+    assert shipped.argv == (*argv, *shipped.files)
+    assert list(shipped.files) == [path for path in shipped.files if path.endswith("/bin/script")]
+
+
+def test_the_guests_own_interpreters_need_no_files() -> None:
+    assert ship("python3") == Shipped(("/usr/bin/python3",), {})
+    assert ship("sh") == Shipped(("/bin/sh",), {})
+
+
+def _other_machine(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    # e_machine of AArch64 (elf.h).
+    data[18:20] = struct.pack("<H", 183)
+    path.write_bytes(data)
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _lacking(path: Path) -> None:
+    data = path.read_bytes()
+    assert data.count(b"libc.so.6\0") == 1
+    path.write_bytes(data.replace(b"libc.so.6\0", b"libc.so.7\0"))
+
+
+def _loaderless(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"/lib64/ld-linux-x86-64.so.2", b"/lib64/ld-linux-x86-64.so.9"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_other_machine, "is for AARCH64, 64 bits, the guest is x86-64"),
+        (_truncated, "is a damaged program"),
+        (_lacking, "needs the library libc.so.7 (by tool), which is missing here"),
+        (_loaderless, "needs the loader /lib64/ld-linux-x86-64.so.9, which is missing here"),
+    ],
+)
+def test_what_cannot_run_there_is_one_sentence(spoil: Any, reason: str, tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    shutil.copy(shutil.which("sleep") or "", tool)
+    spoil(tool)
+    with pytest.raises(UserError) as caught:
+        ship(tool)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no-such-program", "there is no program 'no-such-program' here: apt-get install"),
+        ("/no/such/program", "there is no program '/no/such/program' here"),
+        ("/etc/passwd", "there is no program '/etc/passwd' here"),
+        ("", "there is no program '' here"),
+    ],
+)
+def test_what_is_no_program_is_one_sentence(name: str, reason: str) -> None:
+    with pytest.raises(UserError) as caught:
+        ship(name)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["#!/bin/bash", "#!/usr/bin/env perl", "echo"])
+def test_a_script_of_another_language_is_one_sentence(first: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the guest has python3 and sh"):
+        ship(_script(tmp_path, first))
+
+
+def test_libraries_beside_the_program_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = Path(shutil.which("sleep") or "")
+    libc = programs._cached_libraries()["libc.so.6"]
+    beside = tmp_path / "app" / "lib"
+    beside.mkdir(parents=True)
+    shutil.copyfile(libc, beside / "libc.so.6")
+    copy = tmp_path / "app" / "bin" / "sleep"
+    copy.parent.mkdir()
+    shutil.copy(tool, copy)
+    real = elf.needs(copy)
+    assert real is not None
+
+    def needs(path: Path) -> elf.Needs | None:
+        found = elf.needs(path)
+        if path != copy:
+            return found
+        return elf.Needs(real.machine, real.loader, real.libraries, (), ("$ORIGIN/../lib",))
+
+    monkeypatch.setattr(programs, "needs", needs)
+    libraries = programs._libraries(copy, needs(copy) or real)
+    assert libraries["libc.so.6"] == copy.parent / "../lib/libc.so.6"
+    # A library of another architecture in the way is passed by, as the loader does.
+    _other_machine(beside / "libc.so.6")
+    assert programs._libraries(copy, needs(copy) or real)["libc.so.6"] == libc
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(beside))
+    shutil.copyfile(libc, beside / "libc.so.6")
+    assert programs._libraries(tool, real)["libc.so.6"] == beside / "libc.so.6"
+
+
+def test_a_plan_holds_the_digests_and_its_files_come_from_the_cache(tmp_path: Path) -> None:
+    burn = program(["sleep", "100"], cpus=[0])
+    assert burn.argv[-1] == "100"
+    cell = program_cell("alone", *burn.argv, files=burn.files)
+    beside = {"program": {"argv": burn.argv, "files": burn.files}}
+    planned = plan(cell, null_blk_cell("beside", antagonist=beside))
+    assert parse_plan(encode_plan(planned)) == planned
+    entries = {entry.name: entry for entry in program_entries(planned)}
+    assert set(entries) == {path.lstrip("/") for path in burn.files}
+    assert all(entry.mode & 0o111 for entry in entries.values())
+    kept = tmp_path / "cache" / "programs" / next(iter(burn.files.values()))
+    kept.chmod(0o644)
+    kept.write_bytes(b"")
+    with pytest.raises(CannotRunError, match="is missing or damaged: plan the measurement anew"):
+        list(program_entries(planned))
+
+
+@pytest.mark.parametrize("argv", [[], "sleep 5"])
+def test_a_command_line_is_a_list(argv: Any) -> None:
+    with pytest.raises(UserError, match="a program is a list"):
+        program(argv)
