@@ -74,4 +74,4 @@ def user_of(pid: int) -> int | None:
 
 def in_guest() -> bool:
     """Return whether the first process is the init of iolab's own virtual machine."""
-    return b"/iolab/guest_init.py" in (_PROC / "1/cmdline").read_bytes().split(b"\0")
+    return b"/icountvm/guest_init.py" in (_PROC / "1/cmdline").read_bytes().split(b"\0")

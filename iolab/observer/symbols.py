@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from icountvm.boot_files import boot_image
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from icountvm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from icountvm.cpio import Entry, write_cpio
 from icountvm.image import Image
@@ -30,7 +30,7 @@ from icountvm.layout import LayoutError, member_offsets
 from icountvm.qemu import Boot, GuestError, Machine, boot
 from icountvm.toolbox import Toolbox
 from iolab.observer.btf import Btf
-from iolab.targets import guest_init
+from icountvm import guest_init
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 

@@ -30,7 +30,7 @@ from iolab.store.dataset import conformed
 from iolab.store.folders import PARTITIONS
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore
-from iolab.targets.shipping import code_of
+from iolab_base.code import code_of
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of

@@ -7,17 +7,19 @@ the keys of the results, which depend on it.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import io
-import tokenize
 import zipfile
 from functools import cache
 from pathlib import Path
 
-__all__ = ["agent_archive", "agent_digest", "code_of"]
+import iolab_base
+from iolab_base.code import code_of
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+__all__ = ["agent_archive", "agent_digest"]
+
+_AGENT = Path(__file__).resolve().parents[1] / "agent"
+_BASE = Path(iolab_base.__file__).resolve().parent
 # Any Python must be able to read it, so that an old one prints what is wrong.
 _MAIN = """import sys
 if sys.version_info < (3, 9):
@@ -28,45 +30,19 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def code_of(source: str) -> str:
-    """Return a module's source without docstrings, comments and blank lines.
-
-    Unlike `ast.unparse`, it gives the same text on every Python.
-    """
-    lines = source.encode().splitlines()
-    cuts: list[tuple[int, int, bytes]] = []
-    empty = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        number, column = token.start[0] - 1, len(token.line[: token.start[1]].encode())
-        if token.type == tokenize.COMMENT:
-            cuts.append((number, column, b""))
-        elif token.type == tokenize.NL and token.line.lstrip()[:1] in ("", "#"):
-            empty.add(number)
-    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None:
-            text = node.body[0]
-            first, last = text.lineno - 1, (text.end_lineno or 0) - 1
-            module = isinstance(node, ast.Module)
-            # Only a docstring may stand before an import of __future__.
-            cuts.append((first, text.col_offset, b"" if module else b"pass"))
-            empty.update(range(first if module else first + 1, last + 1))
-    for number, begin, instead in cuts:
-        # Only a comment can follow a docstring on its line.
-        lines[number] = lines[number][:begin] + instead
-    kept = [line.decode().rstrip() for number, line in enumerate(lines) if number not in empty]
-    return "\n".join([*kept, ""])
-
-
 @cache
 def agent_archive() -> bytes:
     """Return the agent with its imports as a zipapp that Python can run."""
-    sources = [_PACKAGE / "errors.py", _PACKAGE / "process.py"]
-    sources += sorted((_PACKAGE / "agent").glob("*.py"))
-    members = {f"iolab/{p.relative_to(_PACKAGE)}": code_of(p.read_text("utf-8")) for p in sources}
+    sources = [_BASE / "errors.py", _BASE / "process.py", *sorted(_AGENT.glob("*.py"))]
+    members = {
+        path.relative_to(root).as_posix(): code_of(path.read_text("utf-8"))
+        for path in sources
+        for root in (_BASE.parent, _AGENT.parents[1])
+        if path.is_relative_to(root)
+    }
     # Not the package's own: its public names are not the agent's, and each byte that the agent
     # unpacks shifts the counted clock.
-    members["iolab/__init__.py"] = ""
+    members |= {"iolab/__init__.py": "", "iolab_base/__init__.py": ""}
     members["__main__.py"] = _MAIN
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:

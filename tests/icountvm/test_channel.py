@@ -23,7 +23,7 @@ from icountvm.channel import (
     put_plan,
     unpack_channel,
 )
-from iolab.targets import guest_init
+from icountvm import guest_init
 from tests.base.test_files import small_disk
 
 MOST = dict.fromkeys(("a", "agent.json", "cells/c000.json", "status.json"), 1 << 20)

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 import pytest
 from _pytest.outcomes import Skipped
 
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from icountvm.catalogue import PartSource
 from icountvm.deb import unpack
 from icountvm.parts import fetch_parts, locked_parts, parts_digest

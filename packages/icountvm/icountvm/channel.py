@@ -3,7 +3,7 @@
 
 The guest sees a file of the host as the memory of a PCI device (ivshmem; docs/specs of QEMU). It
 reads the plan there before its first cell and writes the results there after its last one: see
-`iolab.targets.guest_init`.
+`icountvm.guest_init`.
 """
 
 from __future__ import annotations

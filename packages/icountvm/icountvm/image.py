@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from icountvm.cpio import Entry, write_cpio
 from icountvm.deb import unpack
 from icountvm.elf import closure

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icountvm.bzimage import KERNEL_NAME, read_image, release_of
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from icountvm.catalogue import CATALOGUE, kernel_group
 from icountvm.deb import unpack
 from icountvm.found import Found, in_folder, in_packages, inside

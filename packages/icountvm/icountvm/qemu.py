@@ -135,7 +135,7 @@ def _argv(
         *([] if initrd is None else ["-initrd", str(initrd)]),
         "-append",
         " ".join(options),
-        # The guest uses it to ask for a stop: see `pause` of iolab.targets.guest_init.
+        # The guest uses it to ask for a stop: see `pause` of icountvm.guest_init.
         "-device",
         "pvpanic-pci",
         "-action",

@@ -2,7 +2,7 @@
 """Keep a booted machine as a snapshot, and continue from there for each plan.
 
 A guest asks to be stopped when it has done all work that does not depend on a plan
-(`iolab.targets.guest_init`). QEMU stops its processor right after that instruction, and saves memory,
+(`icountvm.guest_init`). QEMU stops its processor right after that instruction, and saves memory,
 devices, clock and timers. Each plan then begins there, in a new QEMU: a block has the same bytes
 whether the snapshot was made for it or long before.
 
@@ -34,7 +34,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from icountvm.cached import lock_of, make_folder
+from iolab_base.cached import lock_of, make_folder
 from icountvm.channel import make_channel, put_plan, unpack_channel
 from icountvm.monitor import Monitor, MonitorError, monitor_options
 from icountvm.qemu import Boot, GuestError, Machine, Running

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, Protocol
 
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError
 from iolab_base.files import cache_dir, digest_of, locked
 

@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from icountvm.deb import unpack
 from icountvm.kbuild.git import Repository, State, repository_of
 from icountvm.kbuild.tools import environment

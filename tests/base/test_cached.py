@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from icountvm.cached import make_folder
+from iolab_base.cached import make_folder
 from tests.icountvm.conftest import child_environment
 from tests.support.processes import PATIENCE_S
 
@@ -54,7 +54,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
 
 def test_of_two_processes_one_makes_it_and_the_other_waits(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from icountvm.cached import make_folder\n"
+        "import sys, time; from pathlib import Path; from iolab_base.cached import make_folder\n"
         "def make(folder):\n    print('made'); time.sleep(0.5); (folder / 'file').touch()\n"
         "assert (make_folder(Path(sys.argv[1]), make) / 'file').exists()\n"
     )

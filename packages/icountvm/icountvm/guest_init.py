@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The guest's first process: mount file systems, run the agent, hand over the results.
+"""The guest's first process: mount file systems, do the work, hand over the results.
 
-It runs inside the virtual machine only. All work that does not depend on the plan comes first. Then
-the host may stop the machine, keep it as a snapshot, and continue from there for each plan
+It runs inside the virtual machine only. The work is a module of the zip file beside it (see
+`icountvm.guest.Work`). What it does in ``prepare`` does not depend on the plan, and comes first.
+Then the host may stop the machine, keep it as a snapshot, and continue from there for each plan
 (`icountvm.snapshots`). The plan and the results pass through the shared memory of an ivshmem
 device. Writing there is writing to memory: no driver is involved, and nothing reaches the host
-while a cell is measured.
+while the work is done.
 """
 
 from __future__ import annotations
@@ -29,11 +30,9 @@ from pathlib import Path
 _MAGIC = b"IOLABRES"
 _JOB_MAGIC = b"IOLABJOB"
 _HEADER = struct.Struct("<8sQI")
-_AGENT = "/iolab/agent.pyz"
-_MODULES = "/iolab/modules"
-_FILE_SYSTEMS = "/iolab/file_systems"
-_PLAN = "/iolab/plan.json"
-_RESULTS = "/run/iolab/results"
+_CODE = "/icountvm/code.pyz"
+_MODULE = "/icountvm/module"
+_RESULTS = "/run/icountvm/results"
 _MOUNTS = (
     ("proc", "/proc"),
     ("sysfs", "/sys"),
@@ -88,30 +87,6 @@ def shared_memory() -> mmap.mmap:
     return _device_memory(*_SHARED_MEMORY)
 
 
-def load_modules() -> None:
-    """Load the modules that every plan of this machine needs.
-
-    The agent finds them loaded. Nothing unloads them: the machine is thrown away.
-    """
-    journal = importlib.import_module("iolab.agent.journal").Journal(Path(_MODULES + ".journal"))
-    names = Path(_MODULES).read_text().split()
-    importlib.import_module("iolab.agent.block").load_modules(journal, names)
-    journal.close()
-
-
-def look_around() -> None:
-    """Collect what the agent needs to know about this machine, whatever the plan is.
-
-    A file system that cannot be made is reported by the cells that need it.
-    """
-    importlib.import_module("iolab.agent.facts").collect()
-    importlib.import_module("iolab.agent.kallsyms").keep_kallsyms()
-    fresh_xfs = importlib.import_module("iolab.agent.fresh_xfs")
-    for line in Path(_FILE_SYSTEMS).read_text().splitlines():
-        with suppress(importlib.import_module("iolab_base.process").CommandError):
-            fresh_xfs.fresh_pages(*map(int, line.split()))
-
-
 def pause() -> int:
     """Let the host keep this machine if it wants to; return how far the clock moved, in ns.
 
@@ -133,21 +108,13 @@ def take_plan(memory: mmap.mmap) -> bytes:
     return plan
 
 
-def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, object]:
-    """Run the agent to its end; its errors also go to the console, for people.
+def run_work(work: Callable[[bytes, Path], int], plan: bytes) -> dict[str, object]:
+    """Do the work to its end; its errors also go to the console, for people.
 
-    Without a plan there is nothing to run: the host only wants to know how the machine was
-    restored. A test sends a program with its plan, which replaces the agent.
+    Without a plan there is nothing to do: the host only wants to know how the machine was restored.
     """
     if not plan:
         return {"exit": 0, "stderr": ""}
-    # The plan's modules are loaded already.
-    document = {**json.loads(plan), "modules": []}
-    if program := document.pop("program", None):
-        names: dict[str, Callable[[list[str]], int]] = {}
-        exec(program, names)  # noqa: S102 - the host's own, in a machine that is thrown away
-        agent = names["main"]
-    Path(_PLAN).write_text(json.dumps(document))
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -156,7 +123,7 @@ def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, objec
             os.dup2(writer, 2)
             os.close(reader)
             os.close(writer)
-            code = agent(["run", _PLAN, _RESULTS])
+            code = work(plan, Path(_RESULTS))
         except BaseException:
             traceback.print_exc()
         finally:
@@ -165,11 +132,11 @@ def run_agent(agent: Callable[[list[str]], int], plan: bytes) -> dict[str, objec
             os._exit(code)
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
-        said = stream.read().decode(errors="replace")
+        errors = stream.read().decode(errors="replace")
     _, status = os.waitpid(child, 0)
-    if said:
-        print(said, flush=True)
-    return {"exit": os.waitstatus_to_exitcode(status), "stderr": said}
+    if errors:
+        print(errors, flush=True)
+    return {"exit": os.waitstatus_to_exitcode(status), "stderr": errors}
 
 
 def hand_over(memory: mmap.mmap, ending: dict[str, object]) -> None:
@@ -202,12 +169,11 @@ def main() -> None:
         mount_all()
         seed_random()
         memory = shared_memory()
-        sys.path.insert(0, _AGENT)
-        agent = importlib.import_module("iolab.agent.__main__").main
-        load_modules()
-        look_around()
+        sys.path.insert(0, _CODE)
+        work = importlib.import_module(Path(_MODULE).read_text())
+        work.prepare()
         paused_ns = pause()
-        ending = run_agent(agent, take_plan(memory))
+        ending = run_work(work.main, take_plan(memory))
         hand_over(memory, {**ending, "paused_ns": paused_ns})
     except BaseException:
         # To the console, before the power is off.
