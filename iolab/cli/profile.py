@@ -17,7 +17,7 @@ from iolab_base.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from iolab.measure.profile import Profile
+    from guestprof.profile import Profile
     from iolab.store.profiles import ProfileStore
 
 __all__ = ["profile"]
@@ -109,8 +109,8 @@ def _list(store: ProfileStore, as_json: bool) -> None:
 
 def _write_calls(path: Path, calls: pd.DataFrame) -> None:
     """Write recorded calls for Perfetto, with the schedule if they include it."""
-    from iolab.measure.switches import switches, tell_switches
-    from iolab.observer.calls import write_calls
+    from guestprof.calls import write_calls
+    from guestprof.switches import switches, tell_switches
 
     write_calls(path, calls, switches(calls) if tell_switches(calls) else None)
 
@@ -128,7 +128,7 @@ def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFra
 
 def _chain(profile: Profile, calls: pd.DataFrame) -> pd.DataFrame:
     """Return who wakes and who preempts whom in a cell, per I/O if its device did any."""
-    from iolab.measure.switches import switch_chain, switches
+    from guestprof.switches import switch_chain, switches
 
     return switch_chain(switches(calls), profile.totals.get("ios") or None)
 
@@ -151,11 +151,11 @@ def _words(store: ProfileStore, name: str) -> str:
 
 def _write(wanted: dict[str, Path], found: Profile, control: Profile | None, title: str) -> None:
     """Write the requested files of a profile, or of its difference to a control."""
-    from iolab.measure.profile_export import write_collapsed, write_pprof
+    from guestprof.profile_export import write_collapsed, write_pprof
 
     if path := wanted.get("flame"):
-        from iolab.figures.flame import differential_flame
-        from iolab.figures.flame import flame as flame_of
+        from guestprof.flame import differential_flame
+        from guestprof.flame import flame as flame_of
 
         if control is None:
             flame_of(found, title).save(path)

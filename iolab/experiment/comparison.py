@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from guestprof.profile import Profile
+from guestprof.switches import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
-from iolab.measure.profile import Profile
-from iolab.measure.switches import switches
 from iolab.pathology.base import Pathology
 from iolab.report.block import BlockView, block_view
 from iolab.shown import text_table
@@ -31,7 +31,7 @@ from tracedat import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from iolab.figures.flame import Flame
+    from guestprof.flame import Flame
     from iolab.figures.interactive import Timeline
     from iolab.report.attribution import Attribution
 
@@ -122,7 +122,7 @@ class Comparison:
         Returns
         -------
         DataFrame
-            As `iolab.measure.switches`; `iolab.measure.switch_chain` counts it.
+            As `guestprof.switches`; `iolab.measure.switch_chain` counts it.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Comparison:
         UserError
             If no pair was observed.
         """
-        from iolab.figures.flame import differential_flame  # noqa: PLC0415 - as in figure()
+        from guestprof.flame import differential_flame  # noqa: PLC0415 - as in figure()
 
         observed = self.cells[self.cells["cell"].isin(list(self.profiles)) & ~self.cells["aa"]]
         for (block, _), pair in observed.groupby(["block", "pair"], sort=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iolab.measure.profile import Profile
+from guestprof.profile import Profile
 from iolab.paths import runs_dir
 from iolab.store.profiles import ProfileStore
 

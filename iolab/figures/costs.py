@@ -38,7 +38,7 @@ def cost_split(
     """Draw what an I/O costs in several conditions, as stacked bars by subsystem.
 
     `costs` has a row for each condition, named by its index, and columns among
-    `iolab.measure.profile.KINDS`, as from `iolab.stats.profiles.subsystem_table`. Two columns of a
+    `guestprof.profile.KINDS`, as from `iolab.stats.profiles.subsystem_table`. Two columns of a
     paper wide. Raises UserError if there is nothing to draw.
     """
     kinds = [name for name in _LOOKS if name in costs.columns and costs[name].any()]

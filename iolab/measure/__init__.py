@@ -4,12 +4,12 @@
 Every function raises `tracedat.MissingEventError` for a trace without the events it needs.
 """
 
+from guestprof.switches import SWITCH_CALLS, switch_chain, switches
 from iolab.measure.balance import CAUSES, migration_causes
 from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.intervals import intervals, slices
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
-from iolab.measure.switches import SWITCH_CALLS, switch_chain, switches
 from iolab.measure.tasks import (
     migrations,
     occupancy,

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from guestprof.flame import differential_flame
 from icountvm.kbuild.git import Repository
 from iolab import shown
-from iolab.figures.flame import differential_flame
 from iolab.report.attribution import attribution_text
 from iolab.stats.profiles import difference
 from iolab.sweeps.bisecting import Bisection, Step

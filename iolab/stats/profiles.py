@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.measure.profile import KINDS, Profile, per_io
+from guestprof.profile import KINDS, Profile, per_io
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.intervals import t_interval

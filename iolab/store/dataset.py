@@ -13,7 +13,6 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
-from iolab.parquet import as_frame, plain_texts, read_table
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.store.columns import (
@@ -28,6 +27,7 @@ from iolab.store.program_counters import PROGRAM_COLUMNS
 from iolab.store.twins import gate_other_regimes
 from iolab_base import foreign
 from iolab_base.errors import UserError
+from iolab_base.parquet import as_frame, plain_texts, read_table
 from iolab_base.reading import RefusedFileError, entries
 
 __all__ = [

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
-from iolab.parquet import FILE_BYTES
 from iolab.store.block_files import digest_in, most_bytes
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, canonical_json, digest_file, digest_of
+from iolab_base.parquet import FILE_BYTES
 from iolab_base.reading import RefusedFileError, digest_regular, lines_of_gzip
 
 __all__ = [

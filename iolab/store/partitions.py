@@ -23,17 +23,17 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import tracedat
-from iolab.parquet import FILE_BYTES, plain_texts, read_table
 from iolab.pathology import PATHOLOGIES
 from iolab.store.block_tables import block_tables, table_columns
 from iolab.store.dataset import conformed
 from iolab.store.folders import PARTITIONS
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore
-from iolab_base.code import code_of
 from iolab_base import foreign
+from iolab_base.code import code_of
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of
+from iolab_base.parquet import FILE_BYTES, plain_texts, read_table
 from iolab_base.reading import digest_regular, read_regular
 
 __all__ = ["kept_hashes", "kept_tables"]

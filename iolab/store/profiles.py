@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from guestprof.profile import Profile
+from guestprof.profile_file import EVENTS_KEY, is_flat, read_profile
 from iolab.blocks import Block, PlannedCell
-from iolab.measure.profile import Profile
-from iolab.measure.profile_file import EVENTS_KEY, is_flat, read_profile
-from iolab.parquet import FILE_BYTES, as_frame, read_metadata, read_table
 from iolab.store.folders import PROFILES
 from iolab.store.raw import RawStore
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
+from iolab_base.parquet import FILE_BYTES, as_frame, read_metadata, read_table
 from iolab_base.reading import read_regular
 
 __all__ = ["ProfileStore", "RefusedProfileError"]

@@ -34,7 +34,7 @@ from iolab_base.files import atomic_write, canonical_json
 from iolab_base.reading import read_regular
 
 if TYPE_CHECKING:
-    from iolab.observer.observation import Observation
+    from guestprof.observation import Observation
 
 __all__ = [
     "measure_block",

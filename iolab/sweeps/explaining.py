@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from iolab.measure.profile import Profile
+from guestprof.profile import Profile
 from iolab.sweeps.bisecting import Bisection, Step
 from iolab.sweeps.judged_trees import JudgedTree
 from iolab.sweeps.judging import observe_kernel

@@ -28,7 +28,7 @@ from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab_base.errors import CannotRunError
 
 if TYPE_CHECKING:
-    from iolab.measure.profile import Profile as CostProfile
+    from guestprof.profile import Profile as CostProfile
     from iolab.store.dataset import Dataset
 
 __all__ = ["Judging", "judge_kernel", "observe_kernel"]

@@ -18,7 +18,7 @@ from iolab.targets.vm import VmTarget, prepare
 from iolab_base.errors import CannotRunError
 
 if TYPE_CHECKING:
-    from iolab.observer.observation import Observation
+    from guestprof.observation import Observation
 
 __all__ = [
     "note_observed",
@@ -122,7 +122,7 @@ def observation_of(
 
     Raises `CannotRunError` if the machine or kernel cannot be observed.
     """
-    from iolab.observer.observation import ready_observer
+    from guestprof.observation import ready_observer
 
     wanted = set(cells)
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]

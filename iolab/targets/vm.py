@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-import shutil
 from typing import TYPE_CHECKING, Any
 
+from icountvm import guest
 from icountvm.cpio import Entry
 from icountvm.guest import Guest, Work, machine_identity
-from icountvm import guest
 from icountvm.guest_programs import compress_trace
 from icountvm.image import Image
 from icountvm.kernels import remember_kernel_facts
-from icountvm.qemu import console_tail
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.results import result_bytes
@@ -28,7 +27,7 @@ from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import canonical_json, digest_file, scratch_dir
 
 if TYPE_CHECKING:
-    from iolab.observer.observation import Observation
+    from guestprof.observation import Observation
 
 __all__ = ["VmTarget", "own_identity", "prepare"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from guestprof.profile import KINDS
 from iolab.figures import costs
-from iolab.measure.profile import KINDS
 from iolab_base.errors import UserError
 
 

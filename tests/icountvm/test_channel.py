@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from icountvm import guest_init
 from icountvm.channel import (
     CHANNEL_BYTES,
     ChannelError,
@@ -23,7 +24,6 @@ from icountvm.channel import (
     put_plan,
     unpack_channel,
 )
-from icountvm import guest_init
 from tests.base.test_files import small_disk
 
 MOST = dict.fromkeys(("a", "agent.json", "cells/c000.json", "status.json"), 1 << 20)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from guestprof.build import build_plugin
 from icountvm.compiler import Compiler, find_compiler
-from iolab.observer.building import build_plugin
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.process import run
 from tests.support.needs import needs, program, wants

@@ -8,7 +8,7 @@ import math
 import pandas as pd
 import pytest
 
-from iolab.measure.profile import Profile
+from guestprof.profile import Profile
 from iolab.stats.profiles import (
     boot_differences,
     difference,

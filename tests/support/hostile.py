@@ -27,10 +27,10 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from guestprof.profile import Profile
+from guestprof.profile_file import write_profile
 from iolab.blocks import Block
 from iolab.cli import main
-from iolab.measure.profile import Profile
-from iolab.measure.profile_file import write_profile
 from iolab.store.block_files import DIGESTS, digests_of
 from iolab.store.durations import block_durations
 from iolab.store.hashes import HASHES

@@ -19,10 +19,10 @@ from typing import Final, NoReturn
 import pytest
 from _pytest.outcomes import Skipped
 
-from iolab_base.cached import make_folder
 from icountvm.catalogue import PartSource
 from icountvm.deb import unpack
 from icountvm.parts import fetch_parts, locked_parts, parts_digest
+from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, cache_dir
 

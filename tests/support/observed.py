@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from guestprof.profile import Profile
+from guestprof.profile_file import read_profile
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.measure.profile import Profile
-from iolab.measure.profile_file import read_profile
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key

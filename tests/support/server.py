@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from iolab_base.cached import make_folder
 from icountvm.toolbox import ensure_toolbox
+from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError
 from iolab_base.files import cache_dir, digest_of
 from iolab_base.process import Result, kill_group, run, start

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from guestprof.profile import Profile
 from icountvm.kernels import cached_kernel
-from iolab.measure.profile import Profile
 from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
 from iolab.report.bisection import bisection_text, write_bisection

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from guestprof.profile import Profile
+from guestprof.profile_file import write_events, write_profile
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.measure.profile import Profile
-from iolab.measure.profile_file import write_events, write_profile
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.sweeps import measuring
@@ -28,7 +28,7 @@ from iolab.sweeps.observing import (
 from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
 from iolab_base.errors import CannotRunError, UserError
-from tests.measure.test_profile import profile
+from tests.guestprof.test_profile import profile
 
 __all__ = ["profile"]
 

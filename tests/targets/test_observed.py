@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from guestprof.observation import ready_observer
+from guestprof.profile import NO_PID, NO_SYMBOL, USER, Profile
+from guestprof.profile_file import read_profile
 from iolab.agent.plan import Plan
 from iolab.measure import SWITCH_CALLS, switch_chain, switches
-from iolab.measure.profile import NO_PID, NO_SYMBOL, USER, Profile
-from iolab.measure.profile_file import read_profile
-from iolab.observer.observation import ready_observer
 from iolab.targets.shipped import program
 from iolab.targets.vm import VmTarget, prepare
 from iolab_base.process import run

@@ -284,9 +284,7 @@ def check_clock(clock: str) -> None:
         raise UserError(f"unknown clock {clock!r} (known: host, virtual)")
 
 
-def prepare(
-    kernel: str, clock: str = "virtual", *, cpus: int = 1, memory_mib: int = 1024
-) -> Guest:
+def prepare(kernel: str, clock: str = "virtual", *, cpus: int = 1, memory_mib: int = 1024) -> Guest:
     """Return a guest with a kernel of the catalogue, after fetching what is missing.
 
     Raises CannotRunError if something cannot be fetched here, UserError if the kernel or the clock

@@ -7,9 +7,9 @@ import re
 import stat
 from pathlib import Path
 
-from iolab_base.cached import make_folder
 from icountvm.cpio import read_cpio
 from icountvm.image import Image
+from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError
 from iolab_base.process import run
 

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab_base.cached import make_folder
 from icountvm.cpio import Entry, write_cpio
 from icountvm.deb import unpack
 from icountvm.elf import closure
 from icountvm.parts import fetch_parts, locked_parts, parts_digest
+from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab_base.process import run

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icountvm.bzimage import KERNEL_NAME, read_image, release_of
-from iolab_base.cached import make_folder
 from icountvm.catalogue import CATALOGUE, kernel_group
 from icountvm.deb import unpack
 from icountvm.found import Found, in_folder, in_packages, inside
@@ -32,6 +31,7 @@ from icountvm.parts import (
     read_lock,
 )
 from icountvm.toolbox import ensure_toolbox
+from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, scratch_dir
 from iolab_base.names import nearest

@@ -34,7 +34,7 @@ def member_offsets(offset: Callable[[str, str], int]) -> dict[str, int]:
     """Return the offsets of the members in bytes, by the names that the plugin knows.
 
     `offset` returns that of a member from a structure's name and a path such as
-    ``mem[MOD_TEXT].base`` (`iolab.observer.btf.Btf.offset`), or raises LayoutError.
+    ``mem[MOD_TEXT].base`` (`guestprof.btf.Btf.offset`), or raises LayoutError.
     """
     return {name: _first(offset, known) for name, known in _MEMBERS.items()}
 

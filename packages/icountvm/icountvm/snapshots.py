@@ -34,11 +34,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from iolab_base.cached import lock_of, make_folder
 from icountvm.channel import make_channel, put_plan, unpack_channel
 from icountvm.monitor import Monitor, MonitorError, monitor_options
 from icountvm.qemu import Boot, GuestError, Machine, Running
 from iolab_base import foreign
+from iolab_base.cached import lock_of, make_folder
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import (
     atomic_write,

@@ -16,9 +16,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab_base.cached import make_folder
 from icountvm.deb import unpack
 from icountvm.parts import fetch_parts, locked_parts, parts_digest
+from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import cache_dir, digest_file
 from iolab_base.process import CommandError, run

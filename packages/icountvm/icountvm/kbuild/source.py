@@ -11,10 +11,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab_base.cached import make_folder
 from icountvm.deb import unpack
 from icountvm.kbuild.git import Repository, State, repository_of
 from icountvm.kbuild.tools import environment
+from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import cache_dir, digest_file, digest_of, scratch_dir
 from iolab_base.process import CommandError, run

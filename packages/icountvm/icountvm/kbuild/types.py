@@ -72,7 +72,7 @@ class Dwarf:
             raise LayoutError(f"the types in {path} cannot be read: {error}") from error
 
     def offset(self, structure: str, path: str) -> int:
-        """Return a member's offset in bytes, for a path as in `iolab.observer.btf.Btf.offset`."""
+        """Return a member's offset in bytes, for a path as in `guestprof.btf.Btf.offset`."""
         try:
             return self._offset(structure, path)
         except LayoutError:

@@ -12,11 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iolab.measure.profile import Profile
-from iolab.parquet import as_frame, read_metadata, read_table
+from guestprof.profile import Profile
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
+from iolab_base.parquet import as_frame, read_metadata, read_table
 
 __all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profile"]
 

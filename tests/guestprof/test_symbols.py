@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iolab.observer import symbols
-from iolab.observer.symbols import EVENT, FIRST_SYMBOL, SYMBOL, parse_symbols
+from guestprof import symbols
+from guestprof.symbols import EVENT, FIRST_SYMBOL, SYMBOL, parse_symbols
 from iolab_base.errors import CannotRunError
-from tests.observer.test_btf import _INT, _STRUCT, Types
+from tests.guestprof.test_btf import _INT, _STRUCT, Types
 
 _NEEDED = (
     *("__switch_to", "__x64_sys_openat", "do_init_module", "do_exit", "x86_64_start_kernel"),

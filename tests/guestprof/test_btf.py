@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from iolab.observer.btf import Btf, BtfError
+from guestprof.btf import Btf, BtfError
 
 _INT, _PTR, _ARRAY, _STRUCT, _UNION, _ENUM, _TYPEDEF, _CONST = 1, 2, 3, 4, 5, 6, 8, 10
 

@@ -39,7 +39,7 @@ def write_calls(
     events : DataFrame
         The calls, as `iolab.store.profiles.ProfileStore.events` returns them.
     switches : DataFrame, optional
-        The switches of tasks, as `iolab.measure.switches` returns them.
+        The switches of tasks, as `guestprof.switches` returns them.
 
     Returns
     -------

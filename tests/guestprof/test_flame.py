@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import sync_playwright
 
-from iolab.figures.flame import Flame, differential_flame, flame
-from iolab.measure.profile import Profile
+from guestprof.flame import Flame, differential_flame, flame
+from guestprof.profile import Profile
 from iolab_base.errors import UserError
-from tests.measure.test_profile import profile
+from tests.guestprof.test_profile import profile
 from tests.support.needs import program
 
 __all__ = ["profile"]

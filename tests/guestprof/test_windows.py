@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iolab.observer import windows
-from iolab.observer.windows import function_names, read_windows
+from guestprof import windows
+from guestprof.windows import function_names, read_windows
 from iolab_base.errors import IolabError
 
 _ROOT = 0xFFFFFFFF

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from iolab.measure.profile import NO_PID
+from guestprof.profile import NO_PID
 from iolab_base.errors import UserError
 
 __all__ = ["SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]

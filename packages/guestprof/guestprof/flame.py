@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.measure.profile import Profile
+from guestprof.profile import Profile
 from iolab_base.files import write_output
 
 __all__ = ["Flame", "differential_flame", "flame"]

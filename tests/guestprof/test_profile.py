@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from iolab.measure.profile import Profile, per_io, subsystem_of
-from iolab.measure.profile_file import read_profile, write_profile
+from guestprof.profile import Profile, per_io, subsystem_of
+from guestprof.profile_file import read_profile, write_profile
 from iolab_base.errors import IolabError, UserError
 
 _NODES = [

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iolab.parquet import as_frame, read_metadata, read_table
 from iolab.paths import REFERENCE
 from iolab_base.errors import UserError
+from iolab_base.parquet import as_frame, read_metadata, read_table
 from tests.support.parquet_writer import DATA, DICTIONARY, encoded, lying, page, repeated, varint
 
 _FIVE = (5).to_bytes(8, "little")

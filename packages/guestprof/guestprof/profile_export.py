@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from iolab.measure.profile import Profile
+from guestprof.profile import Profile
 from iolab_base.files import write_output
 
 __all__ = ["write_collapsed", "write_pprof"]

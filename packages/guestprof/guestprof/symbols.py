@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from guestprof.btf import Btf
+from icountvm import guest_init
 from icountvm.boot_files import boot_image
-from iolab_base.cached import make_folder
 from icountvm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
 from icountvm.cpio import Entry, write_cpio
 from icountvm.image import Image
@@ -29,8 +30,7 @@ from icountvm.kernels import Kernel
 from icountvm.layout import LayoutError, member_offsets
 from icountvm.qemu import Boot, GuestError, Machine, boot
 from icountvm.toolbox import Toolbox
-from iolab.observer.btf import Btf
-from icountvm import guest_init
+from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 
@@ -46,7 +46,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-# Numbers of functions without a symbol (iolab/observer/plugin/symbols.h).
+# Numbers of functions without a symbol (packages/guestprof/guestprof/plugin/symbols.h).
 RESERVED = {1: "[user]", 2: "[no symbol]", 3: "[callers not known]"}
 FIRST_SYMBOL = 16
 SYMBOL = np.dtype([("start", "<u8"), ("id", "<u4"), ("flags", "<u4")])

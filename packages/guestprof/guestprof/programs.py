@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from elftools.elf.segments import NoteSegment
 
-from iolab.observer.symbols import SYMBOL, USER_FLAG
+from guestprof.symbols import SYMBOL, USER_FLAG
 
 __all__ = ["ProgramSymbols", "program_symbols"]
 

@@ -4,7 +4,7 @@
  * of a module are read from the guest's memory when the kernel is about to run its init function.
  */
 
-/* What a function is besides its name; iolab.observer.symbols has the same numbers. */
+/* What a function is besides its name; guestprof.symbols has the same numbers. */
 enum {
     IS_ENTRY = 1,        /* of an interrupt or exception */
     HAS_ERROR = 2,       /* an exception that pushes an error code */

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.observer.programs import program_symbols
+from guestprof.programs import program_symbols
 from iolab_base.process import run
 from tests.support.needs import need
 

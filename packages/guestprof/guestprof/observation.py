@@ -11,6 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from guestprof.build import build_plugin
+from guestprof.profile import NO_PID, Profile
+from guestprof.profile_file import write_events, write_profile
+from guestprof.programs import ProgramSymbols, program_symbols
+from guestprof.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
+from guestprof.windows import NO_TASK, Window, function_names, read_windows
 from icountvm.compiler import find_compiler
 from icountvm.cpio import Entry, read_cpio
 from icountvm.image import Image
@@ -18,12 +24,6 @@ from icountvm.kernels import Kernel
 from icountvm.qemu import Machine
 from icountvm.toolbox import Toolbox
 from iolab.agent.plan import Plan
-from iolab.measure.profile import NO_PID, Profile
-from iolab.measure.profile_file import write_events, write_profile
-from iolab.observer.building import build_plugin
-from iolab.observer.programs import ProgramSymbols, program_symbols
-from iolab.observer.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
-from iolab.observer.windows import NO_TASK, Window, function_names, read_windows
 from iolab.targets.shipped import program_entries
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.measure.profile import Profile
-from iolab.measure.profile_export import write_collapsed, write_pprof
+from guestprof.profile import Profile
+from guestprof.profile_export import write_collapsed, write_pprof
 from iolab_base.errors import UserError
-from tests.measure.test_profile import _NODES, profile
+from tests.guestprof.test_profile import _NODES, profile
 
 __all__ = ["profile"]
 
