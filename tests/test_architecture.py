@@ -22,19 +22,23 @@ LIBRARIES = [path for path in _PACKAGES if path not in EXTRAS]
 
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
-    *("iolab", "errors", "extras", "interrupts", "process", "logs", "names", "writers", "files"),
-    "paths",
-    *("reading", "tars", "foreign", "shown", "agent", "results", "parquet", "measure"),
-    *("pathology", "blocks", "design"),
-    *("vm", "kbuild", "observer", "targets", "store", "stats", "figures", "sweeps", "report"),
-    *("experiment", "doctor", "cli", "__main__"),
+    *("iolab", "errors", "extras", "interrupts", "logs", "paths", "shown", "agent", "results"),
+    *("measure", "pathology", "blocks", "design", "targets", "store", "stats", "figures"),
+    *("sweeps", "report", "experiment", "doctor", "cli", "__main__"),
 )
 # Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.
 NUMBERS = ("measure", "store", "stats")
 DRAWING = ("matplotlib", "seaborn")
 # What runs on the measured machine has its Python's standard library only.
-SHIPPED = ("iolab", "iolab.errors", "iolab.process", "iolab.agent")
-STANDARD_ONLY = (*SHIPPED, "iolab.vm.guest_init")
+SHIPPED = ("iolab", "iolab.agent", "iolab_base.errors", "iolab_base.process")
+STANDARD_ONLY = (*SHIPPED, "icountvm.guest_init")
+# What a library may import of the others.
+BELOW = {
+    "tracedat": (),
+    "iolab_base": ("tracedat",),
+    "icountvm": ("iolab_base", "tracedat"),
+    "guestprof": ("icountvm", "iolab_base"),
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def imported_modules(node: ast.Import | ast.ImportFrom, base: Path) -> Iterator[
         return
     assert node.module is not None, "a relative import: write the module's whole name"
     for alias in node.names:
-        # `from iolab import files` names a module, `from iolab import __version__` does not.
+        # `from iolab import shown` names a module, `from iolab import __version__` does not.
         path = base.joinpath(*node.module.split("."), alias.name)
         is_module = path.is_dir() or path.with_suffix(".py").exists()
         yield f"{node.module}.{alias.name}" if is_module else node.module
@@ -149,11 +153,12 @@ def private_imports(found: list[Import]) -> list[str]:
 
 
 def library_imports(found: list[Import]) -> list[str]:
-    """Return a sentence for each import that makes a library depend on iolab, or draw."""
+    """Return a sentence for each import of what a library stands without."""
     return [
         f"{one}: a library stands without it"
         for one in found
-        if top(one.imported) in ("iolab", *DRAWING)
+        if top(one.imported) in {"iolab", *BELOW, *DRAWING} - {top(one.module)}
+        and top(one.imported) not in BELOW[top(one.module)]
     ]
 
 
@@ -171,7 +176,9 @@ RULES = (
     *(upward_imports, circular_imports, drawing_imports, foreign_imports, private_imports),
     extra_imports,
 )
-LIBRARY_RULES = (circular_imports, library_imports, private_imports, extra_imports)
+LIBRARY_RULES = (
+    *(circular_imports, foreign_imports, library_imports, private_imports, extra_imports),
+)
 EXTRA_RULES = (circular_imports, private_imports, extra_imports)
 Rule = Callable[[list[Import]], list[str]]
 
@@ -212,47 +219,52 @@ def test_every_room_has_a_place_and_every_place_a_room() -> None:
     [
         (
             upward_imports,
-            {"stats/knee.py": "def f() -> None:\n    from iolab.figures.style import ink\n"},
+            {"iolab/stats/knee.py": "def f() -> None:\n    from iolab.figures.style import ink\n"},
             "iolab/stats/knee.py:2 imports iolab.figures.style: figures comes after stats",
         ),
         (
             upward_imports,
-            {"errors.py": "from iolab import files\n", "files.py": ""},
-            "iolab/errors.py:1 imports iolab.files: files comes after errors",
+            {"iolab/paths.py": "from iolab import shown\n", "iolab/shown.py": ""},
+            "iolab/paths.py:1 imports iolab.shown: shown comes after paths",
         ),
         (
             upward_imports,
-            {"attic/old.py": "import json\n"},
+            {"iolab/attic/old.py": "import json\n"},
             "iolab/attic/old.py:1 imports json: give the room attic a place in ROOMS",
         ),
         (
             circular_imports,
-            {"vm/a.py": "from iolab.vm.a import x\n"},
-            "a circle: iolab.vm.a imports iolab.vm.a",
+            {"iolab/store/a.py": "from iolab.store.a import x\n"},
+            "a circle: iolab.store.a imports iolab.store.a",
         ),
         (
             circular_imports,
             {
-                "vm/a.py": "from iolab.vm.b import x\n",
-                "vm/b.py": "import iolab.vm.c\n",
-                "vm/c.py": "from iolab.vm import a\n",
+                "iolab/store/a.py": "from iolab.store.b import x\n",
+                "iolab/store/b.py": "import iolab.store.c\n",
+                "iolab/store/c.py": "from iolab.store import a\n",
             },
-            "a circle: iolab.vm.",
+            "a circle: iolab.store.",
         ),
         (
             drawing_imports,
-            {"measure/gaps.py": "import numpy\nfrom matplotlib.figure import Figure\n"},
+            {"iolab/measure/gaps.py": "import numpy\nfrom matplotlib.figure import Figure\n"},
             "iolab/measure/gaps.py:2 imports matplotlib.figure: numbers are computed without",
         ),
         (
             private_imports,
-            {"measure/gaps.py": "from tracedat._formats import Column\n"},
+            {"iolab/measure/gaps.py": "from tracedat._formats import Column\n"},
             "iolab/measure/gaps.py:1 imports tracedat._formats: that is internal",
         ),
         (
             library_imports,
-            {"attic.py": "from iolab.errors import UserError\n"},
-            "iolab/attic.py:1 imports iolab.errors: a library stands without it",
+            {"icountvm/attic.py": "from iolab.blocks import encode_plan\n"},
+            "icountvm/attic.py:1 imports iolab.blocks: a library stands without it",
+        ),
+        (
+            library_imports,
+            {"icountvm/attic.py": "from guestprof.btf import Btf\n"},
+            "icountvm/attic.py:1 imports guestprof.btf: a library stands without it",
         ),
         (
             extra_imports,
@@ -261,13 +273,13 @@ def test_every_room_has_a_place_and_every_place_a_room() -> None:
         ),
         (
             foreign_imports,
-            {"agent/fio.py": "import json\nfrom iolab.errors import E\nimport yaml\n"},
+            {"iolab/agent/fio.py": "import json\nfrom iolab_base.errors import E\nimport yaml\n"},
             "iolab/agent/fio.py:3 imports yaml: the measured machine has the standard library only",
         ),
         (
             foreign_imports,
-            {"vm/guest_init.py": "import tarfile\nfrom iolab.files import atomic_write\n"},
-            "iolab/vm/guest_init.py:2 imports iolab.files: the measured machine has the standard",
+            {"icountvm/guest_init.py": "import tarfile\nfrom iolab_base.files import cache_dir\n"},
+            "icountvm/guest_init.py:2 imports iolab_base.files: the measured machine has the",
         ),
     ],
 )
@@ -275,8 +287,9 @@ def test_a_planted_import_breaks_the_rule(
     rule: Rule, files: dict[str, str], sentence: str, tmp_path: Path
 ) -> None:
     for name, text in files.items():
-        path = tmp_path / "iolab" / name
+        path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (broken,) = rule(imports(tmp_path / "iolab"))
+    (package,) = tmp_path.iterdir()
+    (broken,) = rule(imports(package))
     assert broken.startswith(sentence)

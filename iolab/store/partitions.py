@@ -22,6 +22,8 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+import iolab
+import iolab_base
 import tracedat
 from iolab.pathology import PATHOLOGIES
 from iolab.store.block_tables import block_tables, table_columns
@@ -39,11 +41,15 @@ from iolab_base.reading import digest_regular, read_regular
 __all__ = ["kept_hashes", "kept_tables"]
 
 _NAMES: Final = ("cells", "latency", "mechanism")
-# Beside tracedat's, the modules that determine the numbers and texts of tables.
-_MAKERS: Final = (
-    *("agent/plan*.py", "blocks.py", "foreign.py", "measure/*.py", "parquet.py"),
-    *("pathology/*.py", "results.py", "store/*.py"),
-)
+# The modules that determine the numbers and texts of tables.
+_MAKERS: Final = {
+    tracedat: ("*.py",),
+    iolab_base: ("foreign.py", "parquet.py"),
+    iolab: (
+        *("agent/plan*.py", "blocks.py", "measure/*.py", "pathology/*.py", "results.py"),
+        "store/*.py",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -161,10 +167,11 @@ def _path(store: RawStore, key: str, ending: str) -> Path:
 
 def sources() -> dict[str, str]:
     """Return the text of each module that makes tables, by its name."""
-    found = {f"tracedat/{path.name}": path for path in Path(tracedat.__file__).parent.glob("*.py")}
-    root = Path(__file__).parents[1]
-    for places in _MAKERS:
-        found |= {f"iolab/{path.relative_to(root)}": path for path in root.glob(places)}
+    found = {}
+    for package, patterns in _MAKERS.items():
+        root = Path(str(package.__file__)).parent
+        for path in (path for pattern in patterns for path in root.glob(pattern)):
+            found[str(path.relative_to(root.parent))] = path
     return {name: path.read_text() for name, path in sorted(found.items())}
 
 

@@ -123,6 +123,7 @@ def observation_of(
     Raises `CannotRunError` if the machine or kernel cannot be observed.
     """
     from guestprof.observation import ready_observer
+    from iolab.targets.shipped import program_entries
 
     wanted = set(cells)
     positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
@@ -131,12 +132,9 @@ def observation_of(
     if not isinstance(target, VmTarget):
         raise CannotRunError(_no_guest(block.target or ""))
     return ready_observer(
-        target.kernel,
-        target.image,
-        target.toolbox,
-        target.machine,
-        block.plan,
+        target,
         cells=positions,
+        files=program_entries(block.plan),
         events=calls,
         flat=flat,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,6 @@ class VmTarget(Guest):
         self,
         plan: Plan,
         into: Path,
-        progress: Callable[[str], None] = lambda line: None,
         *,
         observation: Observation | None = None,
     ) -> dict[str, Any]:
@@ -93,8 +91,8 @@ class VmTarget(Guest):
             shutil.copyfile(console, results / "console.txt")
             facts = foreign.facts((results / "facts.json").read_bytes())
             if observation is not None:
-                observed = work / "observed"
-                observation.write_profiles(observed, results, [cell.id for cell in plan.cells])
+                done = {cell.id: _done_io(results / f"cells/{cell.id}.json") for cell in plan.cells}
+                observation.write_profiles(work / "observed", results / "profiles", done)
             results.rename(into)
         remember_kernel_facts(self.kernel, facts)
         return facts
@@ -136,6 +134,17 @@ def _work_s(cell: Cell) -> float:
     if cell.program is not None:
         longest_ms += cell.program.ramp_ms + (cell.program.runtime_ms or cell.program.limit_ms)
     return longest_ms / 1e3
+
+
+def _done_io(result: Path) -> dict[str, int]:
+    """Return what the device did between the two samples of a cell."""
+    try:
+        cell = foreign.document(result.read_bytes())
+        names = ("ios", "written_bytes")
+        return {name: int(cell["last"][name]) - int(cell["first"][name]) for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        # The cell failed; its result says why.
+        return {}
 
 
 def _check_ending(results: Path, console: Path) -> None:

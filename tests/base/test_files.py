@@ -125,7 +125,8 @@ def test_a_scratch_folder_is_gone_unless_it_was_renamed(tmp_path: Path) -> None:
 def killed(folder: Path, work: str) -> None:
     """Run a program that works in a folder and kills itself in the middle."""
     program = (
-        "import os; from pathlib import Path; from iolab_base.files import atomic_write, scratch_dir\n"
+        "import os; from pathlib import Path\n"
+        "from iolab_base.files import atomic_write, scratch_dir\n"
         f"folder = Path({str(folder)!r})\n"
         "def end(handle=None):\n"
         "    os.kill(os.getpid(), 9)\n"
@@ -151,7 +152,8 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
 
 def test_many_that_begin_at_once_keep_what_is_theirs(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from iolab_base.files import atomic_write, scratch_dir\n"
+        "import sys; from pathlib import Path\n"
+        "from iolab_base.files import atomic_write, scratch_dir\n"
         "for number in range(100):\n"
         "    with scratch_dir(Path(sys.argv[1])) as work:\n"
         "        atomic_write(work / 'a', 'x')\n"

@@ -42,14 +42,15 @@ _LONG = "x" * 1_000_000
 _SWEEP = ("--pathology", "dio_kworker", "--profile", "smoke", "--make", "zram")
 # The modules that read documents of a machine, of a store or of a file that somebody sent.
 _ENTRANCES = {
-    *("report.attribution", "store.dataset", "store.hashes", "store.kernels", "store.raw"),
-    *("sweeps.baseline", "sweeps.block", "targets.real", "targets.ssh", "targets.vm"),
+    *("iolab.report.attribution", "iolab.store.dataset", "iolab.store.hashes"),
+    *("iolab.store.kernels", "iolab.store.raw", "iolab.sweeps.baseline", "iolab.sweeps.block"),
+    *("iolab.targets.real", "iolab.targets.ssh", "iolab.targets.vm"),
     # They read what a sweep wrote of a block, and the results of an earlier sweep.
-    *("store.block_files", "sweeps.sweep"),
+    *("iolab.store.block_files", "iolab.sweeps.sweep"),
     # It takes digests, which it compares.
-    "store.partitions",
-    # They take numbers and nothing else.
-    *("observer.observation", "vm.snapshots"),
+    "iolab.store.partitions",
+    # It takes a number and nothing else.
+    "icountvm.snapshots",
 }
 
 Command = Callable[..., tuple[int, str]]

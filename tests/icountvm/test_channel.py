@@ -129,44 +129,29 @@ def test_results_that_are_too_large_are_said(
         unpack_channel(channel, MOST, tmp_path / "host")
 
 
-@pytest.mark.parametrize(("code", "said"), [(0, ""), (3, "no such disk\n")])
-def test_the_agent_ends_with_its_code_and_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
-) -> None:
-    plan = {"block": "b", "modules": ["null_blk"], "cells": [{"id": "c000"}]}
-
-    def agent(argv: list[str]) -> int:
-        # The machine has loaded the modules already.
-        assert json.loads(Path(argv[1]).read_text()) == {**plan, "modules": []}
-        sys.__stderr__.write(said)  # type: ignore[union-attr]
+@pytest.mark.parametrize(("code", "errors"), [(0, ""), (3, "no such disk\n")])
+def test_work_ends_with_its_code_and_its_errors(code: int, errors: str) -> None:
+    def work(plan: bytes, results: Path) -> int:
+        assert (plan, results) == (b"a plan", Path(guest_init._RESULTS))
+        sys.__stderr__.write(errors)  # type: ignore[union-attr]
         return code
 
-    monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
-    ending = guest_init.run_agent(agent, json.dumps(plan).encode())
-    assert ending == {"exit": code, "stderr": said}
+    assert guest_init.run_work(work, b"a plan") == {"exit": code, "stderr": errors}
 
 
-def test_a_program_that_comes_with_the_plan_runs_in_the_agents_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def agent(_: list[str]) -> int:
-        raise AssertionError("the agent was called")
+def test_without_a_plan_no_work_is_done() -> None:
+    def work(plan: bytes, results: Path) -> int:
+        raise AssertionError("the work was called")
 
-    monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
-    plan = {"block": "b", "modules": [], "program": "def main(argv):\n    return len(argv)"}
-    assert guest_init.run_agent(agent, json.dumps(plan).encode())["exit"] == 3
-    assert json.loads((tmp_path / "plan.json").read_text()) == {"block": "b", "modules": []}
+    assert guest_init.run_work(work, b"")["exit"] == 0
 
 
-def test_an_agent_that_breaks_leaves_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def agent(_: list[str]) -> int:
+def test_work_that_breaks_leaves_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(plan: bytes, results: Path) -> int:
         raise ValueError("broken")
 
-    monkeypatch.setattr(guest_init, "_PLAN", str(tmp_path / "plan.json"))
     monkeypatch.setattr(sys, "stderr", sys.__stderr__)
-    ending = guest_init.run_agent(agent, b"{}")
+    ending = guest_init.run_work(work, b"a plan")
     assert ending["exit"] == 1
     assert "ValueError: broken" in str(ending["stderr"])
 

@@ -26,7 +26,7 @@ import os, runpy, sys
 def main(argv):
     with open("/run/program.py", "w") as file:
         file.write({program!r})
-    os.environ["PYTHONPATH"] = "/iolab/agent.pyz"
+    os.environ["PYTHONPATH"] = "/icountvm/code.pyz"
     sys.argv = [file.name, *argv]
     try:
         runpy.run_path(file.name, run_name="__main__")

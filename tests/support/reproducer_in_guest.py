@@ -22,7 +22,7 @@ _TOOLS = Path("/run/tools")
 _PRELUDE = 'dd() { /bin/dd "$@"; };'
 # The guest has no inotify-tools. Of its arguments this knows the path: the last one.
 _INOTIFYWAIT = """#!/bin/sh
-PYTHONPATH=/iolab/agent.pyz exec /usr/bin/python3 -S -c '
+PYTHONPATH=/icountvm/code.pyz exec /usr/bin/python3 -S -c '
 import sys, time
 from pathlib import Path
 from iolab.agent.plan import Watch

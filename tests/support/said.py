@@ -24,7 +24,8 @@ import iolab
 
 __all__ = ["entrances", "keys_returned", "placed", "strings_of"]
 
-_PACKAGE: Final = Path(iolab.__file__).parent
+_ROOT: Final = Path(iolab.__file__).parents[1]
+_ROOTS: Final = [_ROOT / "iolab", *(one.parent for one in _ROOT.glob("packages/*/*/__init__.py"))]
 _ENTERS: Final = ("document", "read_document", "facts")
 
 # The names that lead to a string; "[]" is each item of a list, "{}" each key of an object.
@@ -76,12 +77,12 @@ def keys_returned(function: Any) -> set[str]:
 
 
 def entrances() -> set[str]:
-    """Return the modules, also of extras, that read a document of somebody else's."""
+    """Return the modules that read a document of somebody else's (`iolab_base.foreign`)."""
     found = set()
-    for base in (_PACKAGE, *_PACKAGE.parent.glob("packages/iolab_*")):
-        for path in base.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-                if named and node.value.id == "foreign" and node.attr in _ENTERS:  # type: ignore[attr-defined]
-                    found.add(".".join(path.relative_to(base).with_suffix("").parts))
+    for path in (path for root in _ROOTS for path in root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            if named and node.value.id == "foreign" and node.attr in _ENTERS:  # type: ignore[attr-defined]
+                (root,) = (root for root in _ROOTS if path.is_relative_to(root))
+                found.add(".".join(path.relative_to(root.parent).with_suffix("").parts))
     return found

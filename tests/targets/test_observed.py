@@ -15,7 +15,7 @@ from guestprof.profile import NO_PID, NO_SYMBOL, USER, Profile
 from guestprof.profile_file import read_profile
 from iolab.agent.plan import Plan
 from iolab.measure import SWITCH_CALLS, switch_chain, switches
-from iolab.targets.shipped import program
+from iolab.targets.shipped import program, program_entries
 from iolab.targets.vm import VmTarget, prepare
 from iolab_base.process import run
 from tests.support.guest import cell_of
@@ -93,8 +93,8 @@ def results(
     wanted = _plan(known)
     target.run(wanted, folder / "plain")
     observation = ready_observer(
-        *(target.kernel, target.image, target.toolbox, target.machine),
-        wanted,
+        target,
+        files=program_entries(wanted),
         cells=range(len(wanted.cells)),
         events=["blk_mq_submit_bio", *SWITCH_CALLS],
     )
@@ -208,8 +208,8 @@ def test_a_flat_profile_has_the_same_counts(
 ) -> None:
     wanted = _plan(known)
     observation = ready_observer(
-        *(target.kernel, target.image, target.toolbox, target.machine),
-        wanted,
+        target,
+        files=program_entries(wanted),
         cells=range(len(wanted.cells)),
         flat=True,
     )
@@ -244,8 +244,8 @@ def test_two_processors_are_told_apart(known: Path, tmp_path: Path) -> None:
     wanted = _plan(known)
     target.run(wanted, tmp_path / "plain")
     observation = ready_observer(
-        *(target.kernel, target.image, target.toolbox, target.machine),
-        wanted,
+        target,
+        files=program_entries(wanted),
         cells=range(len(wanted.cells)),
     )
     target.run(wanted, tmp_path / "observed", observation=observation)

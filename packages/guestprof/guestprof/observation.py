@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,13 +19,8 @@ from guestprof.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
 from guestprof.windows import NO_TASK, Window, function_names, read_windows
 from icountvm.compiler import find_compiler
 from icountvm.cpio import Entry, read_cpio
+from icountvm.guest import Guest
 from icountvm.image import Image
-from icountvm.kernels import Kernel
-from icountvm.qemu import Machine
-from icountvm.toolbox import Toolbox
-from iolab.agent.plan import Plan
-from iolab.targets.shipped import program_entries
-from iolab_base import foreign
 from iolab_base.errors import CannotRunError
 from iolab_base.files import atomic_write, digest_file, digest_of
 
@@ -108,26 +103,20 @@ class Observation:
             for cell, w in windows.items()
         }
 
-    def write_profiles(self, folder: Path, results: Path, cells: Iterable[str]) -> None:
-        """Write profiles and recorded events of the observed cells beside the agent's `results`."""
-        profiles, into = self.profiles(folder), results / "profiles"
-        for cell in (cell for cell in cells if cell in profiles):
+    def write_profiles(
+        self, folder: Path, into: Path, more: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Write profiles and recorded events of observed cells, as files of a folder.
+
+        `folder` is the one that `options` filled; `more` has further totals by cell id.
+        """
+        profiles = self.profiles(folder)
+        for cell in (cell for cell in more if cell in profiles):
             profile, events = profiles[cell]
-            totals = {**profile.totals, **_done_io(results / "cells" / f"{cell}.json")}
+            totals = {**profile.totals, **more[cell]}
             write_profile(into / f"{cell}.parquet", replace(profile, totals=totals))
             if self.events:
                 write_events(into / f"{cell}.events.parquet", events, self.events)
-
-
-def _done_io(result: Path) -> dict[str, int]:
-    """Return what the device did between the two samples of a cell."""
-    try:
-        cell = foreign.document(result.read_bytes())
-        names = ("ios", "written_bytes")
-        return {name: int(cell["last"][name]) - int(cell["first"][name]) for name in names}
-    except (OSError, ValueError, KeyError, TypeError):
-        # The cell failed; its result says why.
-        return {}
 
 
 def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> Profile:
@@ -177,10 +166,10 @@ def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) ->
     )
 
 
-def _programs(image: Image, plan: Plan) -> Iterator[ProgramSymbols]:
-    """Yield the functions of the image's fio and of the plan's programs."""
+def _programs(image: Image, files: Iterable[Entry]) -> Iterator[ProgramSymbols]:
+    """Yield the functions of the image's fio and of further programs."""
     own = (entry for entry in read_cpio(image.path) if entry.name == _FIO)
-    entries: dict[str, Entry] = {entry.name: entry for entry in (*own, *program_entries(plan))}
+    entries: dict[str, Entry] = {entry.name: entry for entry in (*own, *files)}
     for path, entry in entries.items():
         data = entry.data if isinstance(entry.data, bytes) else entry.data.read_bytes()
         found = program_symbols(path.rpartition("/")[2], data)
@@ -189,28 +178,41 @@ def _programs(image: Image, plan: Plan) -> Iterator[ProgramSymbols]:
 
 
 def ready_observer(
-    kernel: Kernel,
-    image: Image,
-    toolbox: Toolbox,
-    machine: Machine,
-    plan: Plan,
+    guest: Guest,
     *,
     cells: Iterable[int],
+    files: Iterable[Entry] = (),
     events: Iterable[str] = (),
     flat: bool = False,
 ) -> Observation:
-    """Return an observation of a machine; first build the plugin and fetch the symbols if missing.
+    """Return an observation of a guest; first build the plugin and fetch the symbols if missing.
 
-    `cells` are positions in the plan. Raises CannotRunError, with the reason, if this machine
-    cannot be observed.
+    Parameters
+    ----------
+    guest : Guest
+        The machine, on counted instructions.
+    cells : iterable of int
+        Windows to observe, by their number: see the plugin's README.
+    files : iterable of Entry
+        Programs that run in the guest, whose functions are told apart.
+    events : iterable of str
+        Functions of the kernel whose calls are recorded one by one.
+    flat : bool
+        Count by task and function, without callers.
+
+    Raises
+    ------
+    CannotRunError
+        With the reason, if this guest cannot be observed.
     """
+    kernel, machine = guest.kernel, guest.machine
     if machine.accelerator != "icount":
         raise CannotRunError(
             "the observer needs the virtual clock: on the host's clock use perf (perf record -g)"
         )
     if machine.cpus > _MOST_CPUS:
         raise CannotRunError(f"the observer sees at most {_MOST_CPUS} CPUs, not {machine.cpus}")
-    if (version := toolbox.qemu_version())[0] != _QEMU:
+    if (version := guest.toolbox.qemu_version())[0] != _QEMU:
         raise CannotRunError(
             f"the observer is a plugin of QEMU {_QEMU}, and this is QEMU {version[0]}.{version[1]}"
         )
@@ -221,9 +223,9 @@ def ready_observer(
             f"observe {machine.cpus}"
         )
     plugin = build_plugin(compiler)
-    symbols = kernel_symbols(kernel, image, toolbox)
+    symbols = kernel_symbols(kernel, guest.image, guest.toolbox)
     wanted = frozenset(events)
     if unknown := sorted(wanted - set(symbols.names)):
         raise CannotRunError(f"kernel {kernel.name} has no function {', '.join(unknown)}")
-    programs = tuple(_programs(image, plan))
+    programs = tuple(_programs(guest.image, files))
     return Observation(plugin, symbols, frozenset(cells), wanted, flat, programs)

@@ -8,10 +8,11 @@ reads a module's functions when the module is loaded.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
-import shutil
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +21,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from guestprof import symbols_work
 from guestprof.btf import Btf
-from icountvm import guest_init
-from icountvm.boot_files import boot_image
-from icountvm.channel import CHANNEL_BYTES, ChannelError, make_channel, unpack_channel
-from icountvm.cpio import Entry, write_cpio
+from guestprof.layout import LayoutError, member_offsets
+from icountvm.channel import CHANNEL_BYTES
+from icountvm.guest import Guest, Work
 from icountvm.image import Image
 from icountvm.kernels import Kernel
-from icountvm.layout import LayoutError, member_offsets
-from icountvm.qemu import Boot, GuestError, Machine, boot
+from icountvm.qemu import GuestError, Machine
 from icountvm.toolbox import Toolbox
 from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError
-from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from iolab_base.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    scratch_dir,
+)
+
+_log = logging.getLogger(__name__)
 
 __all__ = [
     "FIRST_SYMBOL",
@@ -85,12 +94,7 @@ _DEVICE_NAMES = re.compile(
 _LINE = re.compile(r"([0-9a-f]{16}) ([a-zA-Z]) (\S+)(?:\t\[(\S+)\])?")
 _PARTS = re.compile(r"\.(cold|part\.\d+\.cold|isra\.\d+\.cold)(\.\d+)?$")
 _IGNORED = re.compile(r"__(pfx|cfi)_")
-_INIT = b"""#!/bin/busybox sh
-export PYTHONHASHSEED=0
-exec /usr/bin/python3 -S /iolab/symbols_init.py
-"""
 _MEMORY_MIB = 768
-_STALL_S = 240.0
 _FORMAT = 6
 
 
@@ -195,32 +199,17 @@ def _built_offsets(kernel: Kernel) -> dict[str, int]:
         return {}
 
 
-def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, work: Path) -> tuple[str, bytes]:
+def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, folder: Path) -> tuple[str, bytes]:
     """Boot a kernel and return its symbols and types."""
-    job, channel, initrd = work / "job.cpio", work / "channel", work / "initrd"
-    write_cpio(
-        job,
-        [
-            Entry.file("init", _INIT, executable=True),
-            Entry.file("iolab/guest_init.py", Path(guest_init.__file__)),
-            Entry.file("iolab/symbols_init.py", Path(__file__).with_name("symbols_init.py")),
-        ],
-    )
-    initrd.write_bytes(image.path.read_bytes() + job.read_bytes())
-    make_channel(channel)
-    given = Boot(
-        qemu=toolbox.qemu_argv(),
-        kernel=boot_image(kernel),
-        initrd=initrd,
-        channel=channel,
-        folder=work,
-        stall_s=_STALL_S,
-    )
-    boot(Machine("tcg", memory_mib=_MEMORY_MIB), given)
-    names = ("agent.json", "btf", "kallsyms")
-    unpack_channel(channel, dict.fromkeys(names, CHANNEL_BYTES), work / "told")
-    kallsyms = (work / "told" / "kallsyms").read_text(errors="replace")
-    return kallsyms, (work / "told" / "btf").read_bytes()
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.write(symbols_work.__file__, "symbols_work.py")
+    guest = Guest(kernel, image, toolbox, Machine("tcg", memory_mib=_MEMORY_MIB), None)
+    most = dict.fromkeys(("agent.json", "btf", "kallsyms"), CHANNEL_BYTES)
+    results = folder / "results"
+    guest.work(Work(code.getvalue(), "symbols_work"), b"-", results, most)
+    kallsyms = (results / "kallsyms").read_text(errors="replace")
+    return kallsyms, (results / "btf").read_bytes()
 
 
 def _stored(folder: Path) -> Symbols | None:
@@ -242,17 +231,13 @@ def kernel_symbols(kernel: Kernel, image: Image, toolbox: Toolbox) -> Symbols:
 
     def make(folder: Path) -> None:
         _log.info("asking kernel %s for its symbols", kernel.name)
-        work = folder / "work"
-        work.mkdir()
         try:
-            symbols = parse_symbols(*_ask(kernel, image, toolbox, work), _built_offsets(kernel))
-        except (GuestError, ChannelError) as error:
-            reason = error.reason if isinstance(error, GuestError) else error
+            with scratch_dir(folder) as work:
+                symbols = parse_symbols(*_ask(kernel, image, toolbox, work), _built_offsets(kernel))
+        except GuestError as error:
             raise CannotRunError(
-                f"kernel {kernel.name} did not tell its symbols: {reason}"
+                f"kernel {kernel.name} did not report its symbols: {error.reason}"
             ) from error
-        finally:
-            shutil.rmtree(work)
         np.save(folder / "symbols.npy", symbols.table, allow_pickle=False)
         described = {
             "names": symbols.names,

@@ -26,7 +26,7 @@ _TOTALS = (
 )
 _HEAD = np.dtype([(name, "<u8") for name in _TOTALS])
 _TASK = np.dtype([("pid", "<i4"), ("tgid", "<i4"), ("comm", "S16")])
-# As struct node of packages/guestprof/guestprof/plugin/stacks.h; a root's `sibling` is the processor.
+# As struct node of plugin/stacks.h; a root's `sibling` is the processor.
 _NODE = np.dtype(
     [
         *(("func", "<u4"), ("parent", "<u4"), ("child", "<u4"), ("sibling", "<u4")),

@@ -83,7 +83,7 @@ def document(said: bytes | str) -> Any:
 
 
 def read_document(path: Path, *, below: Path | None = None) -> Any:
-    """Read a file as `document` reads its content; see `iolab_base.reading.open_regular` for `below`.
+    """Read a file as `document` reads its content; `below` is `iolab_base.reading.open_regular`'s.
 
     Raises FileNotFoundError if it is missing, UserError if it cannot be read, is larger than any
     document, or is not a whole JSON file.

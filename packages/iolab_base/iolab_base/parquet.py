@@ -72,8 +72,8 @@ def read_table(path: Path, *, below: Path | None = None) -> pa.Table:
     """Return the table in a Parquet file that iolab, or anybody, wrote.
 
     Columns are booleans, numbers and texts (as dictionaries, see `plain_texts`), without metadata,
-    which may lie. `below` is as for `iolab_base.reading.open_regular`. Raises UserError if the file is
-    missing, not regular, not a table of iolab's, or larger than any of them.
+    which may lie. `below` is as for `iolab_base.reading.open_regular`. Raises UserError if the file
+    is missing, not regular, not a table of iolab's, or larger than any of them.
     """
     with _reading(path):
         # By its bytes: pyarrow rejects names that are not UTF-8.

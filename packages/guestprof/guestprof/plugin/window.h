@@ -8,7 +8,7 @@
 enum { SYSCALL_SECOND = 104 }; /* offset of the second argument (si) in struct pt_regs */
 
 static const char sampled[] = "/proc/stat", agent[] = "python3";
-static const char result[] = "/run/iolab/results/cells/.";
+static const char result[] = "/run/icountvm/results/cells/.";
 
 enum { ARGUMENTS = 3 };
 #define NO_TASK 0xffffffffu
