@@ -15,10 +15,17 @@ import pytest
 import iolab
 
 PACKAGE = Path(iolab.__file__).parent
-# Libraries of their own, which need nothing of iolab, and extras, which iolab needs nothing of.
+# Libraries need nothing of iolab, but may need others.
+BELOW = {
+    "tracedat": (),
+    "iolab_base": ("tracedat",),
+    "icountvm": ("iolab_base", "tracedat"),
+    "guestprof": ("icountvm", "iolab_base"),
+}
 _PACKAGES = sorted(path.parent for path in PACKAGE.parent.glob("packages/*/*/__init__.py"))
-EXTRAS = [path for path in _PACKAGES if path.name.startswith("iolab_")]
-LIBRARIES = [path for path in _PACKAGES if path not in EXTRAS]
+LIBRARIES = [path for path in _PACKAGES if path.name in BELOW]
+# iolab needs nothing of an extra.
+EXTRAS = [path for path in _PACKAGES if path not in LIBRARIES]
 
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
@@ -32,13 +39,6 @@ DRAWING = ("matplotlib", "seaborn")
 # What runs on the measured machine has its Python's standard library only.
 SHIPPED = ("iolab", "iolab.agent", "iolab_base.errors", "iolab_base.process")
 STANDARD_ONLY = (*SHIPPED, "icountvm.guest_init")
-# What a library may import of the others.
-BELOW = {
-    "tracedat": (),
-    "iolab_base": ("tracedat",),
-    "icountvm": ("iolab_base", "tracedat"),
-    "guestprof": ("icountvm", "iolab_base"),
-}
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,16 @@ def imports(package: Path) -> list[Import]:
 
 
 def imported_modules(node: ast.Import | ast.ImportFrom, base: Path) -> Iterator[str]:
-    """Yield the modules that a statement imports; packages under `base` are looked into."""
+    """Yield the modules that a statement imports; packages are looked into, also under `base`."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
         return
     assert node.module is not None, "a relative import: write the module's whole name"
     for alias in node.names:
         # `from iolab import shown` names a module, `from iolab import __version__` does not.
-        path = base.joinpath(*node.module.split("."), alias.name)
-        is_module = path.is_dir() or path.with_suffix(".py").exists()
+        roots = (base, PACKAGE.parent, *(path.parent for path in _PACKAGES))
+        paths = [root.joinpath(*node.module.split("."), alias.name) for root in roots]
+        is_module = any(path.is_dir() or path.with_suffix(".py").exists() for path in paths)
         yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
@@ -268,7 +269,7 @@ def test_every_room_has_a_place_and_every_place_a_room() -> None:
         ),
         (
             extra_imports,
-            {"cli/mail.py": "def f() -> None:\n    import iolab_mail.cli\n"},
+            {"iolab/cli/mail.py": "def f() -> None:\n    import iolab_mail.cli\n"},
             "iolab/cli/mail.py:2 imports iolab_mail.cli: an extra may be missing",
         ),
         (

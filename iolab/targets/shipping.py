@@ -33,12 +33,12 @@ sys.exit(main(sys.argv[1:]))
 @cache
 def agent_archive() -> bytes:
     """Return the agent with its imports as a zipapp that Python can run."""
-    sources = [_BASE / "errors.py", _BASE / "process.py", *sorted(_AGENT.glob("*.py"))]
+    shared = [_BASE / "errors.py", _BASE / "process.py"]
+    places = {"iolab/agent": sorted(_AGENT.glob("*.py")), "iolab_base": shared}
     members = {
-        path.relative_to(root).as_posix(): code_of(path.read_text("utf-8"))
-        for path in sources
-        for root in (_BASE.parent, _AGENT.parents[1])
-        if path.is_relative_to(root)
+        f"{place}/{path.name}": code_of(path.read_text("utf-8"))
+        for place, paths in places.items()
+        for path in paths
     }
     # Not the package's own: its public names are not the agent's, and each byte that the agent
     # unpacks shifts the counted clock.

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from icountvm import elf, programs
+from icountvm import elf
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
+from iolab.targets import shipped as ships
 from iolab.targets.shipped import Shipped, program, program_entries, ship
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.process import run
@@ -24,7 +25,7 @@ from tests.support.plans import null_blk_cell, plan, program_cell
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "cache_dir", lambda *below: tmp_path.joinpath("cache", *below))
+    monkeypatch.setattr(ships, "cache_dir", lambda *below: tmp_path.joinpath("cache", *below))
 
 
 def _unpacked(shipped: Shipped, cache: Path, guest: Path) -> list[str]:
@@ -190,7 +191,7 @@ def test_libraries_beside_the_program_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = Path(shutil.which("sleep") or "")
-    libc = programs._cached_libraries()["libc.so.6"]
+    libc = ships._cached_libraries()["libc.so.6"]
     beside = tmp_path / "app" / "lib"
     beside.mkdir(parents=True)
     shutil.copyfile(libc, beside / "libc.so.6")
@@ -206,15 +207,15 @@ def test_libraries_beside_the_program_are_found(
             return found
         return elf.Needs(real.machine, real.loader, real.libraries, (), ("$ORIGIN/../lib",))
 
-    monkeypatch.setattr(programs, "needs", needs)
-    libraries = programs._libraries(copy, needs(copy) or real)
+    monkeypatch.setattr(ships, "needs", needs)
+    libraries = ships._libraries(copy, needs(copy) or real)
     assert libraries["libc.so.6"] == copy.parent / "../lib/libc.so.6"
     # A library of another architecture in the way is passed by, as the loader does.
     _other_machine(beside / "libc.so.6")
-    assert programs._libraries(copy, needs(copy) or real)["libc.so.6"] == libc
+    assert ships._libraries(copy, needs(copy) or real)["libc.so.6"] == libc
     monkeypatch.setenv("LD_LIBRARY_PATH", str(beside))
     shutil.copyfile(libc, beside / "libc.so.6")
-    assert programs._libraries(tool, real)["libc.so.6"] == beside / "libc.so.6"
+    assert ships._libraries(tool, real)["libc.so.6"] == beside / "libc.so.6"
 
 
 def test_a_plan_holds_the_digests_and_its_files_come_from_the_cache(tmp_path: Path) -> None:
