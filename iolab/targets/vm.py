@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from icountvm.guest import Guest, Work, machine_identity
 from icountvm.guest_programs import compress_trace
 from icountvm.image import Image
 from icountvm.kernels import remember_kernel_facts
+from icountvm.qemu import GuestError
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.results import result_bytes
@@ -59,6 +61,7 @@ class VmTarget(Guest):
         self,
         plan: Plan,
         into: Path,
+        progress: Callable[[str], None] = lambda line: None,
         *,
         observation: Observation | None = None,
     ) -> dict[str, Any]:

@@ -226,7 +226,7 @@ def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(snapshots, "make_snapshot", make)
     boot = Boot([], kept, None, kept, kept, stall_s=1.0)
-    with kept_snapshot("used", Machine(), lambda work: boot, print) as snapshot:
+    with kept_snapshot("used", Machine(), lambda work: boot) as snapshot:
         for n in range(20):
             (kept / f"{n:02}").mkdir()
         os.utime(snapshot.folder, (0, 0))
