@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from iolab.store.dataset import Dataset
 from iolab.sweeps import answers, judging
 from iolab.sweeps.judgement import Judgement
 from iolab.sweeps.judging import Judging, judge_kernel
+from iolab.sweeps.measuring import measure_blocks
 from iolab_base.errors import UserError
 from tests.support import synthetic
 
@@ -106,3 +108,11 @@ def test_a_claim_that_no_virtual_machine_decides_is_untestable(
     assert judgement.verdict == "untestable"
     assert "many cores" in judgement.reason
     assert measured == []
+
+
+def test_a_judgement_does_not_tell_of_its_blocks(caplog: pytest.LogCaptureFixture) -> None:
+    blocks = logging.getLogger("iolab.sweeps.measuring")
+    with judging._unsaid(measure_blocks.__module__):
+        blocks.info("1 block to measure")
+    blocks.info("waiting for its end")
+    assert caplog.messages == ["waiting for its end"]
