@@ -148,7 +148,7 @@ def lab(session: nox.Session) -> None:
 @nox.session
 def figures(session: nox.Session) -> None:
     """Draw the figures of the write-up anew: nox -s figures [-- FOLDER OF A SWEEP]."""
-    install(session)
+    install(session, "paper")
     session.run("python", "-m", "paper.make.artifacts", *session.posargs)
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from tqdm import tqdm
 
 from iolab import shown
 from iolab.logs import lines_shown
@@ -20,19 +21,8 @@ class SweepProgress:
     """Shows the progress of a sweep: ``with SweepProgress() as progress``."""
 
     def __init__(self) -> None:
-        # Lines are text, not markup.
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[left]}", markup=False),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-        )
-        self._task = self._bar.add_task("measuring", total=1, left="")
+        self._bar: tqdm | None = None
         self._last: tuple[int, int] = (-1, -1)
-        self._running = False
         self._lines = lines_shown(self.log)
 
     def __enter__(self) -> Self:
@@ -46,34 +36,39 @@ class SweepProgress:
         traceback: TracebackType | None,
     ) -> None:
         self._lines.__exit__(kind, error, traceback)
-        # A bar that never started would end with an empty line.
-        if self._running:
-            self._bar.stop()
+        if self._bar is not None:
+            self._bar.close()
 
     def log(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
-        self._console.print(shown.terminal(line), soft_wrap=True)
+        tqdm.write(shown.terminal(line), file=sys.stderr)
 
     def update(self, state: pool.Progress) -> None:
         """Show the state: at once on a terminal, elsewhere after each block and tenth of cells."""
         if not state.cells:
             return
-        text = f"{state.jobs_done}/{state.jobs} blocks, {state.cells_done}/{state.cells} cells"
-        left = _time_left(state.seconds_left)
-        if self._console.is_terminal:
-            if not self._running:
-                self._bar.start()
-                self._running = True
-            self._bar.update(
-                self._task,
-                completed=state.cells_done,
-                total=state.cells,
-                description=text,
-                left=left,
-            )
+        counts = f"{state.jobs_done}/{state.jobs} blocks, {state.cells_done}/{state.cells} cells"
+        text = f"{counts}, {_time_left(state.seconds_left)}"
+        if sys.stderr.isatty():
+            # A terminal may not know its width, such as a serial line.
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            if self._bar is None:
+                # One line has room on a terminal of any height.
+                self._bar = tqdm(
+                    desc=text,
+                    total=state.cells,
+                    initial=state.cells_done,
+                    bar_format="{desc} {bar} {elapsed}",
+                    leave=False,
+                    ncols=width,
+                    nrows=2,
+                    file=sys.stderr,
+                )
+            self._bar.ncols, self._bar.total, self._bar.n = width, state.cells, state.cells_done
+            self._bar.set_description_str(text)
         elif (step := (state.jobs_done, state.cells_done * 10 // state.cells)) != self._last:
             self._last = step
-            self.log(f"{text}, {left}")
+            self.log(text)
 
 
 def _time_left(seconds: float | None) -> str:

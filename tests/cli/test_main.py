@@ -14,7 +14,7 @@ from tests.support.command import Iolab
 from tests.support.commands import every_command
 from tests.support.processes import child_environment
 
-_HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "rich", "scipy", "seaborn"}
+_HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy", "seaborn", "tqdm"}
 
 
 def test_help_and_nothing_at_all_are_no_errors(iolab: Iolab) -> None:

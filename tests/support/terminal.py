@@ -18,8 +18,8 @@ from tests.support.payloads import controls
 
 __all__ = ["OnTerminal", "Said"]
 
-# What rich itself says to a terminal: colours, the cursor of its progress bar, a line cleared.
-_OWN: Final = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[12]?[AK]|\r")
+# What iolab itself says to a terminal: colours, its progress bar, and blanks over that.
+_OWN: Final = re.compile(r"\x1b\[[0-9;]*m|\r\d+/\d+ blocks, [^\r\n]*|\r +(?=\r)|\r")
 
 
 @dataclass
