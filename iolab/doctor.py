@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from icountvm.downloads import shown_uri
+from icountvm.guest import kvm_boots
 from icountvm.image import ensure_image
 from icountvm.kbuild.tools import compiler, missing_tools
 from icountvm.kernels import get_kernel, list_kernels
@@ -19,7 +20,6 @@ from icountvm.mirror import NoMirrorError, mirror_of
 from icountvm.toolbox import ensure_toolbox
 from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
-from iolab.targets.vm import kvm_boots
 from iolab_base.errors import IolabError
 from iolab_base.files import cache_dir
 from tracedat import free_bytes

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from icountvm.guest import check_clock
 from icountvm.image import ensure_image
 from icountvm.kernels import check_name
 from icountvm.toolbox import ensure_toolbox
@@ -27,7 +28,7 @@ from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
-from iolab.targets.vm import check_clock, prepare
+from iolab.targets.vm import prepare
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.names import one_of
 

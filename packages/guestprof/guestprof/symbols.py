@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from guestprof import symbols_work
 from guestprof.btf import Btf
-from guestprof.layout import LayoutError, member_offsets
 from icountvm.channel import CHANNEL_BYTES
 from icountvm.guest import Guest, Work
 from icountvm.image import Image
 from icountvm.kernels import Kernel
+from icountvm.layout import LayoutError, member_offsets
 from icountvm.qemu import GuestError, Machine
 from icountvm.toolbox import Toolbox
 from iolab_base.cached import make_folder
