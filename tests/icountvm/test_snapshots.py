@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from icountvm import snapshots
+from icountvm import guest, snapshots
 from icountvm.monitor import MonitorError
 from icountvm.qemu import Boot, Machine
 from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget
 from iolab_base.errors import CannotRunError
 from tests.base.test_files import small_disk
@@ -136,7 +135,7 @@ def test_a_machine_that_was_never_stopped_gives_the_same_bytes(
     target: VmTarget, tmp_path: Path, first: First, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_ns, others = first.made_ns(), first.others()
-    monkeypatch.setattr(vm, "can_be_kept", lambda _: False)
+    monkeypatch.setattr(guest, "can_be_kept", lambda _: False)
     target.run(_ASKED, tmp_path / "booted")
     assert (first.made_ns(), first.others()) == (made_ns, others)
     assert _bytes(tmp_path / "booted") == first.bytes

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from icountvm import guest
 from icountvm.qemu import Boot, GuestError, Machine
 from icountvm.snapshots import Snapshot, run_restored
 from iolab.store.counters import histogram, measures
-from iolab.targets import vm
 from iolab.targets.vm import VmTarget
 from iolab_base.errors import IolabError
 from tests.support.guest import IN_GUEST, start_in_guests
@@ -256,7 +256,7 @@ def test_a_guest_that_hangs_is_stopped(
     def impatient(machine: Machine, kept: Snapshot, given: Boot, *rest: Any) -> Path:
         return run_restored(machine, kept, replace(given, stall_s=20.0), *rest)
 
-    monkeypatch.setattr(vm, "run_restored", impatient)
+    monkeypatch.setattr(guest, "run_restored", impatient)
     program = "print('iolab: here I hang', flush=True)\nwhile True: pass"
     with pytest.raises(GuestError, match=r"printed nothing for 20 s and was stopped") as caught:
         _run_program(target, program, tmp_path, monkeypatch)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from guestprof import build
 from guestprof.build import build_plugin
 from icountvm.compiler import Compiler, find_compiler
 from iolab_base.errors import CannotRunError, UserError
@@ -35,7 +36,7 @@ def test_the_plugin_is_built_once(
 
 def test_the_plugin_needs_no_library_and_no_warning_is_given(tmp_path: Path) -> None:
     compiler, readelf = program("gcc"), program("readelf")
-    plugin = Path(__file__).parents[2] / "iolab" / "observer" / "plugin" / "plugin.c"
+    plugin = Path(build.__file__).with_name("plugin") / "plugin.c"
     options = ["-O2", "-fPIC", "-shared", "-nostdlib", "-Wall", "-Wextra", "-Werror"]
     made = tmp_path / "observer.so"
     run([compiler, *options, "-Wno-unused-parameter", "-o", made, plugin], timeout_s=120)
