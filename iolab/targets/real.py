@@ -160,7 +160,7 @@ class RealTarget(ABC):
                 if (cell := _CELL_LINE.match(line)) and done < int(cell[1]) <= len(plan.cells):
                     done, until = int(cell[1]), time.monotonic() + _longest_cell_s(plan)
             if offset > CONSOLE_BYTES:
-                raise IolabError(f"the run on {self.where} says more than a run does")
+                raise IolabError(f"the run on {self.where} sent too much output")
             if state == "ended" and not more:
                 return
             if state == "gone":

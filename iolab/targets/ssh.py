@@ -106,18 +106,18 @@ def _reason(stderr: str, where: str) -> IolabError:
     """Return the error that ssh's own message stands for."""
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in stderr:
         return HostKeyError(
-            f"the host key of {where} has changed, so nothing was sent there; find out why before "
-            "you remove the old key (ssh-keygen -R)"
+            f"the host key of {where} has changed, and nothing was sent; find out why before you "
+            "remove the old key (ssh-keygen -R)"
         )
     if "Host key verification failed" in stderr:
         return HostKeyError(
-            f"the host key of {where} is not known, so nothing was sent there; connect once by "
-            "hand and compare it"
+            f"the host key of {where} is unknown, and nothing was sent; connect once by hand and "
+            "compare the key"
         )
     if "Permission denied" in stderr:
-        return UserError(f"{where} does not let us in: a key is needed, as nothing is asked for")
+        return UserError(f"{where} refuses the login: set up an ssh key, no password is asked for")
     lines = stderr.strip().splitlines()
-    last = foreign.line(lines[-1], _MOST_REASON) if lines else "no word of ssh"
+    last = foreign.line(lines[-1], _MOST_REASON) if lines else "ssh printed no reason"
     return LostError(f"no connection to {where}: {last}")
 
 
@@ -143,13 +143,13 @@ class _Bounds:
     def left(self) -> float:
         """Return how many seconds may pass until more output.
 
-        Raises LostError if the machine was silent for too long, IolabError if its time is up.
+        Raises LostError if the machine sent nothing for too long, IolabError if its time is up.
         """
         now = time.monotonic()
         if now - self._began >= self._most_s:
-            raise IolabError(f"{self._where} did not come to an end in {self._most_s:.0f} s")
+            raise IolabError(f"{self._where} did not finish within {self._most_s:.0f} s")
         if now - self._last >= _SILENT_S:
-            raise LostError(f"{self._where} is silent")
+            raise LostError(f"{self._where} does not answer")
         return min(self._most_s - (now - self._began), _SILENT_S - (now - self._last))
 
 
@@ -205,7 +205,7 @@ class SshTarget(RealTarget):
             ended = self._master.poll() is not None
             if words.stat().st_size > _MOST_WORDS:
                 self._hang_up()
-                raise IolabError(f"{self.where} says more than a server does")
+                raise IolabError(f"the login to {self.where} produced too much output")
             if ended or time.monotonic() > until:
                 self._hang_up()
                 raise _reason(words.read_text(errors="replace"), self.where)
@@ -220,7 +220,7 @@ class SshTarget(RealTarget):
     ) -> tuple[int, bytes]:
         """Run a shell script there once; return its exit code and output (or write that `into`).
 
-        Raises LostError if the connection broke or was silent for too long, IolabError if the
+        Raises LostError if the connection broke or brought nothing for too long, IolabError if the
         machine sends too much.
         """
         if self._master is None or self._master.poll() is not None:
@@ -237,7 +237,7 @@ class SshTarget(RealTarget):
                 out, stderr = self._read(process, into, most)
                 code = process.wait(_SILENT_S)
             except subprocess.TimeoutExpired as error:
-                raise LostError(f"{self.where} is silent") from error
+                raise LostError(f"{self.where} does not answer") from error
             finally:
                 kill_group(process)
                 for stream in (process.stdout, process.stderr):
@@ -271,7 +271,7 @@ class SshTarget(RealTarget):
                     bounds.came(len(data))
                     room[handle] -= len(data)
                     if room[handle] < 0:
-                        raise IolabError(f"{self.where} says more than an agent does")
+                        raise IolabError(f"the agent on {self.where} sent too much output")
                     if handle == out and into is not None:
                         stream.write(data)
                     else:
@@ -326,7 +326,7 @@ class SshTarget(RealTarget):
         try:
             return checked_survey(foreign.document(said))
         except ValueError as error:
-            raise IolabError(f"{self.where} did not say what it is") from error
+            raise IolabError(f"{self.where} sent a survey that is not JSON") from error
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return a run's state and more of its output."""
@@ -334,7 +334,7 @@ class SshTarget(RealTarget):
         code, said = self._do(script)
         state, _, more = said.partition(b"\n")
         if code or state not in (b"alive", b"ended", b"gone"):
-            raise IolabError(f"{self.where} does not tell how the run is")
+            raise IolabError(f"{self.where} did not report the state of the run")
         return state.decode(), more
 
     def rest(self) -> None:

@@ -239,7 +239,7 @@ def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -
         f"printf '%b' {shlex.quote(old)} > {where}; chmod +x {where}", f"rm {where}"
     ) == ("SERVER: Python 3.9 is needed, this is 3.8")
     assert refused("", "", user="stranger") == "SERVER needs root, or sudo without a password"
-    assert "does not let us in" in refused("", "", user="nobody")
+    assert "refuses the login" in refused("", "", user="nobody")
 
 
 @pytest.mark.nightly

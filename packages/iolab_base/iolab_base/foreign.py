@@ -65,9 +65,9 @@ def _cut(said: str, most: int) -> str:
 def name(said: Any, what: str, most: int = NAME) -> str:
     """Return a name of at most `most` letters, digits and ``._+~-``, else raise IolabError."""
     if not isinstance(said, str):
-        raise IolabError(f"the measured machine has a {what} that is no name")
+        raise IolabError(f"the measured machine sent an invalid {what}")
     if len(said) > most or not _NAME.fullmatch(said):
-        raise IolabError(f"the measured machine has a {what} that is no name: {line(said, 80)!r}")
+        raise IolabError(f"the measured machine sent an invalid {what}: {line(said, 80)!r}")
     return said
 
 
@@ -104,7 +104,7 @@ def facts(said: bytes) -> dict[str, Any]:
         found = dict(document(said))
         release, scheduler = found["kernel_release"], found["scheduler"]
     except (ValueError, KeyError, TypeError) as error:
-        raise IolabError(f"the results hold a damaged facts.json: {line(str(error))}") from error
+        raise IolabError(f"the results contain a damaged facts.json: {line(str(error))}") from error
     name(release, "kernel_release")
     if scheduler is not None:
         name(scheduler, "scheduler", SCHEDULER)
@@ -119,5 +119,5 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         return {text(key): _cleaned(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"it holds {value}, which is no number of JSON")
+        raise ValueError(f"it contains {value}, which JSON does not allow")
     return value
