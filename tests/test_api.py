@@ -69,3 +69,9 @@ def test_what_a_comparison_imports_makes_no_pages_and_needs_no_statsmodels() -> 
     loaded = loaded_by("import iolab; iolab.compare")
     # Seconds of every notebook and of every command that judges.
     assert not {"papermill", "nbformat", "nbconvert", "statsmodels.tsa"} & loaded
+
+
+def test_a_verdict_needs_little_of_scipy() -> None:
+    loaded = loaded_by("import iolab.stats.verdicts")
+    # Each takes up to a second.
+    assert not {"scipy.stats", "scipy.optimize", "statsmodels", "matplotlib"} & loaded

@@ -191,10 +191,9 @@ def test_the_map_comes_from_a_folder_beside_data_that_lack_it(beside: bool, tmp_
     assert {row["iodepth"] for row in rows} == ({64, 192} if beside else set())
 
 
-def test_an_experiment_shows_one_block_whole(tmp_path: Path) -> None:
-    data = REFERENCE / "dio_kworker"
-    blocks = load(data).cells["block"].unique()
-    page = execute("experiment", tmp_path, data=str(data), block=blocks[1])
+def test_an_experiment_shows_one_block_whole(folder: Path, data: Dataset, tmp_path: Path) -> None:
+    blocks = data.cells["block"].unique()
+    page = execute("experiment", tmp_path, data=str(folder), block=blocks[1])
     *_, cell = [c for c in page.cells if c.source == "pair.block(block)"]
     text = json.dumps(cell.outputs)
     assert blocks[1] in text

@@ -19,6 +19,8 @@ __all__ = ["parse_fio"]
 # Default name of a single section.
 _NAME = "job"
 _LONGEST = 1 << 20
+# Of an argument of a Linux program. Also, `shlex` takes a time that grows as the square of a word.
+_LONGEST_LINE = 1 << 17
 
 # Pairs of a section's name (None: the options hold for all sections that follow) and its options.
 _Parts = Iterable[tuple[str | None, dict[str, str]]]
@@ -98,6 +100,8 @@ def _of_file(text: str) -> Iterator[tuple[str | None, dict[str, str]]]:
 
 
 def _of_words(text: str) -> Iterator[tuple[str | None, dict[str, str]]]:
+    if len(text) > _LONGEST_LINE:
+        raise UserError(f"the fio job: no command line is that long: {text[:60]!r}")
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -4,22 +4,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from iolab.pathology.claims import Claim
-from iolab.stats.conditions import CONTEXT, pathology_of, refuse_mixture, shared_columns
+from iolab.stats.conditions import CONTEXT, IDENTITY, pathology_of, refuse_mixture, shared_columns
 from iolab.stats.estimates import CONFIDENCE, ratio_of
 from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing, without_order
 from iolab.stats.pairs import join_pairs, log_values
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 
-__all__ = ["Judged", "boot_values", "cells_of", "judge", "judge_boots"]
+__all__ = [
+    "Judged",
+    "Selected",
+    "boot_values",
+    "cells_of",
+    "judge",
+    "judge_boots",
+    "judge_selected",
+]
 
 # Two boots show too little of their spread.
 FEWEST: Final = 3
@@ -101,11 +109,83 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     >>> judged.verdict, round(judged.estimate, 2), judged.n
     ('not reproduced', 0.92, 6)
     """
-    found = _judge(data, claim, kernel, confidence)
+    return judge_selected(Selected(data), claim, kernel, confidence)
+
+
+class Selected:
+    """The cells of a data set by kernel and condition: what several claims need is found once."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.data = data
+        self.pathology = pathology_of(data.cells)
+        # Pairs are joined by these; the other columns would take most of the time.
+        self._joined = ["cell", "block", "pair", "position", "role", "recorded"]
+        self._joined += [*CONTEXT, *shared_columns(data.cells)]
+        self._cells: dict[Hashable, pd.DataFrame] = {}
+        self._unmixed: set[Hashable] = set()
+        self._pairs: dict[Hashable, pd.DataFrame] = {}
+        self._values: dict[str, pd.Series] = {}
+
+    def _cells_of(self, claim: Claim, kernel: str) -> pd.DataFrame:
+        """Select as `cells_of`, with the columns that judging takes, in the order measured."""
+        key = _key(claim, kernel)
+        if key not in self._cells:
+            cells = self.data.cells
+            columns = {"aa", "kernel", "valid", *IDENTITY, *self._joined, *claim.condition}
+            columns.add(self.pathology.treatment)
+            narrow = cells[[name for name in cells if name in columns]]
+            chosen = cells_of(self.data, claim, kernel, narrow)
+            self._cells[key] = chosen.sort_values(["block", "position"])
+        return self._cells[key]
+
+    def refuse_mixture(self, claim: Claim, kernel: str) -> None:
+        """Reject cells that must not be pooled."""
+        key = _key(claim, kernel)
+        if key not in self._unmixed:
+            chosen = self._cells_of(claim, kernel)
+            if len(chosen):
+                refuse_mixture(chosen, ["kernel"], shared_columns(chosen))
+            self._unmixed.add(key)
+
+    def values(self, name: str) -> pd.Series:
+        """Return a measure by cell, as `with_measure` has it."""
+        if name not in self._values:
+            cells = self.data.cells
+            narrow = replace(self.data, cells=cells[[n for n in ("cell", name) if n in cells]])
+            known = with_measure(narrow, name).drop_duplicates("cell")
+            self._values[name] = known.set_index("cell")[name]
+        return self._values[name]
+
+    def counted(self, claim: Claim, kernel: str) -> pd.DataFrame:
+        """Return the valid cells that a claim rests on, with its value, in the order measured."""
+        chosen = self._cells_of(claim, kernel)
+        chosen = chosen.loc[chosen["valid"], self._joined]
+        chosen = chosen.assign(**{claim.value: chosen["cell"].map(self.values(claim.value))})
+        if claim.contrast == "treated":
+            chosen = chosen[chosen["role"] == "treatment"]
+        untraced = chosen[~chosen["recorded"]]
+        traced = not untraced[claim.value].notna().any()
+        return chosen[chosen["recorded"]] if traced else untraced
+
+    def pairs(self, claim: Claim, kernel: str, counted: pd.DataFrame) -> pd.DataFrame:
+        """Join the counted cells of a claim that compares."""
+        key = (*_key(claim, kernel), bool(counted["recorded"].any()))
+        if key not in self._pairs:
+            self._pairs[key] = join_pairs(counted[self._joined])
+        return self._pairs[key]
+
+
+def _key(claim: Claim, kernel: str) -> tuple[Hashable, ...]:
+    return kernel, *sorted(claim.condition.items())
+
+
+def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
+    """Judge as `judge`, with what other claims selected."""
+    found = _judge(cells, claim, kernel, confidence)
     if not claim.cures or not found.n:
         return found
-    illness = next(c for c in pathology_of(data.cells).claims if c.name == claim.cures)
-    verdict = judge(data, illness, kernel, confidence=confidence).verdict
+    illness = next(c for c in cells.pathology.claims if c.name == claim.cures)
+    verdict = judge_selected(cells, illness, kernel, confidence).verdict
     if verdict == "reproduced":
         return found
     if verdict == "not reproduced":
@@ -115,18 +195,18 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     return replace(found, verdict="inconclusive", reason=reason)
 
 
-def _judge(data: Dataset, claim: Claim, kernel: str, confidence: float) -> Judged:
+def _judge(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
     """Judge a claim by its own cells."""
     if claim.requires:
         return _without_boots("cannot run here", claim.requires)
-    if unmeasured := _why_unmeasured(data, claim, kernel):
+    if unmeasured := _why_unmeasured(cells, claim, kernel):
         return unmeasured
     try:
-        boots = _boots(data, claim, kernel)
+        boots = _boots(cells, claim, kernel)
     except UserError as error:
         return _without_boots("inconclusive", str(error))
     if boots.empty:
-        return _why_no_boot(data, claim, kernel)
+        return _why_no_boot(cells.data, claim, kernel)
     return judge_boots(claim, boots, confidence)
 
 
@@ -157,10 +237,10 @@ def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
 
 def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> Judged:
     """Judge boots that agree to the last digit, by an exact bound on the share that do not."""
-    beyond = binomtest(0, n).proportion_ci(confidence, method="exact").high
+    # Clopper and Pearson's on none of n: `scipy.stats.binomtest` would find it by search.
+    beyond = 1 - ((1 - confidence) / 2) ** (1 / n)
     if beyond < 0.5:
         return Judged(value, value, value, n, _ruled(claim, value, value))
-    # The bound on none of n is 1 - ((1 - confidence) / 2) ** (1 / n).
     enough = math.floor(math.log2(2 / (1 - confidence))) + 1
     who = "both boots" if n == 2 else f"all {n} boots"
     reason = f"{who} agree to the last digit: fewer than {enough} say too little"
@@ -252,14 +332,13 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     >>> boot_values(data, claim, "6.1").round(2).tolist()
     [-0.09, -0.09, -0.09, -0.07, -0.09, -0.07]
     """
-    return _boots(data, claim, kernel)["y"].rename()
+    return _boots(Selected(data), claim, kernel)["y"].rename()
 
 
-def _boots(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
+def _boots(cells: Selected, claim: Claim, kernel: str) -> pd.DataFrame:
     """Return each boot's value ``y`` as in `boot_values`, and its pairs' mean ``order``."""
     nothing = pd.DataFrame({"y": [], "order": []}, dtype=np.float64)
-    chosen = _counted(data, claim, kernel)
-    value = claim.value
+    value, chosen = claim.value, cells.counted(claim, kernel)
     if chosen[value].isna().all():
         return nothing
     missing = chosen.loc[~np.isfinite(chosen[value]), "cell"]
@@ -268,54 +347,27 @@ def _boots(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
     if claim.contrast == "treated":
         y = log_values(chosen, value) if claim.scale == "log" else chosen[value]
         return y.groupby(chosen["block"]).mean().to_frame("y").assign(order=0.0)
-    pairs = join_pairs(chosen)
+    pairs = cells.pairs(claim, kernel, chosen)
     if pairs.empty:
         return nothing
     if claim.contrast == "ratio":
         paired = chosen[chosen["cell"].isin([*pairs["cell"], *pairs["cell_control"]])]
-        logs = log_values(paired, value).set_axis(paired["cell"])
-        y = pairs["cell"].map(logs) - pairs["cell_control"].map(logs)
+        known = log_values(paired, value).set_axis(paired["cell"])
     else:
-        y = pairs[value] - pairs[f"{value}_control"]
-    return pairs.assign(y=y).groupby("block")[["y", "order"]].mean()
+        known = cells.values(value)
+    y = pairs["cell"].map(known) - pairs["cell_control"].map(known)
+    return pairs[["block", "order"]].assign(y=y).groupby("block")[["y", "order"]].mean()
 
 
-def _counted(data: Dataset, claim: Claim, kernel: str) -> pd.DataFrame:
-    """Return the valid cells that a claim rests on, with its value, in the order measured."""
-    value = claim.value
-    known = with_measure(data, value).drop_duplicates("cell").set_index("cell")[value]
-    # Pairs are joined by these; the other columns would take most of the time.
-    needed = ["cell", "block", "pair", "position", "role", "recorded"]
-    needed += [*CONTEXT, *shared_columns(data.cells)]
-    columns = {
-        "aa",
-        "kernel",
-        "valid",
-        *needed,
-        *claim.condition,
-        pathology_of(data.cells).treatment,
-    }
-    chosen = cells_of(data, claim, kernel, data.cells[[c for c in data.cells if c in columns]])
-    chosen = chosen.loc[chosen["valid"], needed].sort_values(["block", "position"])
-    chosen = chosen.assign(**{value: chosen["cell"].map(known)})
-    if claim.contrast == "treated":
-        chosen = chosen[chosen["role"] == "treatment"]
-    untraced = chosen[~chosen["recorded"]]
-    return untraced if untraced[value].notna().any() else chosen[chosen["recorded"]]
-
-
-def _why_unmeasured(data: Dataset, claim: Claim, kernel: str) -> Judged | None:
+def _why_unmeasured(cells: Selected, claim: Claim, kernel: str) -> Judged | None:
     """Judge a missing kernel or measure as such; reject data that must not be pooled."""
-    absence = _absence(data, kernel)
-    if not (data.cells["kernel"] == kernel).any():
-        if absence:
+    if not (cells.data.cells["kernel"] == kernel).any():
+        if absence := _absence(cells.data, kernel):
             return _without_boots("cannot run here", absence)
         return _without_boots("not measured", f"kernel {kernel} was not measured")
-    chosen = cells_of(data, claim, kernel, data.cells)
-    if len(chosen):
-        refuse_mixture(chosen, ["kernel"], shared_columns(chosen))
+    cells.refuse_mixture(claim, kernel)
     try:
-        with_measure(data, claim.value)
+        cells.values(claim.value)
     except UserError as error:
         return _without_boots("not measured", str(error))
     return None

@@ -20,6 +20,7 @@ from iolab_base.errors import UserError
 
 __all__ = [
     "CONTEXT",
+    "IDENTITY",
     "cell_columns",
     "comparable_cells",
     "in_kernel_order",
@@ -36,7 +37,8 @@ __all__ = [
 
 # Cells that differ in one of these are never pooled.
 CONTEXT: Final = ("pathology", "target", "clock")
-_IDENTITY: Final = ("kernel_release", "scheduler")
+# Nor are those of one kernel that differ in one of these.
+IDENTITY: Final = ("kernel_release", "scheduler")
 
 
 def shared_columns(cells: pd.DataFrame) -> list[str]:
@@ -253,7 +255,7 @@ def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[st
         if name not in by and rows[name].nunique() > 1:
             raise UserError(f"these cells have more than one {name}: choose one")
     grouped = rows.groupby(list(by), dropna=False, observed=True)
-    for name in (*condition, *_IDENTITY):
+    for name in (*condition, *IDENTITY):
         if name not in by and (grouped[name].nunique(dropna=False) > 1).any():
             raise UserError(f"one condition would pool several values of {name}: choose one")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from iolab.stats.conditions import cell_columns, in_kernel_order, valid_cells
 from iolab.stats.estimates import CONFIDENCE
@@ -120,7 +119,9 @@ def order_table(
 def _trend(x: Floats, y: Floats) -> dict[str, float]:
     slope = low = high = lag1 = float("nan")
     if x.size >= 3 and np.ptp(x) > 0:
-        slope, _, low, high = stats.theilslopes(y, x)
+        from scipy.stats import theilslopes  # noqa: PLC0415 - as in welch.py
+
+        slope, _, low, high = theilslopes(y, x)
         if np.ptp(y) > ROUNDING:
             from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in welch.py
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from iolab.stats.intervals import (
     ROUNDING,
@@ -144,7 +143,9 @@ def sign_flip(differences: npt.ArrayLike) -> float:
     y = np.asarray(differences, dtype=np.float64)
     if y.size < 2:
         return float("nan")
-    result = stats.permutation_test(
+    from scipy.stats import permutation_test  # noqa: PLC0415 - as in welch.py
+
+    result = permutation_test(
         (_in_units_of_the_largest(y),),
         _rounded_mean,
         permutation_type="samples",

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from iolab.pathology.base import Pathology
 from iolab.stats.intervals import Floats
@@ -237,7 +236,9 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
     if not 0 < rate < 1:
         raise UserError(f"a rate of false discoveries lies between 0 and 1, not at {rate}")
     grid = table[~table["aa"].astype(bool) & table["p_value"].notna()]
-    q_values = stats.false_discovery_control(grid["p_value"]) if len(grid) else grid["p_value"]
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in welch.py
+
+    q_values = false_discovery_control(grid["p_value"]) if len(grid) else grid["p_value"]
     ranked = grid.assign(q_value=q_values)
     selected = ranked[ranked["q_value"] <= rate]
     return selected.sort_values("q_value", kind="stable", ignore_index=True)

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy import optimize
 
 from iolab.stats.conditions import cell_columns, in_kernel_order
 from iolab.stats.estimates import CONFIDENCE, Statistic
@@ -147,6 +146,8 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
         raise UserError("a knee is looked for in logarithms: levels and values must be above 0")
     x, y = np.log(x), np.log(y)
 
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - as in welch.py
+
     def fit(at: float) -> tuple[Floats, float]:
         columns = np.column_stack([np.ones_like(x), np.minimum(x - at, 0), np.maximum(x - at, 0)])
         coefficients = np.linalg.lstsq(columns, y)[0]
@@ -156,7 +157,7 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
     candidates = [float(at) for at in inner]
     # Between two neighbouring levels the misfit is smooth; the levels themselves are its corners.
     for low, high in pairwise(inner):
-        between = optimize.minimize_scalar(
+        between = minimize_scalar(
             lambda at: fit(at)[1], bounds=(low, high), method="bounded", options={"xatol": 1e-9}
         )
         candidates.append(float(between.x))

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Final
 
 import pandas as pd
-from scipy import stats
 
 from iolab.stats.conditions import cell_columns, valid_cells
 from iolab.stats.intervals import ROUNDING
@@ -55,6 +54,8 @@ def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
     kept = kept.assign(y=log_values(kept, value))
     grouped = kept.groupby(cell_columns(kept), dropna=False, observed=True)["y"]
     distance = (kept["y"] - grouped.transform("median")).abs()
-    mad = grouped.transform(lambda y: stats.median_abs_deviation(y, scale="normal"))
+    from scipy.stats import median_abs_deviation  # noqa: PLC0415 - as in welch.py
+
+    mad = grouped.transform(lambda y: median_abs_deviation(y, scale="normal"))
     far = (distance > _OUTLIER_MADS * mad) & (distance > ROUNDING)
     return far.reindex(cells.index, fill_value=False).astype(bool)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import isotonic_regression
 
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import pathology_of, refuse_mixture, shared_columns, valid_cells
@@ -128,6 +127,8 @@ def _by_boot(cells: pd.DataFrame, value: str) -> list[tuple[Floats, Floats]]:
     refuse_mixture(kept, ["kernel"], shared_columns(kept))
     if kept["kernel"].nunique() > 1:
         raise UserError("these cells have more than one kernel: choose one")
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - as in welch.py
+
     boots = []
     for _, group in kept.groupby("block"):
         means = group.groupby(name)[value].mean().sort_index()

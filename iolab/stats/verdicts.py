@@ -16,7 +16,7 @@ import pandas as pd
 
 from iolab.pathology import get_pathology
 from iolab.pathology.claims import Claim
-from iolab.stats.claims import judge
+from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import CONTEXT, kernel_order, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset
@@ -76,10 +76,11 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
             raise UserError(f"these cells have more than one {name}: choose one")
     kernels = sorted(data.cells["kernel"].unique(), key=kernel_order)
     rows = []
+    cells = Selected(data)
     unavailable = [kernel for kernel in data.unavailable["kernel"] if kernel not in kernels]
     for kernel in (*kernels, *unavailable):
         for claim in pathology.claims:
-            judged = judge(data, claim, kernel, confidence=confidence)
+            judged = judge_selected(cells, claim, kernel, confidence)
             rows.append(
                 {
                     "pathology": pathology.name,

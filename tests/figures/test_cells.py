@@ -286,7 +286,7 @@ def test_a_figure_of_cells_without_a_control_pair_says_so() -> None:
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
 def test_figures_take_any_pathology_and_name_its_control(name: str) -> None:
-    data, pathology = report(name), get_pathology(name)
+    data, pathology = report(name, profile="quick"), get_pathology(name)
     levels = levels_of(data.cells)
     factor = pathology.factors[pathology.treatment]
     words = [pathology.control, *(factor.in_words(level) for level in levels)]

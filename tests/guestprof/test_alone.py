@@ -33,7 +33,8 @@ def main(plan, results):
     # A result under its temporary name ends a cell.
     (cells / ".c000.json").write_text("{}")
     (cells / ".c000.json").rename(cells / "c000.json")
-    (results / "hello.txt").write_text(f"{os.uname().release} {time.monotonic_ns()} {plan.decode()}")
+    words = [os.uname().release, str(time.monotonic_ns()), plan.decode()]
+    (results / "hello.txt").write_text(" ".join(words))
     return 0
 '''
 code = io.BytesIO()

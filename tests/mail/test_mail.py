@@ -189,7 +189,7 @@ def test_unknown_names_and_kernels_without_results_are_one_sentence(measured: Da
     with pytest.raises(UserError, match=r"unknown kernel '6\.2'"):
         finding_mail(measured, kernels=["6.2"])
     with pytest.raises(UserError, match=r"nothing was measured on 6\.8"):
-        finding_mail(reports.without_kernel(measured, "6.8"), kernels=["6.8"])
+        finding_mail(reports.report("dio_kworker", kernels=["6.1"]), kernels=["6.8"])
 
 
 def test_effects_in_words() -> None:
@@ -246,4 +246,4 @@ def test_a_cause_of_something_else_is_refused(
 ) -> None:
     cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
     with pytest.raises(UserError, match=says):
-        finding_mail(load(REFERENCE / name), kernels=kernels, claim=claim, causes=[cause])
+        finding_mail(reports.report(name), kernels=kernels, claim=claim, causes=[cause])

@@ -36,6 +36,7 @@ def test_where_the_truth_is_clear_the_first_look_decides() -> None:
     assert row.boots < 3.1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("noise", "distance"), [("heavy tails", 5.0), ("as measured", 0.0)])
 def test_the_documented_rows_are_what_comes_out(noise: str, distance: float) -> None:
     assert bench.line(bench.simulate(noise, distance)) in DOCS.read_text()

@@ -8,6 +8,7 @@ in a process of its own, and prints a line of JSON for each.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -63,6 +64,9 @@ _SECONDS: Final = 60
 _HUGE: Final = 1 << 40
 
 Payload = Callable[["Hostile"], None]
+# Makes what stands in a file.
+Content = Callable[[], bytes]
+_LARGE: Final[list[Content]] = []
 
 
 class Hostile:
@@ -229,26 +233,32 @@ def _moved(name: str) -> Payload:
     return put
 
 
-def _holding(name: str, data: bytes) -> Payload:
-    return _in_place(lambda path: path.write_bytes(data), name)
+def _large(make: Content) -> Content:
+    """Make content once, and only where it is put in place."""
+    _LARGE.append(functools.cache(make))
+    return _LARGE[-1]
 
 
-def _sealed(name: str, data: bytes) -> Payload:
+def _holding(name: str, content: Content) -> Payload:
+    return _in_place(lambda path: path.write_bytes(content()), name)
+
+
+def _sealed(name: str, content: Content) -> Payload:
     """Return what replaces a file of the block, and lists its digest."""
 
     def put(hostile: Hostile) -> None:
-        _holding(f"raw/KEY/{name}", data)(hostile)
+        _holding(f"raw/KEY/{name}", content)(hostile)
         listed = json.dumps(digests_of(hostile.block)).encode()
         spoil(hostile.block / DIGESTS, lambda _: listed)
 
     return put
 
 
-def _old(name: str, data: bytes) -> Payload:
+def _old(name: str, content: Content) -> Payload:
     """Return what replaces a file of a block that has no digests."""
 
     def put(hostile: Hostile) -> None:
-        _holding(f"raw/KEY/{name}", data)(hostile)
+        _holding(f"raw/KEY/{name}", content)(hostile)
         (hostile.block / DIGESTS).unlink()
 
     return put
@@ -307,13 +317,13 @@ def _sparse_traces(hostile: Hostile) -> None:
             stream.truncate(3 << 30)
 
 
-def _hashes_of(text: bytes) -> Payload:
+def _hashes_of(text: Content) -> Payload:
     """Return what seals lines of hashes with the tables as they are."""
 
     def put(hostile: Hostile) -> None:
         path = hostile.tables / HASHES
         header = gzip.decompress(path.read_bytes()).partition(b"\n")[0]
-        spoil(path, lambda _: gzip.compress(header + b"\n", 1) + text)
+        spoil(path, lambda _: gzip.compress(header + b"\n", 1) + text())
 
     return put
 
@@ -355,15 +365,23 @@ def _texts(one: bytes, rows: int) -> bytes:
 _FIVE: Final = (5).to_bytes(8, "little")
 _EQUAL: Final = [page(DICTIONARY, _FIVE, 1), page(DATA, _equal_rows(300_000_000), 300_000_000, 8)]
 _ONES: Final = bytes(8 * 5)
-_ZEROS: Final = pa.Codec("zstd").compress(bytes(1 << 30), asbytes=True)
 
 
-def _bombs() -> dict[str, bytes]:
-    """Return Parquet files that are far larger in memory, or lie about it."""
-    million = _equal_rows(1_000_000)
-    twice = encoded({1: 0, 2: 2 << 29, 3: len(_ZEROS), 5: {1: 5, 2: 0, 3: 3, 4: 3}})[:-1]
+@_large
+def _zeros() -> bytes:
+    return bytes(pa.Codec("zstd").compress(bytes(1 << 30), asbytes=True))
+
+
+def _twice() -> bytes:
+    """Return a page whose size stands there twice."""
+    head = encoded({1: 0, 2: 2 << 29, 3: len(_zeros()), 5: {1: 5, 2: 0, 3: 3, 4: 3}})[:-1]
     # The same field again, as an i64: Thrift's own reader skips that.
-    twice += bytes([6]) + varint(2 * 2) + varint(40 * 2) + b"\0" + _ZEROS
+    return head + bytes([6]) + varint(2 * 2) + varint(40 * 2) + b"\0" + _zeros()
+
+
+def _bombs() -> dict[str, Content]:
+    """Return what makes Parquet files that are far larger in memory, or lie about it."""
+    million = _equal_rows(1_000_000)
     nested: list[dict[int, Any]] = [
         {4: "schema", 5: 1},
         {3: 1, 4: "cell", 5: 1, 6: LIST},
@@ -371,59 +389,78 @@ def _bombs() -> dict[str, bytes]:
         {1: INT64, 3: 1, 4: "element"},
     ]
     return {
-        "3*10^8 equal rows": lying(_EQUAL, rows=300_000_000),
-        "10^6 equal rows 300 times": lying(
+        "3*10^8 equal rows": lambda: lying(_EQUAL, rows=300_000_000),
+        "10^6 equal rows 300 times": lambda: lying(
             [page(DICTIONARY, _FIVE, 1), page(DATA, million, 1_000_000, 8)],
             rows=1_000_000,
             groups=300,
         ),
-        "a footer of fewer rows": lying(_EQUAL, rows=5),
-        "a text of 7 MiB in 10^6 rows": _texts(b"x" * (7 << 20), 1_000_000),
-        "a text of 100 MB in 10^6 rows": _texts(b"x" * 100_000_000, 1_000_000),
-        "a text that is not UTF-8": _texts(b"\xff\xfe\xc0", 5),
-        "a page of zstd": lying([page(DATA, _ZEROS, 5, unpacked=1 << 30)], codec=6),
-        "a page that claims 2 GiB": lying([page(DATA, _ONES, 5, unpacked=(1 << 31) - 1)], codec=6),
-        "a page of version 2": lying([page(DATA_2, _ZEROS, 5, unpacked=1 << 30)], codec=6),
-        "a size that stands there twice": lying([twice], codec=6),
-        "a dictionary of 2^31 values": lying(
+        "a footer of fewer rows": lambda: lying(_EQUAL, rows=5),
+        "a text of 7 MiB in 10^6 rows": lambda: _texts(b"x" * (7 << 20), 1_000_000),
+        "a text of 100 MB in 10^6 rows": lambda: _texts(b"x" * 100_000_000, 1_000_000),
+        "a text that is not UTF-8": lambda: _texts(b"\xff\xfe\xc0", 5),
+        "a page of zstd": lambda: lying([page(DATA, _zeros(), 5, unpacked=1 << 30)], codec=6),
+        "a page that claims 2 GiB": lambda: lying(
+            [page(DATA, _ONES, 5, unpacked=(1 << 31) - 1)], codec=6
+        ),
+        "a page of version 2": lambda: lying(
+            [page(DATA_2, _zeros(), 5, unpacked=1 << 30)], codec=6
+        ),
+        "a size that stands there twice": lambda: lying([_twice()], codec=6),
+        "a dictionary of 2^31 values": lambda: lying(
             [page(DICTIONARY, _FIVE, (1 << 31) - 1), page(DATA, _equal_rows(5), 5, 8)]
         ),
-        "shared beginnings (DELTA_BYTE_ARRAY)": lying([page(DATA, _ONES, 5, 7)], kind=BYTE_ARRAY),
-        "packed differences": lying([page(DATA, _ONES, 300_000_000, 5)], rows=300_000_000),
-        "pages of a group without rows": lying(_EQUAL, rows=0),
-        "texts of 2 GiB each": lying(
+        "shared beginnings (DELTA_BYTE_ARRAY)": lambda: lying(
+            [page(DATA, _ONES, 5, 7)], kind=BYTE_ARRAY
+        ),
+        "packed differences": lambda: lying([page(DATA, _ONES, 300_000_000, 5)], rows=300_000_000),
+        "pages of a group without rows": lambda: lying(_EQUAL, rows=0),
+        "texts of 2 GiB each": lambda: lying(
             [page(DATA, _ONES, 5)],
             kind=FIXED,
             schema=[{4: "schema", 5: 1}, {1: FIXED, 2: (1 << 31) - 1, 3: 0, 4: "cell"}],
         ),
-        "a list in a row": lying(_EQUAL, rows=300_000_000, schema=nested),
-        "3000 columns": lying(
+        "a list in a row": lambda: lying(_EQUAL, rows=300_000_000, schema=nested),
+        "3000 columns": lambda: lying(
             [*_EQUAL[:1], page(DATA, million, 1_000_000, 8)],
             rows=1_000_000,
             schema=[{4: "schema", 5: 3000}, *({1: INT64, 3: 0, 4: f"c{n}"} for n in range(3000))],
         ),
-        "a schema 100,000 deep": lying(
+        "a schema 100,000 deep": lambda: lying(
             [page(DATA, _ONES, 5)],
             schema=[{4: "schema", 5: 1}]
             + [{3: 0, 4: "a", 5: 1}] * 100_000
             + [{1: INT64, 3: 0, 4: "cell"}],
         ),
-        "a footer of 8 MiB": lying(
+        "a footer of 8 MiB": lambda: lying(
             [page(DATA, _ONES, 5)], footer={5: [{1: "a", 2: "b" * (8 << 20)}]}
         ),
-        "pages elsewhere": lying([page(DATA, _ONES, 5)], column={9: (1 << 40,)}),
-        "an encrypted footer": lying([page(DATA, _ONES, 5)])[:-4] + b"PARE",
-        "no bytes": b"",
-        "nothing but magic": b"PAR1" * 3,
+        "pages elsewhere": lambda: lying([page(DATA, _ONES, 5)], column={9: (1 << 40,)}),
+        "an encrypted footer": lambda: lying([page(DATA, _ONES, 5)])[:-4] + b"PARE",
+        "no bytes": lambda: b"",
+        "nothing but magic": lambda: b"PAR1" * 3,
     }
 
 
 SOUND: Final = ("a sound store", "sound tables")
-_FLAT: Final = b"[" + b"{}," * (10 << 20) + b"{}]"
+
+
+@_large
+def _flat() -> bytes:
+    return b"[" + b"{}," * (10 << 20) + b"{}]"
+
+
+def _gibibyte() -> bytes:
+    """Return 1 GiB of zeros, packed."""
+    return gzip.compress(bytes(1 << 24), 1) * 64
+
+
+def _equal_file() -> bytes:
+    return lying(_EQUAL, rows=300_000_000)
 
 
 def _of_stores() -> dict[str, Payload]:
-    cell = gzip.compress(b'{"x":' + _FLAT + b"}", 1)
+    cell = _large(lambda: gzip.compress(b'{"x":' + _flat() + b"}", 1))
     files = ("block.json", "target.json", "facts.json", "run.json", DIGESTS, "console.txt")
     block_files = (*files, "cells/c000.json.gz")
     found: dict[str, Payload] = {SOUND[0]: lambda hostile: None}
@@ -442,10 +479,10 @@ def _of_stores() -> dict[str, Payload]:
         "the cells are a link": _moved("raw/KEY/cells"),
         "the block is a link": _moved("raw/KEY"),
         "the block is a link to itself": _in_place(_link("."), "raw/KEY"),
-        "the block is a file": _holding("raw/KEY", b""),
+        "the block is a file": _holding("raw/KEY", bytes),
         "the block is a fifo": _in_place(_fifo, "raw/KEY"),
         "the block is a dangling link": _in_place(_link("nowhere"), "raw/KEY"),
-        "raw is a file": _holding("raw", b""),
+        "raw is a file": _holding("raw", bytes),
         "raw is a link to /proc": _in_place(_link("/proc"), "raw"),
         "raw is a link": _moved("raw"),
         "store.json is a fifo": _in_place(_fifo, "store.json"),
@@ -465,33 +502,33 @@ def _of_stores() -> dict[str, Payload]:
         "a trace that is a device": _unlisted_trace,
         "traces of 6 GiB": _sparse_traces,
         "a run that says more": _run_with_secret,
-        "a run 100,000 deep": _holding("raw/KEY/run.json", b"[" * 100_000),
-        "a block of 30 MiB": _holding("raw/KEY/block.json", _FLAT),
+        "a run 100,000 deep": _holding("raw/KEY/run.json", lambda: b"[" * 100_000),
+        "a block of 30 MiB": _holding("raw/KEY/block.json", _flat),
         "a cell of 30 MiB": _sealed("cells/c000.json.gz", cell),
         "an old cell of 30 MiB": _old("cells/c000.json.gz", cell),
-        "a cell of 1 GiB": _old("cells/c000.json.gz", gzip.compress(bytes(1 << 24), 1) * 64),
+        "a cell of 1 GiB": _old("cells/c000.json.gz", _large(_gibibyte)),
         "a profile is a link": _to_secret("profiles/KEY/c000.parquet"),
         "a profile is a fifo": _in_place(_fifo, "profiles/KEY/c000.parquet"),
-        "a profile: 3*10^8 equal rows": _holding(
-            "profiles/KEY/c000.parquet", lying(_EQUAL, rows=300_000_000)
-        ),
+        "a profile: 3*10^8 equal rows": _holding("profiles/KEY/c000.parquet", _equal_file),
     }
     return found
 
 
 def _of_tables() -> dict[str, Payload]:
-    widest = json.dumps([{f"k{n}": ""} for n in range(200_000)]).encode()
+    widest = _large(lambda: json.dumps([{f"k{n}": ""} for n in range(200_000)]).encode())
     found = {
         SOUND[1]: lambda hostile: None,
-        "kernels of 30 MiB": _holding("dio_kworker/kernels.json", _FLAT),
+        "kernels of 30 MiB": _holding("dio_kworker/kernels.json", _flat),
         "kernels without kernels": _in_place(_link("/dev/zero"), "dio_kworker/kernels.json"),
         "a row of reasons for each column": _holding("dio_kworker/unavailable.json", widest),
         "an attribution is a fifo": _in_place(_fifo, "dio_kworker/attribution.json"),
-        "an attribution of 30 MiB": _holding("dio_kworker/attribution.json", _FLAT),
+        "an attribution of 30 MiB": _holding("dio_kworker/attribution.json", _flat),
         "blocks.json is a fifo": _in_place(_fifo, "dio_kworker/blocks.json"),
-        "blocks of 30 MiB": _holding("dio_kworker/blocks.json", _FLAT),
-        "hashes of 1 GiB": _hashes_of(gzip.compress(bytes(1 << 24), 1) * 64),
-        "hashes of empty lines": _hashes_of(gzip.compress(b"{}\n" * (4 << 20), 1) * 20),
+        "blocks of 30 MiB": _holding("dio_kworker/blocks.json", _flat),
+        "hashes of 1 GiB": _hashes_of(_large(_gibibyte)),
+        "hashes of empty lines": _hashes_of(
+            _large(lambda: gzip.compress(b"{}\n" * (4 << 20), 1) * 20)
+        ),
         "hashes are a fifo": _in_place(_fifo, f"dio_kworker/{HASHES}"),
         "traces of tables are devices": _in_place(
             _link("/dev/zero"), "dio_kworker/traces/c000.dat"
@@ -508,10 +545,9 @@ def _of_tables() -> dict[str, Payload]:
     for make, word in ((_fifo, "fifos"), (_sparse, "of 1 TiB"), (Path.mkdir, "folders")):
         found[f"tables are {word}"] = _in_place(make, *(f"dio_kworker/{t}.parquet" for t in tables))
     found["tables are links"] = _to_secret(*(f"dio_kworker/{t}.parquet" for t in tables))
-    for what, data in _bombs().items():
-        found[f"a table: {what}"] = _holding("dio_kworker/latency.parquet", data)
-    rows = lying(_EQUAL, rows=300_000_000)
-    found["cells: 3*10^8 equal rows"] = _holding("dio_kworker/cells.parquet", rows)
+    for what, bomb in _bombs().items():
+        found[f"a table: {what}"] = _holding("dio_kworker/latency.parquet", _large(bomb))
+    found["cells: 3*10^8 equal rows"] = _holding("dio_kworker/cells.parquet", _equal_file)
     return found
 
 
@@ -538,7 +574,9 @@ def _reported(hostile: Hostile, payload: str) -> dict[str, Any]:
 def run_all(folder: Path, *chosen: str) -> None:
     """Print a line of JSON for each payload: its name, and what came of it."""
     hostile = Hostile(folder)
-    # What a command imports is imported once, before the children are forked.
+    # What a command imports, and what is large, is made once, before the children are forked.
+    for content in _LARGE:
+        content()
     for sound in SOUND:
         hostile.run(sound)
     for payload in chosen or PAYLOADS:

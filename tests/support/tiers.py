@@ -20,7 +20,6 @@ __all__ = ["MACHINES", "SHARES_OF_THIS_MACHINE", "Shares", "sort_into_tiers"]
 
 # What boots on every commit: modules, whose own marks may leave some tests for the night, or tests.
 MACHINES: Final = (
-    "tests/targets/test_server.py",
     "tests/targets/test_vm.py",
     "tests/targets/test_open_job.py",
     "tests/sweeps/test_sweep.py",

@@ -69,7 +69,6 @@ def states(results: Path) -> dict[str, str]:
     return {cell["id"]: cell.get("reason", cell["state"]) for cell in cells}
 
 
-@pytest.mark.nightly
 def test_every_kind_of_cell_is_measured_and_all_is_as_before(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -144,7 +143,6 @@ def test_a_killed_run_goes_on_behind_its_done_cells(
     assert state(server) == before
 
 
-@pytest.mark.nightly
 def test_sigterm_puts_all_back_and_loses_no_done_cell(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -161,7 +159,6 @@ def test_sigterm_puts_all_back_and_loses_no_done_cell(
     assert any(line.endswith("cell0 was done") for line in lines)
 
 
-@pytest.mark.nightly
 def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -186,7 +183,6 @@ def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
     assert state(server) == before
 
 
-@pytest.mark.nightly
 def test_a_full_disk_is_one_sentence_and_nothing_stays(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -210,7 +206,6 @@ def test_a_full_disk_is_one_sentence_and_nothing_stays(
     assert state(server) == before
 
 
-@pytest.mark.nightly
 def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -> None:
     def refused(setup: str, undo: str, user: str = "root") -> str:
         address = server.address.replace("root@", f"{user}@")
@@ -242,7 +237,6 @@ def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -
     assert "refuses the login" in refused("", "", user="nobody")
 
 
-@pytest.mark.nightly
 def test_one_who_may_use_sudo_measures_too(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +300,6 @@ def test_a_folder_that_another_user_can_change_is_refused(
     target.check(folder_plan())
 
 
-@pytest.mark.nightly
 def test_of_other_disks_nothing_is_recorded(
     server: Server, target: SshTarget, tmp_path: Path
 ) -> None:
@@ -332,14 +325,12 @@ def test_of_other_disks_nothing_is_recorded(
     assert set(seen["dev"]) == {number << 20 | minor}
 
 
-@pytest.mark.nightly
 def test_killed_at_random_moments_all_is_as_before(server: Server) -> None:
     runs = kill_runs(server, 6, 1)
     assert sum("killed" in run for run in runs) == 6
     assert [wrongs(run) for run in runs if wrongs(run)] == []
 
 
-@pytest.mark.nightly
 def test_machines_that_share_a_folder_over_nfs_wait_for_each_other(server: Server) -> None:
     package = io.BytesIO()
     with zipfile.ZipFile(package, "w") as archive:
@@ -365,7 +356,6 @@ def test_machines_that_share_a_folder_over_nfs_wait_for_each_other(server: Serve
 
 
 # The last one: the devices that it makes stay until the server is booted again.
-@pytest.mark.nightly
 def test_disks_that_something_holds_are_refused_to_the_byte(server: Server) -> None:
     server.ssh("mkdir -p /root/disks")
     server.send("/root/disks/agent.pyz", agent_archive())

@@ -12,7 +12,7 @@ import pandas as pd
 
 from iolab.pathology.base import Claim, Pathology
 from iolab.stats.claims import cells_of
-from iolab.stats.conditions import pathology_of
+from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
@@ -78,9 +78,12 @@ def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Findi
     for an unknown name, or if nothing was measured.
     """
     pathology = pathology_of(data.cells)
-    table = verdict_table(data)
+    known = dict.fromkeys([*kernels_of(data.cells), *data.unavailable["kernel"]])
     for kernel in kernels:
-        one_of("kernel", kernel, list(table["kernel"].unique()))
+        one_of("kernel", kernel, known)
+    if claim_name is not None:
+        one_of("claim", claim_name, [claim.name for claim in pathology.claims])
+    table = verdict_table(data)
     if kernels:
         table = table[table["kernel"].isin(kernels)]
     measured = table[table["n"] > 0]
@@ -103,7 +106,6 @@ def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Findi
 def _chosen(pathology: Pathology, measured: pd.DataFrame, name: str | None) -> Claim:
     claims = {claim.name: claim for claim in pathology.claims}
     if name is not None:
-        one_of("claim", name, claims)
         return claims[name]
     published = pathology.published
     if published is not None and published.claim in set(measured["claim"]):
