@@ -77,6 +77,16 @@ def test_another_architecture_cannot_run_it(cache: Path, monkeypatch: pytest.Mon
         ensure_toolbox()
 
 
+def test_a_qemu_of_the_users_is_looked_at_before_anything_is_fetched(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOLAB_QEMU", str(cache / "absent"))
+    monkeypatch.setenv("IOLAB_MIRROR_DEBIAN", "file:/nowhere")
+    with pytest.raises(UserError, match="IOLAB_QEMU"):
+        ensure_toolbox()
+    assert not list(cache.rglob("toolbox/*"))
+
+
 @pytest.mark.nightly
 def test_the_toolbox_is_made_once_and_then_needs_no_network(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -295,7 +295,6 @@ def prepare(kernel: str, clock: str = "virtual", *, cpus: int = 1, memory_mib: i
     check_clock(clock)
     check_name(kernel)
     toolbox = ensure_toolbox()
-    toolbox.qemu_version()
     found = get_kernel(kernel)
     image = ensure_image()
     accelerator: Accelerator = "icount"

@@ -76,35 +76,16 @@ class Toolbox:
 
     def qemu_argv(self) -> list[str]:
         """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``."""
-        if own := os.environ.get("IOLAB_QEMU"):
-            program = shutil.which(own)
-            if program is None:
-                raise UserError(f"IOLAB_QEMU is not a program that can be run: {own}")
-            return [program]
-        folders = [self.root / rom for rom in _ROMS if (self.root / rom).is_dir()]
-        return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
+        return _users_qemu() or self.own_qemu_argv()
 
     def qemu_version(self) -> tuple[int, int, int]:
         """Return QEMU's version; UserError if ``IOLAB_QEMU`` is not a QEMU, or too old."""
-        argv = self.qemu_argv()
-        own = os.environ.get("IOLAB_QEMU")
-        try:
-            text = run([*argv, "--version"], timeout_s=60).stdout
-        except CommandError as error:
-            if own:
-                raise UserError(f"IOLAB_QEMU cannot be run: {own}: {error.reason}") from error
-            raise
-        numbers = re.match(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)", text)
-        if numbers is None:
-            raise UserError(f"IOLAB_QEMU is not a QEMU system emulator: {own}")
-        version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
-        if version < OLDEST_QEMU:
-            raise UserError(
-                f"{own or _QEMU} is QEMU {'.'.join(map(str, version))}: before "
-                f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} a machine with several CPUs hangs when its "
-                "instructions are counted; unset IOLAB_QEMU to use iolab's own QEMU"
-            )
-        return version
+        return _version(self.qemu_argv(), os.environ.get("IOLAB_QEMU", ""))
+
+    def own_qemu_argv(self) -> list[str]:
+        """Return the command that runs the toolbox's QEMU, whatever ``IOLAB_QEMU`` names."""
+        folders = [self.root / rom for rom in _ROMS if (self.root / rom).is_dir()]
+        return [*self.command(_QEMU), *(part for rom in folders for part in ("-L", str(rom)))]
 
     def identity(self) -> str:
         """Return QEMU's version and the SHA-256 of its program on one line."""
@@ -123,6 +104,38 @@ class Toolbox:
         )
 
 
+def _users_qemu() -> list[str]:
+    """Return the command of ``IOLAB_QEMU``, or [] without it."""
+    own = os.environ.get("IOLAB_QEMU")
+    if not own:
+        return []
+    program = shutil.which(own)
+    if program is None:
+        raise UserError(f"IOLAB_QEMU is not a program that can be run: {own}")
+    return [program]
+
+
+def _version(argv: list[str], own: str) -> tuple[int, int, int]:
+    """Return a QEMU's version; `own` is what ``IOLAB_QEMU`` names, if it is the user's."""
+    try:
+        text = run([*argv, "--version"], timeout_s=60).stdout
+    except CommandError as error:
+        if own:
+            raise UserError(f"IOLAB_QEMU cannot be run: {own}: {error.reason}") from error
+        raise
+    numbers = re.match(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)", text)
+    if numbers is None:
+        raise UserError(f"IOLAB_QEMU is not a QEMU system emulator: {own}")
+    version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
+    if version < OLDEST_QEMU:
+        raise UserError(
+            f"{own or _QEMU} is QEMU {'.'.join(map(str, version))}: before "
+            f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} a machine with several CPUs hangs when its "
+            "instructions are counted; unset IOLAB_QEMU to use iolab's own QEMU"
+        )
+    return version
+
+
 def ensure_toolbox() -> Toolbox:
     """Return the toolbox; fetch and unpack it if the cache lacks it."""
     if platform.machine() != "x86_64":
@@ -130,6 +143,10 @@ def ensure_toolbox() -> Toolbox:
             f"the virtual machines run on x86-64 Linux only, and this machine is "
             f"{platform.machine()}: measure it with --target local"
         )
+
+    if argv := _users_qemu():
+        # Before anything is fetched.
+        _version(argv, os.environ["IOLAB_QEMU"])
 
     def make(folder: Path) -> None:
         _log.info("downloading QEMU from Debian")
@@ -144,7 +161,7 @@ def ensure_toolbox() -> Toolbox:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        Toolbox(folder).qemu_version()
+        _version(Toolbox(folder).own_qemu_argv(), "")
 
     parts = locked_parts("toolbox")
     return Toolbox(make_folder(cache_dir("toolbox", parts_digest(parts)), make))
