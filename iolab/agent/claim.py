@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from iolab.agent.journal import Journal, restore_all
-from iolab.agent.lock import machine_lock
+from iolab.agent.journal import Journal, machine_lock, restore_all
 from iolab.agent.named import (
     DeviceInUseError,
     identity_of,
