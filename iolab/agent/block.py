@@ -15,7 +15,7 @@ from typing import Any
 
 from iolab.agent.antagonist import RunningAntagonist
 from iolab.agent.cgroup import make_cgroup, values_of
-from iolab.agent.claim import Claim, claimed, restore_earlier
+from iolab.agent.claim import PlaceClaim, claimed, restore_earlier
 from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import Hardware, collect
 from iolab.agent.journal import FILES, Journal, machine_lock, restore, restore_all
@@ -73,7 +73,7 @@ def _antagonist(
     return RunningAntagonist(journal, antagonist, name=cell.id, place=there)
 
 
-def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
+def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[str, Any]:
     # Outside the try: a replaced disk or folder ends the block, not only the cell.
     claim.take(cell)
     journal_path = RUN / "cell.journal"
@@ -197,7 +197,7 @@ def _run_locked(plan: Plan, out: Path) -> None:
     _write_json(out / "status.json", {"block": plan.block, "sha256": _digests(plan, out)})
 
 
-def _run_cells(journal: Journal, claim: Claim, facts: dict[str, Any], out: Path) -> None:
+def _run_cells(journal: Journal, claim: PlaceClaim, facts: dict[str, Any], out: Path) -> None:
     """Run the cells of a claimed plan; write their results, and the facts of a real machine."""
     plan = claim.plan
     machine = Hardware(journal, plan) if plan.hardware else None
