@@ -17,8 +17,7 @@ from iolab.agent.block import run_block
 from iolab.agent.claim import check_places
 from iolab.agent.detached import begin
 from iolab.agent.facts import survey
-from iolab.agent.journal import JOURNALS, pending, restore_all
-from iolab.agent.lock import machine_lock
+from iolab.agent.journal import JOURNALS, machine_lock, pending, restore_all
 from iolab.agent.plan_reader import load_plan
 from iolab_base.errors import IolabError
 

@@ -15,26 +15,20 @@ from typing import Any
 
 from iolab.agent.antagonist import RunningAntagonist
 from iolab.agent.cgroup import make_cgroup, values_of
-from iolab.agent.claim import Claim, claimed, restore_earlier
+from iolab.agent.claim import PlaceClaim, claimed, restore_earlier
 from iolab.agent.devices import load_null_blk, make_device, schedule
-from iolab.agent.facts import collect
-from iolab.agent.hardware import Hardware
-from iolab.agent.journal import FILES, Journal, restore, restore_all
-from iolab.agent.lock import machine_lock
-from iolab.agent.modules import load_module
+from iolab.agent.facts import Hardware, collect
+from iolab.agent.journal import FILES, Journal, machine_lock, restore, restore_all
 from iolab.agent.named import disk_of
-from iolab.agent.observe import realtime_priority
+from iolab.agent.observe import Probes, realtime_priority
 from iolab.agent.observer import Observer
 from iolab.agent.plan import Cell, Plan, programs_of
 from iolab.agent.prepare import antagonist_place, work_place
-from iolab.agent.probes import Probes
 from iolab.agent.program import refuse_outside_a_guest
 from iolab.agent.recording import Recorder
-from iolab.agent.scheduler import change_features, change_preemption
-from iolab.agent.tunables import change_settings
+from iolab.agent.settings import change_features, change_preemption, change_settings, load_module
 from iolab.agent.undo import MARK
-from iolab.agent.watch import watching
-from iolab.agent.work import measure
+from iolab.agent.work import measure, watching
 from iolab.agent.workplace import RUN, Workplace
 from iolab_base.errors import CannotRunError, IolabError
 
@@ -79,7 +73,7 @@ def _antagonist(
     return RunningAntagonist(journal, antagonist, name=cell.id, place=there)
 
 
-def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
+def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[str, Any]:
     # Outside the try: a replaced disk or folder ends the block, not only the cell.
     claim.take(cell)
     journal_path = RUN / "cell.journal"
@@ -203,7 +197,7 @@ def _run_locked(plan: Plan, out: Path) -> None:
     _write_json(out / "status.json", {"block": plan.block, "sha256": _digests(plan, out)})
 
 
-def _run_cells(journal: Journal, claim: Claim, facts: dict[str, Any], out: Path) -> None:
+def _run_cells(journal: Journal, claim: PlaceClaim, facts: dict[str, Any], out: Path) -> None:
     """Run the cells of a claimed plan; write their results, and the facts of a real machine."""
     plan = claim.plan
     machine = Hardware(journal, plan) if plan.hardware else None

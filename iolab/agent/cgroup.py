@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from iolab.agent.cgroup_files import FILES, kernel_text, properties_of
-from iolab.agent.cgroup_v1 import has_controller, make_v1_cgroup
 from iolab.agent.journal import Journal
 from iolab.agent.plan import Group
 from iolab.agent.proc import mounts
@@ -14,7 +13,15 @@ from iolab.agent.settings import change, read
 from iolab_base.errors import CannotRunError
 from iolab_base.process import run
 
-__all__ = ["make_cgroup", "mount_point", "values_of"]
+__all__ = [
+    "has_controller",
+    "make_cgroup",
+    "make_v1_cgroup",
+    "mount_point",
+    "root_of",
+    "shares_of",
+    "values_of",
+]
 
 _SYSTEMD = Path("/run/systemd/system")
 # Makes systemd enable a controller without setting any of its files: the kernel's default
@@ -112,3 +119,48 @@ def values_of(folder: Path) -> dict[str, str]:
     """Read the settings of a cgroup: the value of each file that a plan may set, by its path."""
     files = (folder / name for name in (*FILES, _V1_SHARES))
     return {str(path): read(path) for path in files if path.exists()}
+
+
+def has_controller(controller: str) -> bool:
+    """Return whether a v1 hierarchy with a controller is mounted, even one seen only in part."""
+    return any(controller in options for _, options in mounts("cgroup"))
+
+
+def root_of(controller: str) -> Path | None:
+    """Return the root of the cgroup v1 hierarchy that has a controller, or None.
+
+    A container's root does not count: it lacks the files of the kernel's own, such as
+    release_agent.
+    """
+    roots = (where for where, options in mounts("cgroup") if controller in options)
+    return next((root for root in roots if (root / "release_agent").exists()), None)
+
+
+def shares_of(weight: int) -> int:
+    """Return v1's ``cpu.shares`` for a ``cpu.weight`` of v2 (1 to 10000)."""
+    return (weight * 1024 + 50) // 100
+
+
+def make_v1_cgroup(journal: Journal, name: str, group: Group) -> Path | None:
+    """Make a cgroup below the root of v1's cpu hierarchy; `group` names v2's files.
+
+    None if v1 lacks the cpu controller, or the group needs others. Raises CannotRunError if it sets
+    more of the cpu controller than its weight.
+    """
+    root = root_of("cpu") if group.enabled == ["cpu"] else None
+    if root is None:
+        return None
+    others = sorted(set(group.settings) - {"cpu.weight"})
+    if others:
+        raise CannotRunError(
+            f"the cpu controller is one of cgroup v1 here, where iolab sets cpu.weight and not "
+            f"{', '.join(others)}: boot with cgroup_no_v1=all "
+            "(systemd: systemd.unified_cgroup_hierarchy=1)"
+        )
+    folder = root / name
+    journal.note_new("cgroup", folder)
+    folder.mkdir()
+    if "cpu.weight" in group.settings:
+        shares = shares_of(int(group.settings["cpu.weight"]))
+        change(journal, folder / "cpu.shares", str(shares))
+    return folder

@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from iolab.agent.journal import Journal, restore_all
-from iolab.agent.lock import machine_lock
+from iolab.agent.journal import Journal, machine_lock, restore_all
 from iolab.agent.named import (
     DeviceInUseError,
     identity_of,
@@ -24,7 +23,7 @@ from iolab.agent.plan import Cell, Device, Plan
 from iolab.agent.trusted import resolved, trusted_folder
 from iolab_base.errors import BusyError, IolabError
 
-__all__ = ["Claim", "check_places", "claimed", "restore_earlier"]
+__all__ = ["PlaceClaim", "check_places", "claimed", "restore_earlier"]
 
 # include/uapi/linux/fs.h: write back and drop the page cache of a block device.
 _BLKFLSBUF = 0x1261
@@ -80,7 +79,7 @@ class _Disk:
         os.close(self._plain)
 
 
-class Claim:
+class PlaceClaim:
     """The disks and folders that the cells of a block may write.
 
     Construction checks them all and opens the disks. ``plan`` is the plan with canonical paths:
@@ -158,9 +157,9 @@ def _inode(folder: Path) -> tuple[int, int]:
 
 
 @contextmanager
-def claimed(plan: Plan) -> Iterator[Claim]:
+def claimed(plan: Plan) -> Iterator[PlaceClaim]:
     """Keep the claim on a plan's disks and folders for the duration of a ``with`` block."""
-    claim = Claim(plan)
+    claim = PlaceClaim(plan)
     try:
         yield claim
     finally:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from iolab.agent.affinity import pinned_to
 from iolab.agent.plan import Copies
+from iolab.agent.proc import pinned_to
 from iolab_base.errors import IolabError
 from iolab_base.process import kill_group, start
 

@@ -14,9 +14,9 @@ from typing import Callable
 from iolab.agent.__main__ import main as run_agent
 from iolab.agent.block import load_modules
 from iolab.agent.facts import collect
-from iolab.agent.fresh_xfs import fresh_pages
+from iolab.agent.filesystem import fresh_pages
 from iolab.agent.journal import Journal
-from iolab.agent.kallsyms import keep_kallsyms
+from iolab.agent.recording import keep_kallsyms
 from iolab_base.process import CommandError
 
 __all__ = ["main", "prepare"]

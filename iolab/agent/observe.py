@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.core_time import core_running
+from iolab.agent.cgroup import root_of
+from iolab.agent.journal import Journal
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab_base.errors import CannotRunError
+from iolab.agent.recording import tracefs
+from iolab_base.errors import CannotRunError, IolabError
 
-__all__ = ["realtime_priority", "sample"]
+__all__ = ["Cost", "Probes", "core_running", "core_time_file", "realtime_priority", "sample"]
 
 _PROC = Path("/proc")
 
@@ -139,3 +141,131 @@ def sample(
         with suppress(FileNotFoundError, ProcessLookupError):
             tasks.update(_tasks(pid, job=job, antagonist=antagonist, threads=threads))
     return {**counters, "tasks": tasks}
+
+
+_SCHEDSTAT = Path("/proc/schedstat")
+_LACKS = "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS) and no cpuacct of cgroup v1"
+
+
+def core_time_file() -> Path | None:
+    """Return the file that shows how long tasks ran on each core; None if this kernel has none."""
+    if _SCHEDSTAT.exists():
+        return _SCHEDSTAT
+    root = root_of("cpuacct")
+    return None if root is None else root / "cpuacct.usage_percpu"
+
+
+def core_running(cpu: int) -> dict[str, Any]:
+    """Return how long tasks ran on a core since boot; CannotRunError if there is no such core.
+
+    ``running_ns``, from /proc/schedstat with ``waiting_ns`` (time on the run queue) and
+    ``switched_in`` (a count), otherwise with the file's path (``from``). Only ``lacks``, the
+    reason, if no file has it.
+    """
+    path = core_time_file()
+    if path is None:
+        return {"lacks": _LACKS}
+    text = path.read_text()
+    if path != _SCHEDSTAT:
+        cores = text.split()
+        if cpu >= len(cores):
+            raise CannotRunError(f"{path} has nothing of cpu{cpu}")
+        return {"running_ns": int(cores[cpu]), "from": str(path)}
+    for line in text.splitlines():
+        if line.startswith(f"cpu{cpu} "):
+            running, waiting, switched_in = line.split()[-3:]
+            return {
+                "running_ns": int(running),
+                "waiting_ns": int(waiting),
+                "switched_in": int(switched_in),
+            }
+    raise CannotRunError(f"/proc/schedstat has no line for cpu{cpu}")
+
+
+class Cost:
+    """The CPU time of all the agent's threads, during and between its samples."""
+
+    def __init__(self) -> None:
+        # Start and end of each sample, on the monotonic clock and in CPU time of this process.
+        self._samples: list[tuple[int, int, int, int]] = []
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Record that the ``with`` block takes a sample."""
+        began, began_cpu = time.monotonic_ns(), time.process_time_ns()
+        yield
+        self._samples.append((began, time.monotonic_ns(), began_cpu, time.process_time_ns()))
+
+    def spent(self) -> dict[str, int]:
+        """Return the CPU time between the first and the last sample.
+
+        ``cpu_ns`` of ``window_ns`` is from the end of the first sample to the start of the last;
+        ``with_looks_cpu_ns`` of ``with_looks_ns`` includes both. Commands that the agent started
+        (the job, trace-cmd) do not count.
+        """
+        (began, first_end, began_cpu, first_cpu), *_, (last, ended, last_cpu, ended_cpu) = (
+            self._samples
+        )
+        return {
+            "cpu_ns": last_cpu - first_cpu,
+            "window_ns": last - first_end,
+            "with_looks_cpu_ns": ended_cpu - began_cpu,
+            "with_looks_ns": ended - began,
+        }
+
+
+_GROUP = "iolab_count"
+
+
+class Probes:
+    """Kprobes that count the calls of kernel functions from now on; restoring removes them.
+
+    Raises CannotRunError, naming the function, if this kernel lacks it or cannot probe it;
+    IolabError if there are such probes already.
+    """
+
+    def __init__(self, journal: Journal, functions: Sequence[str]) -> None:
+        root = tracefs(journal)
+        self._profile = root / "kprobe_profile"
+        self.functions = list(functions)
+        definitions = root / "kprobe_events"
+        if not definitions.exists():
+            raise CannotRunError("this kernel cannot count function calls (no kprobe_events)")
+        if f":{_GROUP}/" in definitions.read_text():
+            raise IolabError(f"{definitions} has probes of {_GROUP} that iolab has not made")
+        for number, function in enumerate(functions):
+            probe = f"{_GROUP}/c{number}"
+            journal.note("kprobe", str(definitions), probe)
+            try:
+                _append(definitions, f"p:{probe} {function}")
+            except OSError as error:
+                raise CannotRunError(
+                    f"this kernel cannot count calls of {function}: {error.strerror}"
+                ) from error
+        instance = root / "instances" / _GROUP
+        journal.note_new("tracing", instance)
+        instance.mkdir()
+        (instance / "tracing_on").write_text("0")
+        enable = instance / "events" / _GROUP / "enable"
+        journal.note("write", str(enable), "0")
+        enable.write_text("1")
+
+    def hits(self) -> dict[str, int]:
+        """Return the number of calls so far by function, including those that the kernel missed."""
+        calls = {}
+        for line in self._profile.read_text().splitlines():
+            probe, *numbers = line.split()
+            if probe.startswith("c") and probe[1:].isdigit() and len(numbers) >= 2:
+                number = int(probe[1:])
+                if number < len(self.functions):
+                    calls[self.functions[number]] = int(numbers[0]) + int(numbers[1])
+        return calls
+
+
+def _append(path: Path, line: str) -> None:
+    # Unbuffered: the kernel takes each write as a command and answers it with an error code.
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(handle, f"{line}\n".encode())
+    finally:
+        os.close(handle)

@@ -7,9 +7,7 @@ import time
 from typing import Any
 
 from iolab.agent.antagonist import RunningAntagonist
-from iolab.agent.cost import Cost
-from iolab.agent.observe import sample
-from iolab.agent.probes import Probes
+from iolab.agent.observe import Cost, Probes, sample
 from iolab.agent.program import RunningProgram, pause
 from iolab.agent.recording import Recorder
 

@@ -2,7 +2,7 @@
 """Data types of a plan: what the agent does in one block.
 
 A plan names devices, file systems and jobs that the agent knows. A program may be named for a
-virtual machine only (`iolab.agent.plan_program`). `iolab.agent.plan_reader` reads a plan and checks
+virtual machine only (`iolab.agent.plan_work`). `iolab.agent.plan_reader` reads a plan and checks
 every value.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from iolab.agent.plan_program import Program
-from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Section
+from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Program, Section
 
 __all__ = [
     "FORMAT",
@@ -229,7 +228,7 @@ class Cell:
     watch : Watch, optional
         An inotify watch.
     settings : dict of str to int, optional
-        Kernel settings by the names of `iolab.agent.tunables`.
+        Kernel settings by the names of `iolab.agent.settings`.
     features : dict of str to bool, optional
         Features of the scheduler that are switched on or off, by their names in the kernel.
     preemption : str, optional
@@ -297,7 +296,7 @@ class Plan:
         Options of the kernel's command line that this boot must have.
     hardware : bool, optional
         Whether the machine is a real one, which others use, too: its settings are pinned and its
-        state is recorded (`iolab.agent.hardware`).
+        state is recorded (`iolab.agent.facts`).
     """
 
     block: str

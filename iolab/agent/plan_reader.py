@@ -27,16 +27,17 @@ from iolab.agent.plan import (
     Watch,
 )
 from iolab.agent.plan_checks import (
+    check_antagonist,
     check_copies,
     check_cores,
     check_device,
     check_filesystem,
     check_job,
     check_open_job,
+    check_program,
     check_recording,
     check_surroundings,
 )
-from iolab.agent.plan_program_checks import check_antagonist, check_program
 from iolab.agent.plan_values import as_list, build, check, check_flags, is_int, is_name, is_one_of
 from iolab_base.errors import UserError
 

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from iolab_base.errors import CannotRunError
 
 __all__ = [
     "available_memory",
     "in_guest",
     "is_kernel_thread",
     "mounts",
+    "pinned_to",
     "processes",
     "stat_of",
     "text_of",
@@ -75,3 +81,20 @@ def user_of(pid: int) -> int | None:
 def in_guest() -> bool:
     """Return whether the first process is the init of iolab's own virtual machine."""
     return b"/icountvm/guest_init.py" in (_PROC / "1/cmdline").read_bytes().split(b"\0")
+
+
+@contextmanager
+def pinned_to(cpus: Iterable[int]) -> Iterator[None]:
+    """Pin this process, and what it starts meanwhile, to cores; CannotRunError if none exists."""
+    before, wanted = os.sched_getaffinity(0), set(cpus)
+    try:
+        os.sched_setaffinity(0, wanted)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        listed = ", ".join(map(str, sorted(wanted)))
+        raise CannotRunError(f"this machine has no CPU {listed}") from error
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

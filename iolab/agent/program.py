@@ -24,10 +24,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.affinity import pinned_to
 from iolab.agent.journal import Journal
-from iolab.agent.plan_program import Program
-from iolab.agent.proc import in_guest
+from iolab.agent.plan_work import Program
+from iolab.agent.proc import in_guest, pinned_to
 from iolab.agent.workplace import Workplace
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import kill_group, start

@@ -20,13 +20,12 @@ from typing import Any
 
 from iolab.agent.filesystem import mount_kernels
 from iolab.agent.journal import Journal
-from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
 from iolab.agent.proc import mounts
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import kill_group, run, start
 
-__all__ = ["Recorder", "tracefs"]
+__all__ = ["Recorder", "keep_kallsyms", "refresh_kallsyms", "tracefs"]
 
 _INSTANCE = "iolab"
 _START_S = 60.0
@@ -216,3 +215,29 @@ def _can_convert() -> bool:
     """Return whether this trace-cmd can compress a trace; one that cannot writes format v6."""
     help_text = run(["trace-cmd", "convert", "-h"], timeout_s=30, check=False)
     return "--compression" in help_text.stdout + help_text.stderr
+
+
+_KALLSYMS = Path("/proc/kallsyms")
+_MODULES = Path("/proc/modules")
+_COPY = Path("/run/iolab-kallsyms")
+_COPY_MODULES = Path("/run/iolab-kallsyms.modules")
+
+
+def _modules() -> str:
+    """Return name and address of each loaded module."""
+    lines = [line.split() for line in _MODULES.read_text().splitlines()]
+    return "".join(f"{words[0]} {words[5]}\n" for words in lines)
+
+
+def keep_kallsyms() -> None:
+    """Mount a copy over /proc/kallsyms, for good: the machine is thrown away."""
+    _COPY.write_bytes(_KALLSYMS.read_bytes())
+    _COPY_MODULES.write_text(_modules())
+    run(["mount", "-o", "bind", _COPY, _KALLSYMS], timeout_s=60)
+
+
+def refresh_kallsyms() -> None:
+    """Make the copy again if other modules are loaded by now; without a copy do nothing."""
+    if _COPY_MODULES.exists() and _COPY_MODULES.read_text() != _modules():
+        run(["umount", _KALLSYMS], timeout_s=60)
+        keep_kallsyms()

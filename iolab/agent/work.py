@@ -3,23 +3,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from iolab.agent.copies import copies_gates, run_copies
 from iolab.agent.fio import parse_report, report_gates, start_fio, unexpected_files
 from iolab.agent.journal import Journal
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, Copies, FioJob, Program
+from iolab.agent.plan import Cell, Copies, FioJob, Program, Watch
 from iolab.agent.prepare import has_files
+from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab.agent.program import RunningProgram, program_gates
-from iolab.agent.workers import renice_workers
 from iolab.agent.workplace import ANTAGONIST_FOLDER, Workplace
-from iolab_base.errors import IolabError
+from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import kill_group
 
-__all__ = ["measure"]
+__all__ = ["measure", "renice_workers", "watching"]
 
 # fio starts its job a little later than its process: keeps both samples inside the job's run.
 _MARGIN_S = 0.05
@@ -181,3 +187,59 @@ def measure(
         if antagonist is not None:
             antagonist.kill()
     return found
+
+
+# include/uapi/linux/inotify.h
+_EVENTS = {"attrib": 0x4, "close_write": 0x8, "delete": 0x200}
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def watching(watch: Watch | None, node: Path | None) -> Iterator[None]:
+    """Hold a watch, if there is one, for the duration of a ``with`` block; a watch needs a `node`.
+
+    Raises CannotRunError if this kernel has no inotify or refuses the watch.
+    """
+    if watch is None or node is None:
+        yield
+        return
+    path = {"node": node, "directory": node.parent, "other": node.parent / "zero"}[watch.on]
+    handle = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    if handle < 0:
+        raise CannotRunError(f"no inotify here: {os.strerror(ctypes.get_errno())}")
+    try:
+        if _libc.inotify_add_watch(handle, os.fsencode(path), _EVENTS[watch.event]) < 0:
+            raise CannotRunError(f"cannot watch {path}: {os.strerror(ctypes.get_errno())}")
+        yield
+    finally:
+        os.close(handle)
+
+
+# Workers that are bound to a core and have ordinary priority. High-priority workers, such as
+# "kworker/0:1H", have a pool of their own (Documentation/core-api/workqueue.rst).
+_BOUND = re.compile(r"kworker/(\d+):\d+(?![\dH])")
+
+
+def renice_workers(journal: Journal, *, cpu: int, nice: int) -> int:
+    """Set the nice value of a core's kernel workers; return how many were changed.
+
+    The kernel gives a worker that it makes later its pool's nice value, 0 (create_worker() of
+    kernel/workqueue.c): call this again. Raises PermissionError if the agent may not set it.
+    """
+    changed = 0
+    for pid in processes():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            comm, fields = stat_of(pid)
+            match = _BOUND.match(comm)
+            # Any process may have this name.
+            if match is None or int(match.group(1)) != cpu or not is_kernel_thread(fields):
+                continue
+            old, start_time = int(fields[16]), fields[19]
+            if old == nice:
+                continue
+            journal.note("nice", f"/proc/{pid}", f"{old} {start_time}")
+            # It may have ended meanwhile.
+            if stat_of(pid)[1][19] == start_time:
+                os.setpriority(os.PRIO_PROCESS, pid, nice)
+                changed += 1
+    return changed

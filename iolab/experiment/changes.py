@@ -12,7 +12,7 @@ from typing import Final
 from iolab.agent.cgroup_files import FILES, fault_of
 from iolab.agent.fio_options import faults_of
 from iolab.agent.plan import Cell, Section
-from iolab.agent.tunables import SETTINGS
+from iolab.agent.settings import SETTINGS
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import Profile

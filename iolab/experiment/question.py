@@ -5,7 +5,7 @@ A question has one treatment and, optionally, other factors. Each is named by wh
 
 * a file of the work's cgroup: ``cpu.weight``, ``cpu.max``, ``io.weight``, ``cpuset.cpus``;
 * ``antagonist``: work that runs beside the measured work;
-* a kernel setting of `iolab.agent.tunables`, such as ``autogroup``;
+* a kernel setting of `iolab.agent.settings`, such as ``autogroup``;
 * an option of fio, such as ``iodepth``.
 """
 

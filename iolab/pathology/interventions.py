@@ -5,7 +5,7 @@ A level names what is changed, several joined by ``+``:
 
 * ``NO_DELAY_DEQUEUE``, ``DELAY_DEQUEUE``: a feature of the scheduler, off or on;
 * ``preempt=full``: the preemption model;
-* ``base_slice_ns=3000000``: a setting of `iolab.agent.tunables`;
+* ``base_slice_ns=3000000``: a setting of `iolab.agent.settings`;
 * ``iosched=mq-deadline``, ``iosched.slice_idle=0``: the I/O scheduler, and one of its tunables;
 * ``cpus=2``, ``highres=on``, ``nohz=off``: the virtual machine and its kernel's command line.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iolab.agent.plan import Cell, Device
-from iolab.agent.tunables import SETTINGS
+from iolab.agent.settings import SETTINGS
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
@@ -59,7 +59,7 @@ class Intervention:
     features : dict of str to bool
         Features of the scheduler, on or off.
     settings : dict of str to int
-        Kernel settings by the names of `iolab.agent.tunables`.
+        Kernel settings by the names of `iolab.agent.settings`.
     preemption : str
         Preemption model; "" leaves it unchanged.
     io_scheduler : str

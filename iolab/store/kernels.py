@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from icountvm.bzimage import KERNEL_NAME
 from icountvm.kernels import cached_kernel
-from iolab.agent.scheduler import preemption_models
+from iolab.agent.settings import preemption_models
 from iolab_base import foreign
 from iolab_base.errors import UserError
 

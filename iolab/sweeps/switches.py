@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from iolab.agent.plan import Cell
-from iolab.agent.scheduler import preemption_models
+from iolab.agent.settings import preemption_models
 from iolab.pathology.base import Machine
 
 __all__ = ["fixed_switches", "switches"]

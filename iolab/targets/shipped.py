@@ -25,7 +25,7 @@ from typing import Any, Final
 from icountvm.cpio import Entry
 from icountvm.elf import Needs, needs
 from iolab.agent.plan import Plan, programs_of
-from iolab.agent.plan_program import PROGRAMS, Program
+from iolab.agent.plan_work import PROGRAMS, Program
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_file
 from iolab_base.process import run

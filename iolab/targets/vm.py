@@ -112,7 +112,7 @@ def _agent_work(plan: Plan) -> Work:
 
 
 def _file_systems(plan: Plan) -> set[str]:
-    """Return a line for each shape of a plan's XFS on new disks (`iolab.agent.fresh_xfs`)."""
+    """Return a line for each shape of a plan's XFS on new disks (`iolab.agent.filesystem`)."""
     lines = set()
     for cell in plan.cells:
         devices = {device.name: device for device in cell.devices}

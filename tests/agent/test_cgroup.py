@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import cgroup, cgroup_v1
-from iolab.agent.cgroup import make_cgroup, mount_point, values_of
-from iolab.agent.cgroup_v1 import root_of, shares_of
+from iolab.agent import cgroup
+from iolab.agent.cgroup import make_cgroup, mount_point, root_of, shares_of, values_of
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan import Group
 from iolab_base.errors import CannotRunError
@@ -72,7 +71,7 @@ def test_the_root_of_a_container_is_not_the_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What a namespace shows as the root is any other group: without release_agent.
-    monkeypatch.setattr(cgroup_v1, "mounts", lambda kind: [(tmp_path, ["rw", "cpu"])])
+    monkeypatch.setattr(cgroup, "mounts", lambda kind: [(tmp_path, ["rw", "cpu"])])
     assert root_of("cpu") is None
     (tmp_path / "release_agent").touch()
     assert root_of("cpu") == tmp_path
@@ -96,7 +95,7 @@ def test_a_machine_without_cgroup_v2_is_told_why(
         return [(Path("/sys/fs/cgroup"), mounts[kind])] if kind in mounts else []
 
     # No kernel here boots with cgroup v1 alone.
-    for module in (cgroup, cgroup_v1):
+    for module in (cgroup, cgroup):
         monkeypatch.setattr(module, "mounts", of_kind)
     journal = Journal(tmp_path / "journal")
     with pytest.raises(CannotRunError, match=sentence):

@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: MIT
 # What `sample` counts is tested in a virtual machine (tests/targets/test_vm.py), where the work is
 # known; here: what it makes of this machine's own programs.
+
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iolab.agent.core_time import core_time_file
-from iolab.agent.observe import _tasks, realtime_priority, sample
+from iolab.agent import observe
+from iolab.agent.observe import (
+    Cost,
+    _tasks,
+    core_running,
+    core_time_file,
+    realtime_priority,
+    sample,
+)
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab_base.errors import CannotRunError
 from iolab_base.process import kill_group, start
@@ -169,3 +178,70 @@ def test_an_antagonist_that_has_ended_is_not_seen_and_a_job_still_is(
     measured = sample(cpu=0, device=None, job=ended.pid)
     assert measured["tasks"][str(ended.pid)]["job"]
     assert measured["tasks"][str(ended.pid)]["ran_ns"] > 0
+
+
+def _work(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def test_sleep_costs_nothing_and_work_what_it_costs() -> None:
+    cost = Cost()
+    for _ in range(2):
+        with cost.sampling():
+            _work(0.02)
+        time.sleep(0.02)
+    spent = cost.spent()
+    assert spent["window_ns"] >= 20_000_000
+    assert spent["cpu_ns"] < 10_000_000
+    assert spent["with_looks_cpu_ns"] >= 40_000_000
+    assert spent["with_looks_ns"] >= spent["window_ns"] + spent["with_looks_cpu_ns"] * 0.9
+
+
+def test_work_between_the_looks_counts() -> None:
+    cost = Cost()
+    with cost.sampling():
+        pass
+    _work(0.02)
+    with cost.sampling():
+        pass
+    assert cost.spent()["cpu_ns"] >= 20_000_000
+
+
+_TICK_NS = 10_000_000
+_SPIN = """
+import os, time
+os.sched_setaffinity(0, {0})
+until = time.process_time() + 0.3
+while time.process_time() < until: pass
+print(time.process_time_ns())
+"""
+
+
+def test_a_core_runs_at_least_what_one_of_its_tasks_ran() -> None:
+    if core_time_file() is None:
+        lack("a kernel that counts how long tasks ran on a core")
+    before, began_ns = core_running(0), time.monotonic_ns()
+    program = subprocess.run([sys.executable, "-c", _SPIN], check=True, capture_output=True)
+    # What runs on is counted by the tick only.
+    time.sleep(2 * _TICK_NS / 1e9)
+    after, ended_ns = core_running(0), time.monotonic_ns()
+    ran_ns = after["running_ns"] - before["running_ns"]
+    assert int(program.stdout) - _TICK_NS < ran_ns < ended_ns - began_ns + _TICK_NS
+
+
+def test_where_nothing_counts_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # No kernel here lacks both.
+    monkeypatch.setattr(observe, "_SCHEDSTAT", tmp_path / "schedstat")
+    monkeypatch.setattr(observe, "root_of", lambda controller: None)
+    assert core_time_file() is None
+    assert "CONFIG_SCHEDSTATS" in core_running(0)["lacks"]
+
+
+def test_schedstat_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "schedstat"
+    path.write_text(f"version 15\ncpu0 0 0 0 0 0 0 {os.getpid()} 2 3\ndomain0 3 1 1\n")
+    monkeypatch.setattr(observe, "_SCHEDSTAT", path)
+    assert core_time_file() == path
+    assert core_running(0) == {"running_ns": os.getpid(), "waiting_ns": 2, "switched_in": 3}

@@ -18,7 +18,7 @@ import pytest
 
 from iolab.agent import program as program_module
 from iolab.agent.journal import Journal, restore
-from iolab.agent.plan_program import Program
+from iolab.agent.plan_work import Program
 from iolab.agent.program import (
     RunningProgram,
     pause,
@@ -38,7 +38,7 @@ _AGENT = """
 import os, sys, time
 from pathlib import Path
 from iolab.agent.journal import Journal
-from iolab.agent.plan_program import Program
+from iolab.agent.plan_work import Program
 from iolab.agent.program import RunningProgram
 from iolab.agent.workplace import Workplace
 folder, os.environ["IOLAB_RUN"], cpu = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from iolab.agent import undo
-from iolab.agent.cgroup_v1 import make_v1_cgroup, root_of
-from iolab.agent.devices import make_device
+from iolab.agent.cgroup import make_v1_cgroup, root_of
+from iolab.agent.devices import make_device, make_zram
 from iolab.agent.filesystem import mount_kernels
 from iolab.agent.journal import FILES, Journal, restore
-from iolab.agent.memory_disks import make_zram
 from iolab.agent.named import identity_of
 from iolab.agent.plan import Device, Group, Recording
 from iolab.agent.recording import Recorder, tracefs

@@ -17,12 +17,16 @@ from typing import Any
 
 from iolab.agent.__main__ import main as agent
 from iolab.agent.journal import Journal, restore
-from iolab.agent.modules import load_module
+from iolab.agent.observe import Probes
 from iolab.agent.plan import Watch
-from iolab.agent.probes import Probes
-from iolab.agent.scheduler import change_features, change_preemption, preemption_models
-from iolab.agent.tunables import change_settings
-from iolab.agent.watch import watching
+from iolab.agent.settings import (
+    change_features,
+    change_preemption,
+    change_settings,
+    load_module,
+    preemption_models,
+)
+from iolab.agent.work import watching
 from iolab_base.errors import CannotRunError, IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, filesystem, fresh_xfs
+from iolab.agent import block, filesystem
 from iolab.agent.plan_reader import load_plan
 from iolab_base.process import run
 
@@ -50,10 +50,11 @@ def _clear(node: Path, pages: dict[int, bytes]) -> None:
 def main(argv: list[str]) -> int:
     """Run the agent on a plan, as ``run PLAN OUT``."""
     seen: list[dict[str, Any]] = []
-    write = fresh_xfs.write_fresh_xfs
+    write = filesystem.write_fresh_xfs
 
     def with_one_uuid(argv: list[str], *, timeout_s: float) -> Any:
-        return run([*argv, "-m", f"uuid={_UUID}"], timeout_s=timeout_s)
+        uuid = ["-m", f"uuid={_UUID}"] if argv[0] == "mkfs.xfs" else []
+        return run([*argv, *uuid], timeout_s=timeout_s)
 
     def watched(node: Path, realtime: Path | None) -> None:
         mine = [] if realtime is None else ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]
@@ -72,9 +73,9 @@ def main(argv: list[str]) -> int:
         seen.append({**places, "differ": differ, "cleared": empty})
 
     # The machine has made them with a UUID of their own.
-    prepared = fresh_xfs.fresh_pages.cache_info().currsize
-    fresh_xfs.fresh_pages.cache_clear()
-    vars(fresh_xfs)["run"] = with_one_uuid
+    prepared = filesystem.fresh_pages.cache_info().currsize
+    filesystem.fresh_pages.cache_clear()
+    vars(filesystem)["run"] = with_one_uuid
     vars(filesystem)["write_fresh_xfs"] = watched
     out = Path(argv[3])
     block.run_block(load_plan(Path(argv[2])), out)

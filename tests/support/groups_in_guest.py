@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent import block, observer
-from iolab.agent.claim import Claim
+from iolab.agent.claim import PlaceClaim
 from iolab.agent.observe import sample
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import load_plan
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     seen: dict[str, Any] = {"running": {}, "left": {}}
     run_cell, current = block._run_cell, ""
 
-    def watched_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
+    def watched_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[str, Any]:
         nonlocal current
         current, before = cell.id, _left()
         result = run_cell(plan, cell, trace, claim)

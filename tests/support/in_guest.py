@@ -18,7 +18,7 @@ from typing import Any
 
 from iolab.agent import block, copies, observer
 from iolab.agent.__main__ import main as agent
-from iolab.agent.claim import Claim
+from iolab.agent.claim import PlaceClaim
 from iolab.agent.facts import build_id
 from iolab.agent.journal import restore
 from iolab.agent.observe import sample
@@ -65,7 +65,7 @@ def watched_block(plan: Plan, out: Path) -> dict[str, Any]:
     run_cell, look, start = block._run_cell, sample, vars(copies)["start"]
     current = ""
 
-    def watched_cell(plan: Plan, cell: Cell, trace: Path, claim: Claim) -> dict[str, Any]:
+    def watched_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[str, Any]:
         nonlocal current
         current = cell.id
         before = state()

@@ -26,7 +26,7 @@ PYTHONPATH=/icountvm/code.pyz exec /usr/bin/python3 -S -c '
 import sys, time
 from pathlib import Path
 from iolab.agent.plan import Watch
-from iolab.agent.watch import watching
+from iolab.agent.work import watching
 assert sys.argv[1:] == ["-qm", "-e", "close_write", "/dev"]
 with watching(Watch("directory", "close_write"), Path("/dev/null")):
     time.sleep(3600)

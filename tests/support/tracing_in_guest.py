@@ -17,9 +17,8 @@ from typing import Any
 
 from iolab.agent.__main__ import main as agent
 from iolab.agent.journal import Journal, restore
-from iolab.agent.kallsyms import refresh_kallsyms
 from iolab.agent.plan import Recording
-from iolab.agent.recording import Recorder
+from iolab.agent.recording import Recorder, refresh_kallsyms
 from iolab.agent.undo import MARK
 from iolab_base.errors import IolabError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.lock import _busy
+from iolab.agent.journal import _busy
 from iolab.targets import real, ssh
 from iolab.targets.real import RealTarget
 from iolab.targets.ssh import LostError, SshTarget
@@ -76,7 +76,7 @@ class Busy(RealTarget):
         self.asked: list[tuple[str, ...]] = []
 
     def agent(self, folder: str, *words: str) -> str:
-        """Refuse as `iolab.agent.lock` does, and then answer."""
+        """Refuse as `iolab.agent.journal` does, and then answer."""
         self.asked.append(words)
         if len(self.asked) <= self.busy:
             raise BusyError(busy_words())

@@ -34,7 +34,7 @@ _DEFAULTS: Final = (
 )
 # NULL_IRQ_TIMER of drivers/block/null_blk/main.c
 _BY_TIMER: Final = 2
-# The first file that exists is the kernel's, as for the agent (`iolab.agent.tunables`).
+# The first file that exists is the kernel's, as for the agent (`iolab.agent.settings`).
 _SCHED: Final = "/sys/kernel/debug/sched"
 _SYSCTL: Final = "/proc/sys/kernel/sched_"
 _SETTINGS: Final = {

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.devices import make_device, schedule
+from iolab.agent.devices import make_brd, make_device, make_zram, schedule
 from iolab.agent.journal import Journal, restore
-from iolab.agent.memory_disks import make_brd, make_zram
 from iolab.agent.plan import Device
 from iolab_base.errors import CannotRunError
 from tests.support.needs import lack, needs

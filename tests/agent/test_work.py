@@ -13,7 +13,7 @@ import pytest
 
 from iolab.agent.journal import Journal, restore
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab.agent.workers import renice_workers
+from iolab.agent.work import renice_workers
 from tests.support.needs import lack, needs
 from tests.support.second_user import SPAWN, impostor
 
