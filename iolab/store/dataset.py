@@ -144,13 +144,14 @@ def load(folder: Path | str) -> Dataset:
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     # Tables that predate programs lack these columns.
     table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
-    found = conformed(table, CELL_COLUMNS, path)
-    names = found["pathology"].unique()
+    column = conformed(table, {"pathology": CELL_COLUMNS["pathology"]}, path)["pathology"]
+    names = column.unique()
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} pathologies, not one")
     if not len(names):
-        return found
-    if names[0] not in pathology_names():
+        return conformed(table, CELL_COLUMNS, path)
+    # All packages of this Python are asked for the names of others.
+    if names[0] not in PATHOLOGIES and names[0] not in pathology_names():
         raise UnknownPathologyError(
             f"{path}: its pathology {names[0]!r} is not known here: name the file that defines it "
             "(--pathology FILE), or register it"

@@ -107,10 +107,12 @@ def test_a_made_device_is_measured_on_and_gone(
     cell["filesystem"] = {"kind": "ext4", "device": "data"}
     place = Place(directory=str(work) if kind == "loop" else None, make=kind)
     before = _devices()
-    block = plan(cell, block=f"test-{os.getpid()}", hardware=True)
+    # A look at the hardware waits half a minute for a core that other tests keep busy: once.
+    block = plan(cell, block=f"test-{os.getpid()}", hardware=kind == "loop")
     facts = target.run(place.put(block), tmp_path / "results")
-    assert facts["preflight"][-1]["what"] == "slowed down for heat"
-    assert facts["steady"].keys() == {"governor", "interrupts"}
+    if block.hardware:
+        assert facts["preflight"][-1]["what"] == "slowed down for heat"
+        assert facts["steady"].keys() == {"governor", "interrupts"}
     assert (_devices(), list(work.iterdir())) == (before, [])
     done = json.loads((tmp_path / "results/cells/job.json").read_text())
     assert (done["state"], done.get("reason")) == ("done", None)
