@@ -47,15 +47,23 @@ def machine_index(session: nox.Session) -> dict[str, str]:
 
 
 def install(
-    session: nox.Session, *groups: str, cluster: bool = False, bytecode: bool = True
+    session: nox.Session,
+    *groups: str,
+    cluster: bool = False,
+    bytecode: bool = True,
+    only: str = "",
 ) -> None:
-    """Install what uv.lock pins, checked by its hashes, through the machine's own index."""
+    """Install what uv.lock pins, checked by its hashes, through the machine's own index.
+
+    `only` is a group that is installed without the dependencies of iolab itself.
+    """
     env = {**machine_index(session), "VIRTUAL_ENV": session.virtualenv.location}
     if session.venv_backend != "uv":
         session.install(UV)
     with tempfile.TemporaryDirectory() as folder:
         pins = str(Path(folder) / "pins.txt")
         chosen = [f"--group={group}" for group in groups] or ["--no-default-groups"]
+        chosen = [f"--only-group={only}"] if only else chosen
         chosen += ["--extra=cluster"] if cluster else []
         session.run(
             *("uv", "export", "--quiet", "--frozen", "--no-emit-project", *chosen, "-o", pins),
@@ -97,6 +105,13 @@ def tests(session: nox.Session) -> None:
     Tests that are named run without workers, whichever tier they are in.
     """
     run_tests(session, "-m", "not nightly")
+
+
+@nox.session
+def light(session: nox.Session) -> None:
+    """Run the tests that are named, without Jupyter and figures: nox -s light -- TESTS."""
+    install(session, only="light", bytecode=False)
+    session.run("pytest", "-m", "not vm and not nightly", *session.posargs)
 
 
 @nox.session
