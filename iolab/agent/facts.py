@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
+import re
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
@@ -22,12 +24,22 @@ from iolab.agent.settings import current_settings, features_file, pin_governor_a
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import CommandError, run
 
-__all__ = ["Hardware", "build_id", "collect", "high_resolution_timers", "scheduler_of", "survey"]
+__all__ = [
+    "Hardware",
+    "build_id",
+    "collect",
+    "high_resolution_timers",
+    "kernel_options",
+    "scheduler_of",
+    "survey",
+]
 
 _MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd")
 # Exists where zram is loaded or built in.
 _ZRAM = Path("/sys/class/zram-control")
 _NT_GNU_BUILD_ID = 3
+# What of a kernel's configuration a scheduler's delays depend on, and no file of /proc shows.
+_OPTION = re.compile(r"^CONFIG_(HZ|PREEMPT\w*)=(.*)$", re.MULTILINE)
 # EEVDF's tunable since Linux commit e4ec3318a17f; CFS's, which commit 8a99b6833c88 moved from
 # sysctl to debugfs.
 _EEVDF = Path("/sys/kernel/debug/sched/base_slice_ns")
@@ -55,6 +67,16 @@ def scheduler_of() -> str | None:
     if _EEVDF.exists():
         return "EEVDF"
     return "CFS" if any(p.exists() for p in _CFS) else None
+
+
+def kernel_options() -> dict[str, str]:
+    """Return HZ and the preemption options of the running kernel's configuration; {} if unknown."""
+    text = text_of(Path(f"/boot/config-{os.uname().release}"))
+    if text is None:
+        with suppress(OSError, EOFError):
+            # CONFIG_IKCONFIG_PROC
+            text = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode(errors="replace")
+    return dict(_OPTION.findall(text or ""))
 
 
 def high_resolution_timers() -> bool | None:
@@ -172,6 +194,7 @@ def _facts() -> dict[str, Any]:
         "kernel_release": system.release,
         "kernel_version": system.version,
         "kernel_build_id": build_id(notes),
+        "kernel_options": kernel_options(),
         "command_line": text_of(Path("/proc/cmdline")),
         "scheduler": scheduler_of(),
         "scheduler_tunables": _tunables(),

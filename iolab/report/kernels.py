@@ -100,8 +100,10 @@ def _cached(name: str) -> Kernel:
 
 
 def _build(kernel: Kernel | None, facts: Mapping[str, Any]) -> KernelBuild:
-    config = kernel.config if kernel else None
-    return build_of(facts, config.read_text(errors="replace") if config else "")
+    # A kernel that was never booted has no facts.
+    options = options_of(kernel.config) if kernel and kernel.config else {}
+    named = {name.removeprefix("CONFIG_"): value for name, value in options.items()}
+    return build_of({**facts, "kernel_options": named})
 
 
 def _scheduler(facts: Mapping[str, Any]) -> str:

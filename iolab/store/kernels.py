@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from icountvm.bzimage import KERNEL_NAME
-from icountvm.kernels import cached_kernel
 from iolab.agent.settings import preemption_models
 from iolab_base import foreign
 from iolab_base.errors import UserError
 
-__all__ = ["KernelBuild", "build_of", "kernel_config", "merge_builds", "read_builds"]
+__all__ = ["KernelBuild", "build_of", "merge_builds", "read_builds"]
 
 # Options of kernel/Kconfig.preempt and their models, the strongest first.
 _MODELS: Final = (
@@ -28,6 +24,9 @@ _MODELS: Final = (
     ("PREEMPT_VOLUNTARY", "voluntary"),
     ("PREEMPT_NONE", "none"),
 )
+
+
+_HZ: Final = re.compile(r"\d{1,6}")
 
 
 @dataclass(frozen=True)
@@ -50,52 +49,28 @@ class KernelBuild:
         return {**asdict(self), "tunables": dict(self.tunables)}
 
 
-def build_of(facts: Mapping[str, Any], config: str) -> KernelBuild:
-    """Return how a kernel was built and booted, from a block's facts and its configuration.
+def build_of(facts: Mapping[str, Any]) -> KernelBuild:
+    """Return how a kernel was built and booted, from a block's facts.
 
-    The facts take precedence: ``preempt=`` on the kernel's command line overrides its
-    configuration, which is "" if unknown.
+    What the kernel reports takes precedence: ``preempt=`` on its command line overrides its
+    configuration, which is not known in results of earlier releases.
     """
     tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
-    hz = re.search(r"^CONFIG_HZ=(\d{1,6})$", config, re.MULTILINE)
+    options = dict(facts.get("kernel_options") or {})
+    hz = str(options.get("HZ", ""))
     in_use = tunables.pop("preempt", "")
     return KernelBuild(
         version=foreign.line(str(facts.get("kernel_version") or "")),
-        preemption=_preemption(in_use, config),
-        hz=int(hz[1]) if hz else None,
+        preemption=_preemption(in_use, options),
+        hz=int(hz) if _HZ.fullmatch(hz) else None,
         tunables={name: foreign.line(value) for name, value in sorted(tunables.items())},
     )
 
 
-def _preemption(in_use: str, config: str) -> str:
+def _preemption(in_use: str, options: Mapping[str, Any]) -> str:
     if model := preemption_models(in_use)[0]:
         return foreign.line(model, foreign.SCHEDULER)
-    lines = set(config.splitlines())
-    return next((model for name, model in _MODELS if f"CONFIG_{name}=y" in lines), "")
-
-
-def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
-    """Return the configuration of a measured kernel, or "" if this machine does not have it.
-
-    A virtual machine's kernel has it in the cache, this machine's kernel in /boot or /proc.
-    """
-    if target.get("target") == "vm":
-        # The name becomes part of a path.
-        cached = cached_kernel(kernel) if KERNEL_NAME.fullmatch(kernel) else None
-        if cached is None or cached.identity != target.get("kernel") or cached.config is None:
-            return ""
-        return cached.config.read_text(errors="replace")
-    if target.get("target") != "local" or os.uname().release != release:
-        return ""
-    try:
-        return Path(f"/boot/config-{release}").read_text(errors="replace")
-    except OSError:
-        pass
-    try:
-        # CONFIG_IKCONFIG_PROC
-        return gzip.decompress(Path("/proc/config.gz").read_bytes()).decode(errors="replace")
-    except (OSError, EOFError):
-        return ""
+    return next((model for name, model in _MODELS if options.get(name) == "y"), "")
 
 
 def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:

@@ -17,7 +17,7 @@ from iolab.store.block_tables import block_rows
 from iolab.store.columns import UNAVAILABLE_COLUMNS
 from iolab.store.dataset import Dataset
 from iolab.store.hashes import recorded_digest, write_hashes
-from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
+from iolab.store.kernels import KernelBuild, build_of, merge_builds
 from iolab.store.partitions import kept_hashes, kept_tables
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.twins import gate_other_regimes
@@ -46,17 +46,11 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
 
 def _builds(store: RawStore, keys: Iterable[str]) -> dict[str, KernelBuild]:
     """Return how each kernel of some blocks was built and booted."""
-    # Many blocks share a kernel: its image is read once.
-    configs: dict[tuple[str, str], str] = {}
     boots: dict[str, list[KernelBuild]] = {}
     for key in keys:
-        facts, target = store.facts(key), store.read(key, "target.json")
-        kernel, release = store.block(key).kernel, str(facts["kernel_release"])
-        place = kernel, canonical_json(target)
-        if place not in configs:
-            configs[place] = kernel_config(kernel, release, target)
+        kernel = store.block(key).kernel
         try:
-            boots.setdefault(kernel, []).append(build_of(facts, configs[place]))
+            boots.setdefault(kernel, []).append(build_of(store.facts(key)))
         except (AttributeError, TypeError, ValueError) as error:
             raise IolabError(f"{store.folder(key) / 'facts.json'} is damaged") from error
     return {kernel: merge_builds(builds) for kernel, builds in boots.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iolab.agent import facts
-from iolab.agent.facts import build_id, collect
+from iolab.agent.facts import build_id, collect, kernel_options
 from iolab_base.errors import CannotRunError
 from tests.support.needs import lack, needs
 
@@ -29,6 +29,15 @@ def test_the_build_id_is_found_among_other_notes() -> None:
     assert build_id(before + _note(b"GNU\0", 5, wanted)) is None
     assert build_id(b"") is None
     assert build_id(before[:-7]) is None
+
+
+def test_options_are_those_of_the_running_kernels_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "CONFIG_HZ_250=y\nCONFIG_HZ=250\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_LAZY=y\n"
+    files = {Path(f"/boot/config-{platform.release()}"): text}
+    monkeypatch.setattr(facts, "text_of", files.get)
+    assert kernel_options() == {"HZ": "250", "PREEMPT_LAZY": "y"}
 
 
 @needs("objcopy", "readelf")

@@ -6,39 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from icountvm.kernels import cached_kernel
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
-from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds, read_builds
+from iolab.store.kernels import KernelBuild, build_of, merge_builds, read_builds
 from iolab_base.errors import UserError
-from tests.support.needs import lack
 
-_VOLUNTARY = "# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_VOLUNTARY=y\n# CONFIG_PREEMPT is not"
-
-
-def _facts(**tunables: str) -> dict[str, object]:
-    return {"kernel_version": "#1 SMP PREEMPT_DYNAMIC made up", "scheduler_tunables": tunables}
+_VOLUNTARY = {"PREEMPT_VOLUNTARY": "y", "PREEMPT_DYNAMIC": "y"}
 
 
 @pytest.mark.parametrize(
-    ("tunables", "config", "preemption", "hz"),
+    ("tunables", "options", "preemption", "hz"),
     [
         # As 6.1 and 7.2 show it; the latter was configured to be lazy.
-        ({"preempt": "none (voluntary) full"}, f"CONFIG_HZ=250\n{_VOLUNTARY}", "voluntary", 250),
-        ({"preempt": "full (lazy)"}, "CONFIG_PREEMPT_LAZY=y\nCONFIG_HZ=1000", "lazy", 1000),
+        ({"preempt": "none (voluntary) full"}, {"HZ": "250", **_VOLUNTARY}, "voluntary", 250),
+        ({"preempt": "full (lazy)"}, {"PREEMPT_LAZY": "y", "HZ": "1000"}, "lazy", 1000),
         # What the kernel reports is what it was booted with, whatever was configured.
         ({"preempt": "none voluntary (full)"}, _VOLUNTARY, "full", None),
         # Without PREEMPT_DYNAMIC, such as 5.10, only the configuration tells.
-        ({}, f"{_VOLUNTARY}\nCONFIG_HZ_250=y\nCONFIG_HZ=250\n", "voluntary", 250),
-        ({}, "CONFIG_PREEMPT=y\nCONFIG_PREEMPT_RT=y\n", "rt", None),
-        ({}, "CONFIG_PREEMPT_BUILD=y\n", "", None),
-        ({}, "", "", None),
+        ({}, {**_VOLUNTARY, "HZ": "250"}, "voluntary", 250),
+        ({}, {"PREEMPT": "y", "PREEMPT_RT": "y"}, "rt", None),
+        ({}, {"PREEMPT_BUILD": "y"}, "", None),
+        ({}, {"HZ": "1e9"}, "", None),
+        ({}, {}, "", None),
     ],
 )
 def test_a_build_is_what_the_kernel_reports_and_its_configuration(
-    tunables: dict[str, str], config: str, preemption: str, hz: int | None
+    tunables: dict[str, str], options: dict[str, str], preemption: str, hz: int | None
 ) -> None:
-    build = build_of(_facts(**tunables), config)
+    facts = {
+        "kernel_version": "#1 SMP PREEMPT_DYNAMIC made up",
+        "kernel_options": options,
+        "scheduler_tunables": tunables,
+    }
+    build = build_of(facts)
     assert (build.preemption, build.hz) == (preemption, hz)
     assert build.version == "#1 SMP PREEMPT_DYNAMIC made up"
 
@@ -51,19 +51,6 @@ def test_boots_that_differ_say_so() -> None:
     expected = KernelBuild("#1", "full, lazy", 250, {"base_slice_ns": "700000"})
     assert merge_builds(builds) == expected
     assert merge_builds([*builds, KernelBuild(hz=1000)]).hz is None
-
-
-def test_a_configuration_belongs_to_the_kernel_that_was_measured() -> None:
-    kernel = cached_kernel("6.1")
-    if kernel is None:
-        lack("kernel 6.1 in the cache")
-    target = {"target": "vm", "kernel": kernel.identity}
-    assert "CONFIG_HZ=" in kernel_config("6.1", kernel.release, target)
-    assert not kernel_config("6.1", kernel.release, {**target, "kernel": "another"})
-    assert not kernel_config("6.1", kernel.release, {"target": "ssh"})
-    # Somebody's block names the kernel, and the name becomes part of a path.
-    assert not kernel_config("../kernels/6.1", kernel.release, target)
-    assert not kernel_config("6.1", "of-another-machine", {"target": "local"})
 
 
 def test_the_reference_data_know_their_kernels() -> None:

@@ -49,6 +49,7 @@ _FACTS = {
     "kernel_release": "6.1.0-made-up",
     "kernel_version": "#1 SMP",
     "kernel_build_id": "0123456789abcdef",
+    "kernel_options": {"HZ": "250"},
     "command_line": "quiet",
     "settings": {"dirty_bytes": 0},
     "high_resolution_timers": True,

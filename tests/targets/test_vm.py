@@ -207,6 +207,12 @@ def test_the_kernel_tells_its_build_id(seen: dict[str, Any]) -> None:
     assert len(bytes.fromhex(seen["build id"])) == 20
 
 
+def test_the_kernel_tells_how_it_was_configured(seen: dict[str, Any]) -> None:
+    options = seen["facts"]["kernel_options"]
+    assert options["HZ"] == "250"
+    assert "PREEMPT_DYNAMIC" in options
+
+
 def _run_program(
     target: VmTarget, program: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

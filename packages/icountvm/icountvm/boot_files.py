@@ -20,7 +20,7 @@ from iolab_base.files import atomic_write, cache_dir
 __all__ = ["RECIPE", "boot_image", "modules_archive"]
 
 # Part of the identity of a machine: change it with what this module does to a kernel.
-RECIPE = "uncompressed-unsigned-1"
+RECIPE = "uncompressed-unsigned-configured-1"
 
 # scripts/sign-file.c appends a signature, struct module_signature, and this.
 _SIGNED = b"~Module signature appended~\n"
@@ -43,14 +43,17 @@ def boot_image(kernel: Kernel) -> Path:
 
 
 def modules_archive(kernel: Kernel) -> Path:
-    """Return the cpio archive of a kernel's modules, to append to the image.
+    """Return the cpio archive of a kernel's modules and configuration, to append to the image.
 
     The modules keep their signatures if the kernel loads only signed ones.
     """
     path = cache_dir("image", "modules") / f"{kernel.identity}-{RECIPE}.cpio"
     if not path.exists():
         forced = kernel.config is not None and _FORCED.search(kernel.config.read_text()) is not None
-        write_cpio(path, _module_entries(kernel, signed=forced))
+        entries = list(_module_entries(kernel, signed=forced))
+        if kernel.config is not None:
+            entries.append(Entry.file(f"boot/config-{kernel.release}", kernel.config))
+        write_cpio(path, entries)
     return path
 
 
