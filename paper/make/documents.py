@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from iolab.pathology import PATHOLOGIES
-from iolab.pathology.base import Pathology
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import Pathology, rules_digest
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iolab.pathology import PATHOLOGIES
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import rules_digest
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
 from iolab.stats.threshold import threshold
