@@ -21,8 +21,8 @@ from iolab.report.tables import (
     traced_measures,
 )
 from iolab.stats.conditions import comparable_cells, main_value, pathology_of
-from iolab.stats.drift import order_table
 from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.order import order_table
 from iolab.stats.tables import mean_table, ratio_table, recording_cost
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure

@@ -14,8 +14,7 @@ import pandas as pd
 
 from guestprof.profile import KINDS, Profile, per_io
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.intervals import t_interval
+from iolab.stats.estimates import CONFIDENCE, t_interval
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from iolab_base.names import one_of

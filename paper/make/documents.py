@@ -15,7 +15,7 @@ from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS
 from iolab.stats.conditions import kernel_order, kernels_of
-from iolab.stats.threshold import threshold
+from iolab.stats.shape import threshold
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders, with_measure
 from iolab_base.errors import IolabError

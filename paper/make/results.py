@@ -23,9 +23,8 @@ from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE, sign_flip
+from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
 from iolab.stats.families import holm_family
-from iolab.stats.intervals import what_is_missing
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
