@@ -223,13 +223,7 @@ class Statistic:
     __slots__ = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values.
-
-        Returns
-        -------
-        dict of str to Any
-            The fields by name. A float that is not finite becomes None.
-        """
+        """Return the fields as plain JSON values; a float that is not finite becomes None."""
         fields: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value

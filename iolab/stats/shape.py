@@ -230,7 +230,7 @@ def knee_table(
     """
     conditions, knees = _knees(cells, factor, value, by, confidence)
     results = pd.DataFrame([asdict(one) for one in knees])
-    return in_kernel_order(pd.concat([conditions, results], axis=1), list(conditions))
+    return in_kernel_order(pd.concat([conditions, results], axis=1), conditions.columns.tolist())
 
 
 def _knees(
