@@ -17,8 +17,8 @@ from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.expressions import override
 from iolab.pathology.factors import CategoricalFactor, Grid, IntegerFactor, integer_level
-from iolab.pathology.settings import override
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
 from iolab_base.names import one_of

@@ -29,7 +29,7 @@ from iolab.figures.style import COLUMN_IN, DOUBLE_IN, legend, styled
 from iolab.figures.words import axis_number
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
-from iolab.stats.regions import IOPS_LOST, region_table
+from iolab.stats.tables import IOPS_LOST, region_table
 from iolab_base.errors import UserError
 
 __all__ = ["PublishedPoint", "region_iops", "region_switches"]
@@ -106,7 +106,7 @@ def region_iops(
     ----------
     cells : DataFrame
         Cells of one pathology, clock and target, without side experiments, such as
-        `iolab.stats.regions.crossed_cells` returns.
+        `iolab.stats.tables.crossed_cells` returns.
     x : str
         The numeric factor of the x axis; the y axis is the treatment's.
     by : str

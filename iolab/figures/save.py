@@ -16,8 +16,7 @@ from iolab.figures.words import condition_text
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.regions import IOPS_LOST
-from iolab.stats.tables import mean_table, ratio_table
+from iolab.stats.tables import IOPS_LOST, mean_table, ratio_table
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from iolab.pathology.built_in import PATHOLOGIES
 from iolab.pathology.registry import (
+    PATHOLOGIES,
     get_pathology,
     named_pathologies,
     notebook_path,

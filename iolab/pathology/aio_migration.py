@@ -24,10 +24,19 @@ has to run on the submitter's core (fs/iomap/direct-io.c, iomap_dio_bio_end_io).
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
-from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.base import (
+    EVERY_KERNEL,
+    TWO_KERNELS,
+    Claim,
+    Machine,
+    Pathology,
+    Profile,
+    Published,
+)
 from iolab.pathology.factors import (
     CategoricalFactor,
     Condition,
@@ -37,7 +46,6 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
-from iolab.pathology.published import BLOCK_AIO
 from iolab.results import CellResult, growth
 
 if TYPE_CHECKING:
@@ -170,10 +178,18 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
 
 
 # Where every claim is decided.
-_EVERY_CLAIM: tuple[Grid, ...] = (
-    {**_BASE, "tuning": ("default", "published", "slice")},
-    {**_BASE, "size": (512,)},
-    _READS,
+_FULL = Profile(
+    kernels=EVERY_KERNEL,
+    boots=3,
+    grids=(
+        {**_BASE, "tuning": ("default", "published", "slice")},
+        {**_BASE, "size": (512,)},
+        _READS,
+    ),
+    ramp_ms=400,
+    runtime_ms=1500,
+    recorded=_RECORDED,
+    repeats_control=False,
 )
 
 AIO_MIGRATION = Pathology(
@@ -201,7 +217,7 @@ AIO_MIGRATION = Pathology(
     },
     profiles={
         "smoke": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
+            kernels=TWO_KERNELS,
             boots=2,
             grids=({**_BASE, "tuning": ("published", "slice")},),
             ramp_ms=400,
@@ -209,39 +225,20 @@ AIO_MIGRATION = Pathology(
             recorded=_RECORDED,
             recorded_boots=1,
         ),
-        "quick": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
-            boots=3,
+        "quick": replace(
+            _FULL,
+            kernels=TWO_KERNELS,
             grids=({**_BASE, "tuning": ("published",)}, {**_BASE, "size": (512,)}),
             # No claim refers to the pinned thread: it shows what does not happen.
             control_boots=1,
-            ramp_ms=400,
-            runtime_ms=1500,
             recorded={**_RECORDED, "tuning": ("published",)},
             recorded_boots=1,
-            repeats_control=False,
         ),
-        "full": Profile(
-            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
-            boots=3,
-            grids=_EVERY_CLAIM,
-            ramp_ms=400,
-            runtime_ms=1500,
-            recorded=_RECORDED,
-            repeats_control=False,
-        ),
-        # `full` with A/A pairs.
-        "study": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
-            boots=3,
-            grids=_EVERY_CLAIM,
-            ramp_ms=400,
-            runtime_ms=1500,
-            recorded=_RECORDED,
-        ),
+        "full": _FULL,
+        "study": _FULL.with_pairs(),
         # Levels between and beyond those of the claims.
         "survey": Profile(
-            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            kernels=EVERY_KERNEL,
             boots=5,
             grids=(
                 {**_BASE, "tuning": ("default", "published", "slice")},
@@ -277,5 +274,20 @@ AIO_MIGRATION = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
-    published=BLOCK_AIO,
+    published=Published(
+        citation='Ming Lei, "single aio thread is migrated crazily by scheduler", Thu Nov 14 2019',
+        subject="a single AIO thread is migrated",
+        happens=(
+            "A single AIO thread is moved from CPU to CPU. Its direct writes complete in a kworker "
+            "that is queued on the CPU that submits."
+        ),
+        measures=(
+            "migrations_per_s",
+            "by_wake_up_placement",
+            "by_active_balance",
+            "by_periodic_balance",
+            "by_newly_idle_balance",
+        ),
+        treated={"free": "the thread free to move"},
+    ),
 )

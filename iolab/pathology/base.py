@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a pathology is made of: claims, profiles, and how a cell of it is run."""
+"""What a pathology is made of: claims, profiles, the report, and how a cell of it is run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iolab.agent.plan import Cell, Recording
 from iolab.pathology.claims import Claim, refuse
@@ -18,24 +18,32 @@ from iolab.pathology.interventions import (
     Intervention,
     InterventionFactor,
 )
-from iolab.pathology.published import Published
 from iolab.results import CellResult
 from iolab_base.errors import UserError
+from iolab_base.files import digest_of
 from iolab_base.names import one_of
 
 if TYPE_CHECKING:
     from tracedat import Trace
 
 __all__ = [
+    "EVERY_KERNEL",
     "EXPERIMENT",
     "NULL_BLK_MODULES",
     "PATHOLOGY_NAME",
+    "TWO_KERNELS",
     "Claim",
     "Machine",
     "Pathology",
     "Profile",
+    "Published",
+    "rules_digest",
+    "rules_document",
 ]
 
+# A kernel before EEVDF and one with it, and every kernel of iolab.
+TWO_KERNELS: Final = (("6.1",), ("6.8", "6.12"))
+EVERY_KERNEL: Final = (("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",))
 # Modules of the reports whose disks are null_blk. Each loads all of them, so that a machine of one
 # size is booted once for all reports.
 NULL_BLK_MODULES: Final = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
@@ -45,6 +53,11 @@ REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
 EXPERIMENT: Final = "experiment.ipynb"
 # A pathology's name is a folder's name and its module's.
 PATHOLOGY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+# What decides a claim's verdict, beside its condition. Statements and reasons decide nothing.
+_RULE: Final = (
+    *("name", "kind", "value", "contrast", "scale", "above", "below"),
+    *("published", "without", "requires", "cures", "secondary"),
+)
 
 
 @dataclass(frozen=True)
@@ -125,6 +138,10 @@ class Profile:
         """Return a profile that measures its grids, or these, in every boot, with controls."""
         return replace(self.with_every_control(), grids=grids or self.grids, grid_boots=())
 
+    def with_pairs(self) -> Profile:
+        """Return this profile of every kernel for a study: A/A pairs, on two kernels."""
+        return replace(self, kernels=TWO_KERNELS, repeats_control=True)
+
     def with_every_control(self) -> Profile:
         """Return a profile that measures controls in every boot, if it measures any."""
         return replace(self, control_boots=0 if self.control_boots == 0 else None)
@@ -171,6 +188,40 @@ class Machine:
         highres = changed.highres
         coalesced = self.coalesced_timers if highres is None else not highres
         return replace(self, cpus=changed.cpus or self.cpus, coalesced_timers=coalesced)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published report.
+
+    Parameters
+    ----------
+    citation : str
+        Author, subject and date, as far as the report itself gives them.
+    subject : str
+        What happens, as a phrase of a mail's subject: "direct I/O completion kworker ping-pong".
+    happens : str
+        What happens, in the kernel's own nouns: the sentence that a mail begins with.
+    links : tuple of str
+        Addresses and commits that the report names; nothing else.
+    measures : tuple of str
+        Columns and measures that show the mechanism, in the order of a mail's table.
+    stack : str
+        Where it happens, as the report's own stack shows it.
+    claim : str
+        The default claim of a mail; "" chooses among the reproduced ones.
+    treated : mapping of str to str
+        Levels of the treatment in words for readers who do not know the pathology.
+    """
+
+    citation: str
+    subject: str
+    happens: str
+    links: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
+    stack: str = ""
+    claim: str = ""
+    treated: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -325,3 +376,20 @@ class Pathology:
                     self.factors[name].check(name, value)
                 except UserError as error:
                     raise UserError(f"{where}: {error}") from error
+
+
+def rules_document(pathology: Pathology) -> dict[str, Any]:
+    """Return everything that decides a pathology's verdicts, as plain JSON values."""
+    return {
+        "pathology": pathology.name,
+        "claims": [
+            {"condition": dict(claim.condition), **{name: getattr(claim, name) for name in _RULE}}
+            for claim in pathology.claims
+        ],
+        "preregistered": [dict(condition) for condition in pathology.preregistered],
+    }
+
+
+def rules_digest(pathology: Pathology) -> str:
+    """Return the SHA-256 of the canonical JSON of `rules_document`: what was fixed beforehand."""
+    return digest_of(rules_document(pathology))

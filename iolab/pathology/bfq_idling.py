@@ -37,7 +37,16 @@ import random
 from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
-from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
+from iolab.pathology.base import (
+    EVERY_KERNEL,
+    NULL_BLK_MODULES,
+    TWO_KERNELS,
+    Claim,
+    Machine,
+    Pathology,
+    Profile,
+    Published,
+)
 from iolab.pathology.factors import (
     CategoricalFactor,
     Condition,
@@ -47,7 +56,6 @@ from iolab.pathology.factors import (
     integer_level,
     named_level,
 )
-from iolab.pathology.published import BLOCK_CFQ
 from iolab.results import CellResult
 from iolab_base.errors import IolabError
 
@@ -233,11 +241,18 @@ def _no_gaps(name: str, statement: str, scheduler: str) -> Claim:
 
 
 # Where every claim is decided.
-_EVERY_CLAIM: tuple[Grid, ...] = (
-    {**_BASE, "io_scheduler": _QUICK},
-    {**_BOTH, "cgroup": ("root",)},
-    {**_BASE, "filesystem": ("xfs", "raw")},
-    _LONG,
+_FULL = Profile(
+    kernels=EVERY_KERNEL,
+    boots=6,
+    grids=(
+        {**_BASE, "io_scheduler": _QUICK},
+        {**_BOTH, "cgroup": ("root",)},
+        {**_BASE, "filesystem": ("xfs", "raw")},
+        _LONG,
+    ),
+    recorded={**_BASE, "io_scheduler": _QUICK, "writes": (10, 300)},
+    recorded_boots=6,
+    repeats_control=False,
 )
 
 BFQ_IDLING = Pathology(
@@ -259,14 +274,14 @@ BFQ_IDLING = Pathology(
     },
     profiles={
         "smoke": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
+            kernels=TWO_KERNELS,
             boots=2,
             grids=(_BOTH,),
             recorded=_BASE,
             recorded_boots=1,
         ),
         "quick": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
+            kernels=TWO_KERNELS,
             # Gaps are few whole numbers: boots agree to the digit, and six such boots decide.
             boots=6,
             grids=(_LONG,),
@@ -277,25 +292,11 @@ BFQ_IDLING = Pathology(
             recorded_control_boots=1,
             repeats_control=False,
         ),
-        "full": Profile(
-            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
-            boots=6,
-            grids=_EVERY_CLAIM,
-            recorded={**_BASE, "io_scheduler": _QUICK, "writes": (10, 300)},
-            recorded_boots=6,
-            repeats_control=False,
-        ),
-        # `full` with A/A pairs.
-        "study": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
-            boots=6,
-            grids=_EVERY_CLAIM,
-            recorded={**_BASE, "io_scheduler": _QUICK, "writes": (10, 300)},
-            recorded_boots=6,
-        ),
+        "full": _FULL,
+        "study": _FULL.with_pairs(),
         # Levels between and beyond those of the claims.
         "survey": Profile(
-            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
+            kernels=EVERY_KERNEL,
             boots=6,
             grids=(
                 {**_ALL, "writes": (1, 10, 300)},
@@ -395,5 +396,25 @@ BFQ_IDLING = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
-    published=BLOCK_CFQ,
+    published=Published(
+        citation=(
+            'Srivatsa S. Bhat, "CFQ idling kills I/O performance on ext4 with blkio cgroup '
+            'controller", Fri May 17 2019'
+        ),
+        subject="BFQ idles between the cgroups of dd and jbd2",
+        happens=(
+            "BFQ keeps the device idle for slice_idle after each request of dd or of jbd2 if these "
+            "are in different cgroups, while the other's request waits: a synchronous write on "
+            "ext4 needs both in turn."
+        ),
+        links=(
+            "https://lkml.org/lkml/2015/11/19/359",
+            "https://github.com/moby/moby/issues/21485",
+        ),
+        measures=(
+            *("gaps_per_write", "gaps_per_100_ios", "gap_median_ms", "gap_share"),
+            *("gaps_jbd2_waits", "gaps_dd_waits"),
+        ),
+        treated={"bfq-throughput": "bfq, low_latency=0", "bfq": "bfq"},
+    ),
 )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Call the functions of a pathology; report an error in one with file and line."""
+"""Call the functions of a pathology; report an error in a user's code with file and line."""
 
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from iolab.agent.plan import Cell
 from iolab.pathology.base import Machine, Pathology, Profile
-from iolab.pathology.blame import blame
 from iolab.pathology.factors import Condition
 from iolab.results import CellResult
 from iolab_base.errors import IolabError, UserError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BrokenPathologyError",
+    "blame",
     "cell_of",
     "machine_of",
     "measures_of_result",
@@ -100,3 +101,29 @@ def _numbers(pathology: Pathology, part: str, made: Any) -> dict[str, float]:
             f"{part} of pathology {pathology.name} returned {made!r:.80}, not numbers by name"
         )
     return dict(made)
+
+
+def blame(error: BaseException, file: str) -> str:
+    """Return where in a file an error arose, and what it is, as one line.
+
+    Such as ``", line 12: NameError: name 'x' is not defined"``, without the line if the error did
+    not pass through the file. `file` is the name in its code objects. Re-raises KeyboardInterrupt.
+    """
+    if type(error) is KeyboardInterrupt:
+        raise error
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f", line {error.lineno}: {error.msg}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    where = f", line {lines[-1]}" if lines else ""
+    return f"{where}: {_words(error)}".removesuffix(": ")
+
+
+def _words(error: BaseException) -> str:
+    """Return an error in one line, even if its own ``__str__`` fails."""
+    try:
+        kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
+        return f"{kind}{' '.join(str(error).split())}".removesuffix(": ")
+    except BaseException as another:
+        if type(another) is KeyboardInterrupt:
+            raise
+        return "an error that cannot be shown"

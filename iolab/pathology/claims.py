@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A claim: one statement of a report, with the rule that decides it."""
+"""A claim: one statement of a report, with the rule that decides it.
+
+Its limit lies half-way from no effect to the published number, by one formula for all reports. A
+claim is reproduced if more than half of the published effect is there. No measured number enters.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,46 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from iolab.pathology.factors import Condition
-from iolab.pathology.limits import Contrast, Scale, limit_of, no_effect
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
-__all__ = ["Claim", "refuse"]
+__all__ = ["Claim", "Contrast", "Scale", "limit_of", "refuse"]
+
+Contrast = Literal["ratio", "difference", "treated"]
+Scale = Literal["linear", "log"]
 
 
 def refuse(wrong: bool, what: str, why: str) -> None:
     """Raise a UserError made of `what` and `why` if `wrong`."""
     if wrong:
         raise UserError(f"{what}: {why}")
+
+
+def no_effect(contrast: Contrast) -> float:
+    """Return a contrast's default value without any effect: 1 for a ratio, else 0."""
+    return 1.0 if contrast == "ratio" else 0.0
+
+
+def limit_of(
+    published: float, contrast: Contrast, *, without: float | None = None, scale: Scale = "linear"
+) -> float:
+    """Compute the limit of a claim: half-way from no effect to the published number.
+
+    `published` is in the unit of the contrast; for a range, the end nearer to no effect. `without`
+    is the contrast without the effect, by default `no_effect`. For a ratio, or a treated value with
+    the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit 0.761. Raises
+    UserError for unusable numbers.
+    """
+    start = no_effect(contrast) if without is None else without
+    if not (math.isfinite(published) and math.isfinite(start)):
+        raise UserError(f"a limit lies between two numbers, not {start} and {published}")
+    if published == start:
+        raise UserError(f"the published number {published:g} is no effect: there is no half of it")
+    if contrast == "ratio" or scale == "log":
+        if not (published > 0 and start > 0):
+            raise UserError(f"{start:g} and {published:g} have no half-way in logarithms")
+        return math.sqrt(start * published)
+    return (start + published) / 2
 
 
 @dataclass(frozen=True)
@@ -43,8 +76,8 @@ class Claim:
     contrast : {"ratio", "difference", "treated"}
         What is judged: treated / control, treated - control, or the treated value.
     above, below : float, optional
-        The limit, in the unit of the contrast. Left away, it is `iolab.pathology.limits.limit_of`
-        the published number.
+        The limit, in the unit of the contrast. Left away, it is `limit_of` the published
+        number.
     published : float, optional
         What the report gives for the contrast; of a range, the end nearer to no effect.
     without : float, optional

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What can be judged by one exit code: a claim by its name, or a measure with a limit.
+"""What a user writes about a pathology: levels in place of a profile's, and what is to be judged.
 
+Levels are ``FACTOR=LEVEL[,LEVEL...]``. One exit code judges a claim by its name or an expression.
 A claim states a defect, so a kernel is good where it does not hold. An expression states what is
 right::
 
@@ -13,16 +14,17 @@ right::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final
 
-from iolab.pathology.base import Claim, Pathology
+from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.claims import Contrast
 from iolab.pathology.registry import named_pathologies, pathologies
 from iolab_base.errors import UserError
 from iolab_base.names import nearest, one_of
 
-__all__ = ["Question", "question_of"]
+__all__ = ["Question", "override", "parse_levels", "question_of"]
 
 _NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _EXPRESSION: Final = re.compile(
@@ -33,8 +35,6 @@ _EXPRESSION: Final = re.compile(
         |\s+within\s+(?P<percent>{_NUMBER})\s*%\s+of\s+(?P<kernel>\S+))""",
     re.VERBOSE,
 )
-_OF_COMMAND: Final = "of the question"
-Contrast = Literal["ratio", "difference", "treated"]
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _of_expression(pathology: Pathology, found: re.Match[str], text: str) -> Que
         contrast=contrasts.get(found["contrast"], "treated"),
         above=number if found["side"] == ">" else None,
         below=number if found["side"] == "<" else number / 100 if found["percent"] else None,
-        why=_OF_COMMAND,
+        why="of the question",
     )
     return Question(f"{pathology.name}: {text}", pathology, claim, True, found["kernel"] or "")
 
@@ -152,3 +152,54 @@ def _levels(pathology: Pathology, text: str) -> dict[str, int | str]:
         one_of("factor", name, pathology.factors)
         levels[name] = pathology.factors[name].parse(name, level)
     return levels
+
+
+def parse_levels(
+    pathology: Pathology, option: str, settings: Sequence[str]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the levels in ``FACTOR=LEVEL[,LEVEL...]``, by factor; messages name `option`.
+
+    Raises UserError for an unknown factor, a level out of range, or no treatment.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, separator, text = setting.partition("=")
+        if not separator:
+            raise UserError(f"{option} wants FACTOR=LEVEL[,LEVEL...], not {setting!r}")
+        one_of("factor", name, pathology.factors)
+        levels = [t.strip() for t in text.split(",")]
+        if name == pathology.treatment:
+            levels = [t for t in levels if t != "control"]
+        parsed = tuple(dict.fromkeys(pathology.factors[name].parse(name, t) for t in levels))
+        if not parsed:
+            raise UserError(f"{option} {name} needs a level to compare with the control")
+        found[name] = parsed
+    return found
+
+
+def override(
+    pathology: Pathology,
+    profile: Profile,
+    settings: Sequence[str] = (),
+    recorded: Sequence[str] = (),
+) -> Profile:
+    """Return a profile whose grids are replaced by the levels that the user set.
+
+    `settings` are like ``weight=1000,3000``; other factors keep the levels of the profile's first
+    grid. `recorded`, of the same form, chooses the conditions to record, in every boot. The
+    treatment's level ``control`` is always measured and may be named. Raises UserError as
+    `parse_levels`.
+    """
+    changed = profile
+    if settings:
+        grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
+        changed = changed.in_every_boot(grid)
+    if recorded:
+        levels = parse_levels(pathology, "--record", recorded)
+        changed = replace(
+            changed.with_every_control(),
+            recorded=levels,
+            recorded_boots=profile.boots,
+            recorded_control_boots=None,
+        )
+    return changed

@@ -57,25 +57,13 @@ class IntegerFactor:
         return self.words.get(level, (self.phrase or f"{self.label} {{}}").format(level))
 
     def parse(self, name: str, text: str) -> int:
-        """Return the level that `text` names.
-
-        Raises
-        ------
-        UserError
-            If it is no whole number in the range; the message gives the range.
-        """
+        """Return the level that `text` names; the UserError for another one gives the range."""
         if re.fullmatch(r"\d{1,9}", text) and self._within(int(text)):
             return int(text)
         raise self._refusal(name, text)
 
     def check(self, name: str, level: object) -> None:
-        """Check a level of the factor `name`.
-
-        Raises
-        ------
-        UserError
-            If it is no whole number in the range; the message gives the range.
-        """
+        """Raise a UserError with the range if `level` is no whole number in it."""
         if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
             raise self._refusal(name, level)
 
@@ -115,24 +103,12 @@ class CategoricalFactor:
         return self.words.get(level, self.phrase.format(level))
 
     def parse(self, name: str, text: str) -> str:
-        """Return the level that `text` names.
-
-        Raises
-        ------
-        UserError
-            If it is no level; the message lists the levels.
-        """
+        """Return the level that `text` names; the UserError for another one lists the levels."""
         self.check(name, text)
         return text
 
     def check(self, name: str, level: object) -> None:
-        """Check a level of the factor `name`.
-
-        Raises
-        ------
-        UserError
-            If it is no level; the message lists the levels.
-        """
+        """Raise a UserError that lists the levels if `level` is none of them."""
         one_of(f"level of {name}", level if isinstance(level, str) else repr(level), self.levels)
 
 
@@ -145,13 +121,7 @@ def first_levels(grid: Grid) -> dict[str, int | str]:
 
 
 def integer_level(condition: Condition, name: str) -> int:
-    """Return a condition's level of an integer factor.
-
-    Raises
-    ------
-    TypeError
-        If the factor is of another kind.
-    """
+    """Return a condition's level of an integer factor; TypeError for another kind."""
     level = condition[name]
     if not isinstance(level, int):
         raise TypeError(f"{name} has the level {level!r}, which is no integer")
@@ -159,13 +129,7 @@ def integer_level(condition: Condition, name: str) -> int:
 
 
 def named_level(condition: Condition, name: str) -> str:
-    """Return a condition's level of a categorical factor.
-
-    Raises
-    ------
-    TypeError
-        If the factor is of another kind.
-    """
+    """Return a condition's level of a categorical factor; TypeError for another kind."""
     level = condition[name]
     if not isinstance(level, str):
         raise TypeError(f"{name} has the level {level!r}, which is no name")

@@ -52,33 +52,17 @@ _MOST_PARTS = 8
 
 @dataclass(frozen=True)
 class Intervention:
-    """What a level of the factor changes.
+    """What a level of the factor changes; an empty or zero field leaves it unchanged."""
 
-    Parameters
-    ----------
-    features : dict of str to bool
-        Features of the scheduler, on or off.
-    settings : dict of str to int
-        Kernel settings by the names of `iolab.agent.settings`.
-    preemption : str
-        Preemption model; "" leaves it unchanged.
-    io_scheduler : str
-        I/O scheduler of every device that has one; "" leaves it unchanged.
-    tunables : dict of str to int
-        Tunables of the I/O scheduler of every device that has one.
-    cpus : int
-        CPUs of the virtual machine; 0 leaves them unchanged.
-    boot_options : tuple of str
-        Options of the kernel's command line.
-    highres : bool or None
-        Whether timers run at high resolution; None leaves it unchanged.
-    """
-
+    # Features of the scheduler, on or off.
     features: dict[str, bool] = field(default_factory=dict)
+    # By the names of `iolab.agent.settings`.
     settings: dict[str, int] = field(default_factory=dict)
     preemption: str = ""
+    # Of every device that has one, as are its tunables.
     io_scheduler: str = ""
     tunables: dict[str, int] = field(default_factory=dict)
+    # The virtual machine's CPUs, its kernel's command line, and whether timers are precise.
     cpus: int = 0
     boot_options: tuple[str, ...] = ()
     highres: bool | None = None
@@ -104,13 +88,7 @@ class Intervention:
 
 
 def intervention(level: object) -> Intervention:
-    """Return what a level of the factor changes.
-
-    Raises
-    ------
-    UserError
-        If a part is unknown, malformed or named twice.
-    """
+    """Return what a level changes; UserError for an unknown, malformed or repeated part."""
     if level == NO_INTERVENTION:
         return Intervention()
     parts = str(level).split("+")
@@ -190,22 +168,10 @@ class InterventionFactor:
         return "" if level == NO_INTERVENTION else level
 
     def parse(self, name: str, text: str) -> str:
-        """Return the level that `text` names.
-
-        Raises
-        ------
-        UserError
-            As `intervention`.
-        """
+        """Return the level that `text` names; UserError as `intervention`."""
         self.check(name, text)
         return text
 
     def check(self, name: str, level: object) -> None:
-        """Check a level.
-
-        Raises
-        ------
-        UserError
-            As `intervention`.
-        """
+        """Raise the UserError of `intervention` for what is no level."""
         intervention(level)

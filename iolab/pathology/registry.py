@@ -25,12 +25,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
+from iolab.pathology.aio_migration import AIO_MIGRATION
 from iolab.pathology.base import EXPERIMENT, Pathology
-from iolab.pathology.blame import blame
-from iolab.pathology.built_in import PATHOLOGIES
-from iolab.pathology.source_file import MODULE_PREFIX, read_file
+from iolab.pathology.bfq_idling import BFQ_IDLING
+from iolab.pathology.calls import blame
+from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.pathology.fsnotify_contention import FSNOTIFY_CONTENTION
+from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from iolab.paths import NOTEBOOKS
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
@@ -39,6 +43,7 @@ __all__ = [
     "FILES_VARIABLE",
     "GROUP",
     "HANDOVER_VARIABLE",
+    "PATHOLOGIES",
     "get_pathology",
     "handover_file",
     "named_pathologies",
@@ -50,11 +55,18 @@ __all__ = [
     "register_file",
 ]
 
+# Those that come with iolab.
+PATHOLOGIES: Final[dict[str, Pathology]] = {
+    p.name: p
+    for p in (DIO_KWORKER, AIO_MIGRATION, FSNOTIFY_CONTENTION, BFQ_IDLING, WRITEBACK_KWORKER)
+}
 GROUP: Final = "iolab.pathologies"
 # Files of pathologies, separated as in PATH: set by the user, and by a sweep for its pages.
 FILES_VARIABLE: Final = "IOLAB_PATHOLOGIES"
 # DIGEST:FILE of `handover_file`, set by a sweep for its pages.
 HANDOVER_VARIABLE: Final = "IOLAB_HANDED_OVER"
+# Prefix of the names of modules made from files.
+_MODULE_PREFIX: Final = "iolab_pathology_file_"
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ def register_file(path: Path | str) -> list[Pathology]:
     path = Path(path).expanduser()
     if os.pathsep in str(path.resolve()):
         raise UserError(f"the path {path} has a {os.pathsep!r}, which separates paths: move it")
-    found = read_file(path)
+    found = _read_file(path)
     file = path.resolve()
     try:
         for pathology in found:
@@ -123,6 +135,51 @@ def register_file(path: Path | str) -> list[Pathology]:
     for entry in entries:
         _add(entry)
     return found
+
+
+def _read_file(path: Path) -> list[Pathology]:
+    """Run a Python file (``.py``) and return the pathologies among its globals, in order.
+
+    Compiled anew each time: a cached ``.pyc`` of the same second would hide an edit. Its folder is
+    not importable. Raises UserError, with file and line, if it fails or defines no pathology, or
+    two of one name.
+    """
+    if path.suffix != ".py":
+        raise UserError(f"{path} is no Python file: the file of a pathology ends with .py")
+    file = str(path.resolve())
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    module = ModuleType(_MODULE_PREFIX + hashlib.sha256(file.encode()).hexdigest()[:16])
+    module.__file__ = file
+    # Dataclasses look up the module of their class here.
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        # The user asked to run this file.
+        exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
+        return _defined(module, path)
+    except BaseException as error:
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before
+        raise UserError(f"{path}{blame(error, file)}") from error
+
+
+def _defined(module: ModuleType, path: Path) -> list[Pathology]:
+    built_in = [id(pathology) for pathology in PATHOLOGIES.values()]
+    found = {
+        id(value): value
+        for value in vars(module).values()
+        if isinstance(value, Pathology) and id(value) not in built_in
+    }
+    names = [pathology.name for pathology in found.values()]
+    if not names:
+        raise UserError("it defines no Pathology")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"it defines two pathologies called {', '.join(twice)}")
+    return list(found.values())
 
 
 def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology]:
@@ -206,7 +263,7 @@ def handover_file() -> bytes | None:
     if all(entry.inherited for entry in own):
         return None
     for name, module in list(sys.modules.items()):
-        if name.startswith(MODULE_PREFIX):
+        if name.startswith(_MODULE_PREFIX):
             # No child can import it by this name.
             cloudpickle.register_pickle_by_value(module)
     pickled = []

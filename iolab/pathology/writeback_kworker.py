@@ -41,10 +41,20 @@ writers take turns per I/O. ``kworker_cpu`` covers only bound workers.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
-from iolab.pathology.base import NULL_BLK_MODULES, Claim, Machine, Pathology, Profile
+from iolab.pathology.base import (
+    EVERY_KERNEL,
+    NULL_BLK_MODULES,
+    TWO_KERNELS,
+    Claim,
+    Machine,
+    Pathology,
+    Profile,
+    Published,
+)
 from iolab.pathology.factors import (
     CategoricalFactor,
     Condition,
@@ -53,7 +63,6 @@ from iolab.pathology.factors import (
     first_levels,
     integer_level,
 )
-from iolab.pathology.published import SOLIDIGM
 from iolab.results import CellResult
 
 if TYPE_CHECKING:
@@ -69,9 +78,6 @@ _DEVICE_MIB = 12 * 1024
 _DIRTY_BYTES = 64 * _MIB
 _DIRTY_BACKGROUND_BYTES = 16 * _MIB
 _MOST_JOBS = 32
-# Short, so that the fastest writer's pages stay below the machine's memory.
-_RAMP_MS = 200
-_RUNTIME_MS = 500
 _CORES = (
     "virtual processors share one counted clock: it takes real cores, and a device that is faster "
     "than one flush worker"
@@ -210,7 +216,18 @@ def _busy(name: str, statement: str, grid: Grid, *, secondary: bool = False) -> 
 _PUBLISHED_COST = (1.0 / 5383) / (0.2 / 14600)
 
 # Where every claim is decided.
-_EVERY_CLAIM: tuple[Grid, ...] = (_COST, _BESIDE, _GROWING)
+_FULL = Profile(
+    kernels=EVERY_KERNEL,
+    # Workers at once are a whole number: boots agree to the digit, and six such decide.
+    boots=6,
+    grids=(_COST, _BESIDE, _GROWING),
+    # Short, so that the fastest writer's pages stay below the machine's memory.
+    ramp_ms=200,
+    runtime_ms=500,
+    recorded={"layout": ("growing",)},
+    recorded_boots=6,
+    repeats_control=False,
+)
 
 WRITEBACK_KWORKER = Pathology(
     name="writeback_kworker",
@@ -229,62 +246,33 @@ WRITEBACK_KWORKER = Pathology(
         "cpus": IntegerFactor(1, 4, "CPUs", "{} CPUs", {1: "1 CPU"}),
     },
     profiles={
-        "smoke": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
+        "smoke": replace(
+            _FULL.with_pairs(),
             boots=2,
             grids=({**_COST, "io": ("buffered",)},),
-            ramp_ms=_RAMP_MS,
-            runtime_ms=_RUNTIME_MS,
             recorded={"layout": ("overwrite",)},
             recorded_boots=1,
         ),
-        "quick": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
-            # Workers at once are a whole number: boots agree to the digit, and six such decide.
-            boots=6,
+        "quick": replace(
+            _FULL,
+            kernels=TWO_KERNELS,
             grids=({**_COST, "io": ("buffered",)}, _GROWING),
             # A worker's time varies: three boots decide.
             grid_boots=(3, 6),
-            ramp_ms=_RAMP_MS,
-            runtime_ms=_RUNTIME_MS,
-            recorded={"layout": ("growing",)},
-            recorded_boots=6,
-            repeats_control=False,
         ),
-        "full": Profile(
-            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
-            boots=6,
-            grids=_EVERY_CLAIM,
-            ramp_ms=_RAMP_MS,
-            runtime_ms=_RUNTIME_MS,
-            recorded={"layout": ("growing",)},
-            recorded_boots=6,
-            repeats_control=False,
-        ),
-        # `full` with A/A pairs.
-        "study": Profile(
-            kernels=(("6.1",), ("6.8", "6.12")),
-            boots=6,
-            grids=_EVERY_CLAIM,
-            ramp_ms=_RAMP_MS,
-            runtime_ms=_RUNTIME_MS,
-            recorded={"layout": ("growing",)},
-            recorded_boots=6,
-        ),
+        "full": _FULL,
+        "study": _FULL.with_pairs(),
         # Levels between and beyond those of the claims.
-        "survey": Profile(
-            kernels=(("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",)),
-            boots=6,
+        "survey": replace(
+            _FULL,
             grids=(
                 _COST,
                 {**_BESIDE, "numjobs": (1, 4)},
                 _GROWING,
                 {**_GROWING, "numjobs": (1,), "cpus": (1,)},
             ),
-            ramp_ms=_RAMP_MS,
-            runtime_ms=_RUNTIME_MS,
             recorded={"layout": ("growing",), "cpus": (2,)},
-            recorded_boots=6,
+            repeats_control=True,
         ),
     },
     boot_factors=("cpus",),
@@ -381,5 +369,23 @@ WRITEBACK_KWORKER = Pathology(
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
-    published=SOLIDIGM,
+    published=Published(
+        citation=(
+            'Wayne Gao, "Linux* Kernel File System Buffer IO Will Bound On Kworker" (Solidigm)'
+        ),
+        subject="buffered writes cost the flush kworker more on ext4 than on XFS",
+        happens=(
+            "One kworker at a time writes back what all writers of a file system have made dirty, "
+            "and a MiB costs it much more CPU time on ext4 than on XFS."
+        ),
+        measures=(
+            "worker_us_per_mib",
+            "worker_busy",
+            "device_mib_per_s",
+            "flush_workers_at_once",
+            "pages_per_folio",
+        ),
+        claim="ext4's worker pays more for a MiB",
+        treated={"ext4": "ext4"},
+    ),
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import rules_digest
 from iolab.report.tables import (
     aa_check,
     invalid_cells,
@@ -21,8 +21,8 @@ from iolab.report.tables import (
     traced_measures,
 )
 from iolab.stats.conditions import comparable_cells, main_value, pathology_of
-from iolab.stats.drift import order_table
 from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.order import order_table
 from iolab.stats.tables import mean_table, ratio_table, recording_cost
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
@@ -61,7 +61,7 @@ def summary(
     -------
     dict
         Keys: pathology, target, clock, confidence, kernels, unavailable, published, cells,
-        rules_sha256 (of `iolab.pathology.rules.rules_digest`), verdicts, ratios (by value: rows of
+        rules_sha256 (of `iolab.pathology.base.rules_digest`), verdicts, ratios (by value: rows of
         `ratio_table`), means (by value: rows of `mean_table`), measures (the same of the
         pathology's own), aa, order, kernel_effects, mechanism (what the traces say), recording
         (what tracing cost), and those of `more`. Units are in the names; what is missing is None.

@@ -21,8 +21,7 @@ import pandas as pd
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import Judged, boot_values, cells_of, judge
-from iolab.stats.estimates import CONFIDENCE, ratio_of
-from iolab.stats.intervals import Floats, t_interval, what_is_missing
+from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
@@ -206,27 +205,12 @@ def attribution(
 ) -> pd.DataFrame:
     """Decide what each picked intervention does, from boots that did not serve to pick it.
 
-    Parameters
-    ----------
-    data : Dataset
-        Results of the confirmation.
-    claims : sequence of Claim
-        Claims of that pathology.
-    kernel : str
-        Name of the kernel.
-    levels : sequence of str
-        The interventions that were picked.
-    confidence : float, optional
-        Confidence that all intervals hold at once, 0..1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each claim and intervention, with the columns `ATTRIBUTION_COLUMNS`. It *removes*
-        the pathology where the claim holds without it (its estimate lies on the claimed side of the
-        limit) and is not reproduced with it, and *restores* it the other way round. Otherwise it
-        *weakens* or *strengthens* it. Each of these takes an interval of the change that leaves
-        zero out, and a change of a tenth of the way to the limit or more.
+    `data` are results of the confirmation; all intervals hold at once at `confidence` (0..1). A row
+    for each claim and intervention has the columns `ATTRIBUTION_COLUMNS`. It *removes* the
+    pathology where the claim holds without it (its estimate lies on the claimed side of the limit)
+    and is not reproduced with it, and *restores* it the other way round. Otherwise it *weakens* or
+    *strengthens* it. Each of these takes an interval of the change that leaves zero out, and a
+    change of a tenth of the way to the limit or more.
     """
     # Both verdicts and the change, each of one claim and intervention.
     family = max(1, len(claims) * len(levels))

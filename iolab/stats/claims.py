@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Judging a claim: the cells it rests on, the value of each boot, and the verdict."""
+"""Judging a claim: the cells it rests on, the value of each boot, the verdict, and when to look."""
 
 from __future__ import annotations
 
@@ -12,21 +12,37 @@ import numpy as np
 import pandas as pd
 
 from iolab.pathology.claims import Claim
-from iolab.stats.conditions import CONTEXT, IDENTITY, pathology_of, refuse_mixture, shared_columns
-from iolab.stats.estimates import CONFIDENCE, ratio_of
-from iolab.stats.intervals import crossover_interval, from_zero, what_is_missing, without_order
-from iolab.stats.pairs import join_pairs, log_values
+from iolab.stats.conditions import (
+    CONTEXT,
+    IDENTITY,
+    join_pairs,
+    log_values,
+    pathology_of,
+    refuse_mixture,
+    shared_columns,
+)
+from iolab.stats.estimates import (
+    CONFIDENCE,
+    crossover_interval,
+    from_zero,
+    ratio_of,
+    what_is_missing,
+    without_order,
+)
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 
 __all__ = [
+    "LOOKS",
     "Judged",
+    "Look",
     "Selected",
     "boot_values",
     "cells_of",
     "judge",
     "judge_boots",
     "judge_selected",
+    "look_at",
 ]
 
 # Two boots show too little of their spread.
@@ -68,7 +84,7 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     """Judge one claim on one kernel.
 
     Three boots or more that differ are judged by the t interval over them, by the order of their
-    pairs where that can be told apart (`iolab.stats.intervals.crossover_interval`). Boots that
+    pairs where that can be told apart (`crossover_interval`). Boots that
     agree to the last digit have no spread; they are judged by their common value, if they are so
     many that fewer than half of all boots can lie on the other side of the limit. The bound on that
     share is the exact one for none of n (six boots at a level of 0.95); fewer boots are
@@ -260,29 +276,10 @@ def _ruled(claim: Claim, low: float, high: float) -> str:
 
 
 def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> pd.DataFrame:
-    """Select a claim's treated cells with the controls of their pairs.
+    """Return a claim's treated cells with the controls of their pairs, out of `cells`.
 
-    Parameters
-    ----------
-    data : Dataset
-        Results of one pathology.
-    claim : Claim
-        A claim of that pathology.
-    kernel : str
-        Name of the kernel.
-    cells : DataFrame
-        Cells to select from: those of `data`, or of `iolab.store.dataset.with_measure`.
-
-    Returns
-    -------
-    DataFrame
-        The selected rows, invalid and traced cells included, A/A pairs not.
-
-    Examples
-    --------
-    >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
-    >>> cells_of(data, claim, "6.1", data.cells)["role"].value_counts().to_dict()
-    {'control': 6, 'treatment': 6}
+    `cells` are those of `data`, or of `iolab.store.dataset.with_measure`. Invalid and traced cells
+    are among the selected, A/A pairs are not.
     """
     treatment = pathology_of(data.cells).treatment
     # One selection: each takes as long as all comparisons.
@@ -299,35 +296,16 @@ def cells_of(data: Dataset, claim: Claim, kernel: str, cells: pd.DataFrame) -> p
 
 
 def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
-    """Compute the value of each boot that a claim is judged by.
+    """Return the value of each boot that a claim is judged by, indexed by block.
 
-    Untraced cells count. Where they lack the value and traced cells have it, these count.
+    The mean of ln(treated/control) over the boot's pairs for a claim of a ratio, of treated -
+    control for one of a difference, of the treated cells else (both in the unit of the claim's
+    value, or logarithms of it on the scale log). Untraced cells count; where they lack the value
+    and traced cells have it, these count. Empty if no valid cell has the value.
 
-    Parameters
-    ----------
-    data : Dataset
-        Results of one pathology.
-    claim : Claim
-        A claim of that pathology.
-    kernel : str
-        Name of the kernel.
+    Raises UserError if no cell has the measure, a valid cell lacks the value while others have it,
+    a value has no logarithm for a ratio, or a pair is not one treated cell and its control.
 
-    Returns
-    -------
-    Series of float
-        Indexed by block: the mean of ln(treated/control) over the boot's pairs for a claim of a
-        ratio, of treated - control for one of a difference, of the treated cells else (both in the
-        unit of the claim's value, or logarithms of it on the scale log). Empty if no valid cell has
-        the value.
-
-    Raises
-    ------
-    UserError
-        If no cell has the measure, a valid cell lacks the value while others have it, a value has
-        no logarithm for a ratio, or a pair is not one treated cell and its control.
-
-    Examples
-    --------
     >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
     >>> boot_values(data, claim, "6.1").round(2).tolist()
     [-0.09, -0.09, -0.09, -0.07, -0.09, -0.07]
@@ -396,3 +374,24 @@ def _absence(data: Dataset, kernel: str) -> str:
     """Return why a kernel, or a part of its blocks, cannot run here, or ""."""
     reasons = data.unavailable.loc[data.unavailable["kernel"] == kernel, "reason"]
     return str(reasons.iloc[0]) if len(reasons) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the boots so far: their number, and the level (0..1) of intervals and bounds."""
+
+    boots: int
+    confidence: float
+
+
+# A claim that is judged twice has two chances of a wrong decision. The levels are fixed in advance
+# so that both together err in at most 5 %, if each interval has its nominal coverage (Bonferroni's
+# inequality); ``docs/statistics.md`` has the error rate by simulation. Nearly all of the error is
+# left for the last look: if virtual time decides at all, it decides after three boots even so.
+LOOKS: Final = (Look(3, 0.99), Look(6, 0.96))
+
+
+def look_at(data: Dataset, claim: Claim, kernel: str, look: Look) -> tuple[Judged, bool]:
+    """Judge a claim that no earlier look decided; also return whether more boots could decide."""
+    judged = judge(data, claim, kernel, confidence=look.confidence)
+    return judged, judged.verdict == "inconclusive" and look is not LOOKS[-1]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Conditions: what cells have in common, and which of them may be pooled.
+"""Conditions and pairs: what cells have in common, which may be pooled, and which are compared.
 
-A *condition* is one setting of all of a pathology's factors. Frames of cells have the columns of
+A *condition* is one setting of all of a pathology's factors. A *pair* is a treated cell and its
+control, measured next to each other in random order in one boot, so that a drift of the machine
+affects both alike (``docs/statistics.md``). Frames of cells have the columns of
 `iolab.store.columns.column_types`.
 """
 
@@ -11,6 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from iolab.pathology import get_pathology
@@ -21,13 +24,17 @@ from iolab_base.errors import UserError
 __all__ = [
     "CONTEXT",
     "IDENTITY",
+    "boot_means",
     "cell_columns",
     "comparable_cells",
     "in_kernel_order",
+    "join_pairs",
     "kernel_order",
     "kernels_of",
     "levels_of",
+    "log_values",
     "main_value",
+    "matched_pairs",
     "pair_columns",
     "pathology_of",
     "refuse_mixture",
@@ -42,55 +49,13 @@ IDENTITY: Final = ("kernel_release", "scheduler")
 
 
 def shared_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the columns that the two cells of a pair have in common.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-
-    Returns
-    -------
-    list of str
-        ``kernel`` and the factors of the pathology except its treatment.
-
-    Raises
-    ------
-    UserError
-        If there is no cell.
-
-    Examples
-    --------
-    >>> shared_columns(cells)[:3]
-    ['kernel', 'iodepth', 'numjobs']
-    """
+    """Return what the cells of a pair share: the kernel and the factors, except the treatment."""
     pathology = pathology_of(cells)
     return ["kernel", *(name for name in pathology.factors if name != pathology.treatment)]
 
 
 def pair_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the columns that make up a pair's condition.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-
-    Returns
-    -------
-    list of str
-        `shared_columns`, ``aa`` (whether the control was compared with itself) and the treatment.
-
-    Raises
-    ------
-    UserError
-        If there is no cell.
-
-    Examples
-    --------
-    >>> pair_columns(cells)[-2:]
-    ['aa', 'weight']
-    """
+    """Return what a pair's condition is made of: `shared_columns`, ``aa`` and the treatment."""
     return [*shared_columns(cells), "aa", pathology_of(cells).treatment]
 
 
@@ -100,75 +65,20 @@ def cell_columns(cells: pd.DataFrame) -> list[str]:
 
 
 def pathology_of(cells: pd.DataFrame) -> Pathology:
-    """Return the pathology that cells belong to.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-
-    Returns
-    -------
-    Pathology
-        The pathology that the first cell names.
-
-    Raises
-    ------
-    UserError
-        If there is no cell, or iolab does not know the pathology.
-
-    Examples
-    --------
-    >>> pathology_of(cells).name
-    'dio_kworker'
-    """
+    """Return the pathology of the first cell; UserError without one, or if it is unknown."""
     if cells.empty:
         raise UserError("there is no valid cell")
     return get_pathology(cells["pathology"].iloc[0])
 
 
 def kernel_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that puts kernel 6.8 before 6.12.
-
-    Parameters
-    ----------
-    name : str
-        Name of a kernel.
-
-    Returns
-    -------
-    tuple
-        The name's numbers and words; numbers sort by value and before words.
-
-    Examples
-    --------
-    >>> sorted(["6.12", "mine", "6.8"], key=kernel_order)
-    ['6.8', '6.12', 'mine']
-    """
+    """Return a sort key that puts kernel 6.8 before 6.12; numbers sort before words."""
     parts = re.findall(r"\d+|\D+", name)
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
 
 def in_kernel_order(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Sort a table, with kernels in the order of their versions.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Any table; without a row it is returned as it is.
-    by : sequence of str
-        Columns to sort by.
-
-    Returns
-    -------
-    DataFrame
-        The sorted rows with a new index. NA comes first.
-
-    Examples
-    --------
-    >>> in_kernel_order(pd.DataFrame({"kernel": ["6.12", "6.8"]}), ["kernel"])["kernel"].tolist()
-    ['6.8', '6.12']
-    """
+    """Sort a table by columns, kernels in the order of their versions, NA first; a new index."""
     if table.empty:
         return table
     ranks = {
@@ -184,32 +94,10 @@ def in_kernel_order(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def valid_cells(cells: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the valid untraced cells, all of which have a value.
+    """Return the valid untraced cells, all of which have a value; tracing costs time.
 
-    Traced cells are left out because tracing costs time.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str
-        Column that every valid untraced cell must have.
-
-    Returns
-    -------
-    DataFrame
-        The cells that count, with their index.
-
-    Raises
-    ------
-    UserError
-        If no cell counts (with the gate that rejected the first), there is no such column, or a
-        cell has no value in it.
-
-    Examples
-    --------
-    >>> len(valid_cells(cells, "iops")) == len(cells)
-    True
+    Raises UserError if no cell counts (with the gate that rejected the first), there is no such
+    column, or a cell has no value in it.
     """
     if value not in cells.columns:
         raise UserError(f"cells have no column {value}")
@@ -224,29 +112,11 @@ def valid_cells(cells: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[str]) -> None:
-    """Reject a grouping that would pool rows of different conditions.
+    """Raise a UserError for a grouping `by` columns that would pool rows of different conditions.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Cells, or pairs with their treated cells' columns.
-    by : sequence of str
-        Columns to group by.
-    condition : sequence of str
-        Columns in which the rows of a group must agree, besides the release and the scheduler of
-        their kernel. All rows must agree in pathology, target and clock, unless `by` names these.
-
-    Raises
-    ------
-    UserError
-        If `by` is empty or names an unknown column, or the rows disagree.
-
-    Examples
-    --------
-    >>> refuse_mixture(cells, ["kernel"], ["weight"])
-    Traceback (most recent call last):
-        ...
-    iolab_base.errors.UserError: one condition would pool several values of weight: choose one
+    `rows` are cells, or pairs with their treated cells' columns. Those of a group must agree in the
+    columns `condition`, and in the release and scheduler of their kernel; all rows in pathology,
+    target and clock, unless `by` names these.
     """
     unknown = [name for name in by if name not in rows.columns]
     if unknown or not by:
@@ -261,29 +131,9 @@ def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[st
 
 
 def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid untraced cells of one pathology, target and clock.
+    """Return the valid untraced cells that may stand in one figure or table.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells.
-
-    Returns
-    -------
-    DataFrame
-        The cells that may stand in one figure or table, with their index.
-
-    Raises
-    ------
-    UserError
-        If there is none, or they mix pathologies, targets or clocks.
-
-    Examples
-    --------
-    >>> comparable_cells(pd.concat([cells, cells.assign(clock="host")]))
-    Traceback (most recent call last):
-        ...
-    iolab_base.errors.UserError: these cells have more than one clock: choose one
+    Raises UserError if there is none, or they mix pathologies, targets or clocks.
     """
     kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
@@ -296,48 +146,14 @@ def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def kernels_of(table: pd.DataFrame) -> list[str]:
-    """Return the kernels of a table in the order of their versions.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Table with the column ``kernel``.
-
-    Returns
-    -------
-    list of str
-        Each kernel once.
-
-    Examples
-    --------
-    >>> kernels_of(cells)
-    ['6.1', '6.12']
-    """
+    """Return the kernels of a table, each once, in the order of their versions."""
     return sorted(table["kernel"].unique(), key=kernel_order)
 
 
 def levels_of(cells: pd.DataFrame) -> list[Any]:
-    """Return the levels of the treatment in the order of its factor.
+    """Return the measured levels of the treatment, each once, in the order of its factor.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology; the treatment is NA in controls.
-
-    Returns
-    -------
-    list
-        Each measured level once: numbers in ascending order, names as the factor lists them.
-
-    Raises
-    ------
-    UserError
-        If there is no cell.
-
-    Examples
-    --------
-    >>> [int(weight) for weight in levels_of(cells)]
-    [100, 1000, 10000]
+    Numbers ascend, names stand as the factor lists them. Raises UserError without a cell.
     """
     pathology = pathology_of(cells)
     measured = set(cells[pathology.treatment].dropna())
@@ -353,14 +169,75 @@ def main_value(cells: pd.DataFrame) -> str:
     """Return the column for the amount of work done; larger is better.
 
     ``iops``, or for a program ``program_value`` (the number that it prints) or ``runs_per_s``.
-
-    Examples
-    --------
-    >>> main_value(cells)
-    'iops'
     """
     kept = cells[cells["valid"]]
     for name in ("iops", "program_value"):
         if kept.empty or kept[name].notna().all():
             return name
     return "runs_per_s"
+
+
+def log_values(kept: pd.DataFrame, value: str) -> pd.Series[float]:
+    """Return ln(value) of cells; the UserError for a value not above 0 names the cell."""
+    bad = kept.loc[kept[value] <= 0, "cell"]
+    if not bad.empty:
+        raise UserError(f"{value} of cell {bad.iloc[0]} is not above 0, so it has no logarithm")
+    return kept[value].astype(np.float64).transform(np.log)
+
+
+def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
+    """Match each treated cell with its control: a row for each pair with two valid cells.
+
+    It has the columns of the treated cell, those of its control with the suffix ``_control``,
+    ``order`` (of `join_pairs`) and ``y``, ln(treated/control). Raises UserError if there is no such
+    pair, `by` (the columns to group by) would pool different conditions, or as `valid_cells`,
+    `log_values` and `join_pairs`.
+    """
+    kept = valid_cells(cells, value)
+    pairs = join_pairs(kept.assign(y=log_values(kept, value)))
+    if pairs.empty:
+        raise UserError("there is no pair with two valid cells")
+    refuse_mixture(pairs, by, pair_columns(kept))
+    # Sorted, so that sums round alike for any order of the rows.
+    pairs = pairs.sort_values(["block", "pair"], ignore_index=True)
+    return pairs.assign(y=pairs["y"] - pairs["y_control"])
+
+
+def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
+    """Join each treated cell with its control, whose columns get the suffix ``_control``.
+
+    The cells must be valid and of one pathology; a cell without its partner is left out. ``order``
+    is 1 if the treated cell came first, else -1. Raises UserError if a pair is not one control and
+    one treated cell measured next to each other under otherwise equal conditions.
+    """
+    if kept.duplicated(["block", "pair", "role"]).any():
+        raise UserError("a pair has more than one control or more than one treatment")
+    controls = kept[kept["role"] == "control"]
+    pairs = kept[kept["role"] == "treatment"].merge(
+        controls, on=["block", "pair"], suffixes=("", "_control"), validate="one_to_one"
+    )
+    for name in (*shared_columns(kept), *CONTEXT):
+        unequal = pairs[name] != pairs[f"{name}_control"]
+        if unequal.any():
+            where = pairs[unequal].iloc[0]
+            raise UserError(f"pair {where['pair']} of block {where['block']} differs in {name}")
+    order = pairs["position_control"] - pairs["position"]
+    apart = order.abs() != 1
+    if apart.any():
+        where = pairs[apart].iloc[0]
+        raise UserError(f"pair {where['pair']} of block {where['block']} was not measured together")
+    return pairs.assign(order=order.astype(np.float64))
+
+
+def boot_means(cells: pd.DataFrame, value: str, by: Sequence[str], *, log: bool) -> pd.DataFrame:
+    """Average a value, or ln(value) with `log`, in each condition `by` and boot.
+
+    A row has the columns `by`, ``block``, ``y`` (the mean) and ``cells`` (how many were averaged).
+    Raises UserError as `valid_cells`, `log_values` and `refuse_mixture`.
+    """
+    kept = valid_cells(cells, value)
+    kept = kept.assign(y=log_values(kept, value) if log else kept[value])
+    refuse_mixture(kept, by, cell_columns(kept))
+    kept = kept.sort_values(["block", "position"])
+    grouped = kept.groupby([*by, "block"], dropna=False, observed=True)["y"]
+    return grouped.agg(y="mean", cells="size").reset_index()

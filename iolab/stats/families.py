@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from iolab.pathology.base import Pathology
-from iolab.stats.intervals import Floats
+from iolab.stats.estimates import Floats
 from iolab_base.errors import UserError
 
 __all__ = [
@@ -32,45 +32,22 @@ __all__ = [
 
 
 class Membership(NamedTuple):
-    """Whether a claim on a kernel was declared before measuring, and its corrected p-value.
-
-    Parameters
-    ----------
-    preregistered : bool
-        Whether it belongs to the family.
-    family_size : int
-        Number of members of the family; 0 for a claim outside it.
-    p_holm : float
-        p-value corrected over the family, 0..1; NaN outside it or without a p-value.
-    """
+    """Whether a claim on a kernel was declared before measuring, and its corrected p-value."""
 
     preregistered: bool
+    # 0 for a claim outside the family, whose corrected p-value is NaN.
     family_size: int
     p_holm: float
 
 
 def declared_claims(pathology: Pathology, kernels: Iterable[str]) -> list[tuple[str, str]]:
-    """List the members of a pathology's family of tests.
+    """List the kernel and claim of each member of a pathology's family of tests.
 
-    The family holds every primary claim in every condition that the pathology declares. Claims of a
-    treated value alone have no p-value, and claims that this kind of machine cannot decide are not
-    tested whatever is measured: neither belongs to it.
+    The family holds every primary claim in every condition that the pathology declares: on each of
+    `kernels` if the condition names none, else on its own, measured or not. Claims of a treated
+    value alone have no p-value, and claims that this kind of machine cannot decide are not tested
+    whatever is measured: neither belongs to it.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology, with its claims and preregistered conditions.
-    kernels : iterable of str
-        Names of the kernels that the run asks for. A condition that names no kernel is declared on
-        each of them; one that names a kernel is declared on that one, measured or not.
-
-    Returns
-    -------
-    list of tuple of str
-        Names of kernel and claim.
-
-    Examples
-    --------
     >>> declared_claims(pathology_of(cells), ["6.1", "6.12"])
     [('6.1', 'two switches per I/O'), ('6.1', 'core used up'), ('6.1', 'IOPS lost')]
     """
@@ -90,28 +67,8 @@ def declared_claims(pathology: Pathology, kernels: Iterable[str]) -> list[tuple[
 def holm_family(pathology: Pathology, rows: Iterable[Mapping[str, Any]]) -> list[Membership]:
     """Correct p-values over all primary claims that a pathology declares, as one family.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology, with its claims and preregistered conditions.
-    rows : iterable of mapping
-        A row for each claim on each kernel, with the keys ``claim`` and ``kernel`` (names) and
-        ``p_value`` (0..1; None or NaN without one).
-
-    Returns
-    -------
-    list of Membership
-        One for each row, in their order. Declared claims without a p-value, or without a row, count
-        in the family's size.
-
-    Examples
-    --------
-    >>> names = ["two switches per I/O", "core used up", "IOPS lost", "reniced workers"]
-    >>> rows = [{"claim": name, "kernel": "6.1", "p_value": 1 / 64} for name in names]
-    >>> for membership in holm_family(pathology_of(cells), rows)[2:]:
-    ...     print(membership)
-    Membership(preregistered=True, family_size=3, p_holm=0.046875)
-    Membership(preregistered=False, family_size=0, p_holm=nan)
+    A row, for each claim on each kernel, has the keys ``claim``, ``kernel`` and ``p_value`` (None
+    or NaN without one). Declared claims without a p-value or a row count in the family's size.
     """
     claimed = [(row["kernel"], row["claim"], row["p_value"]) for row in rows]
     declared = declared_claims(pathology, [kernel for kernel, _, _ in claimed])
@@ -131,28 +88,7 @@ def holm_family(pathology: Pathology, rows: Iterable[Mapping[str, Any]]) -> list
 
 
 def measured_family(pathology: Pathology, cells: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """Select the declared conditions that a sweep measured.
-
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology, with its preregistered conditions.
-    cells : DataFrame
-        Its cells.
-
-    Returns
-    -------
-    list of dict, or None
-        The declared conditions of which there is a cell, for the parameter `family` of
-        `iolab.stats.tables.ratio_table`. None if there is none.
-
-    Examples
-    --------
-    >>> [condition["weight"] for condition in measured_family(pathology_of(cells), cells)]
-    [1000]
-    >>> measured_family(pathology_of(cells), cells[cells["weight"] != 1000]) is None
-    True
-    """
+    """Return the declared conditions that have a cell, for `ratio_table`; None without one."""
     measured = [
         dict(condition) for condition in pathology.preregistered if _matches(cells, condition).any()
     ]
@@ -207,7 +143,7 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
     Parameters
     ----------
     table : DataFrame
-        Rows of `iolab.stats.tables.ratio_table`. A/A pairs and rows without a p-value are no part
+        Rows of `ratio_table`. A/A pairs and rows without a p-value are no part
         of the grid.
     rate : float, optional
         Expected share of false discoveries among the selected rows, 0..1.
@@ -236,7 +172,7 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
     if not 0 < rate < 1:
         raise UserError(f"a rate of false discoveries lies between 0 and 1, not at {rate}")
     grid = table[~table["aa"].astype(bool) & table["p_value"].notna()]
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in welch.py
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in kernels.py
 
     q_values = false_discovery_control(grid["p_value"]) if len(grid) else grid["p_value"]
     ranked = grid.assign(q_value=q_values)
@@ -247,34 +183,11 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
 def family_members(
     table: pd.DataFrame, family: Sequence[Mapping[str, object]] | None
 ) -> tuple[pd.Series[bool], int]:
-    """Pick the rows of a table that belong to a family declared before measuring.
+    """Tell which rows of a table belong to a family declared before measuring.
 
-    Parameters
-    ----------
-    table : DataFrame
-        A row for each condition.
-    family : sequence of mapping or None
-        The declared conditions, each as the columns that pick its row. None means every condition
-        except the A/A pairs.
-
-    Returns
-    -------
-    members : Series of bool
-        Whether a row belongs to the family, with the index of the table.
-    unmeasured : int
-        Number of declared conditions without a row.
-
-    Raises
-    ------
-    UserError
-        If a member names an unknown column, or picks several rows.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"kernel": ["6.1", "6.12"], "p_value": [0.03, 0.2]})
-    >>> members, unmeasured = family_members(table, [{"kernel": "6.1"}, {"kernel": "6.8"}])
-    >>> members.tolist(), unmeasured
-    ([True, False], 1)
+    `family` has the declared conditions, each as the columns that pick its row; None means every
+    condition except the A/A pairs. Also returns the number of declared conditions without a row.
+    Raises UserError if a member names an unknown column, or picks several rows.
     """
     if family is None:
         if "aa" not in table.columns:

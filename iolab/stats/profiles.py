@@ -13,9 +13,8 @@ from typing import Any
 import pandas as pd
 
 from guestprof.profile import KINDS, Profile, per_io
-from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.intervals import t_interval
+from iolab.stats.conditions import pathology_of, shared_columns
+from iolab.stats.estimates import CONFIDENCE, t_interval
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
@@ -29,15 +28,11 @@ def _costs(profile: Profile, by: str) -> pd.Series:
     """Return instructions per I/O by function or subsystem."""
     ios, working = profile.ios, profile.working()
     if by == "subsystem":
-        frame, name = working.subsystems(), "subsystem"
+        frame = working.subsystems()
     else:
-        frame, name = (
-            (working.inclusive() if by == "inclusive" else working.functions()),
-            "function",
-        )
-    costs = per_io(frame, ios)
-    whole: pd.Series = costs.groupby(name, observed=True)["instructions"].sum()
-    return whole
+        frame = working.inclusive() if by == "inclusive" else working.functions()
+    costs: pd.Series = per_io(frame, ios).groupby(_name(by), observed=True)["instructions"].sum()
+    return costs
 
 
 def difference(treated: Profile, control: Profile, *, by: str = "function") -> pd.DataFrame:
@@ -67,8 +62,7 @@ def difference(treated: Profile, control: Profile, *, by: str = "function") -> p
     )
     both = both.fillna(0.0)
     both["difference"] = both["treated"] - both["control"]
-    order = both["difference"].abs().sort_values(ascending=False).index
-    return both.loc[order].rename_axis(_name(by)).reset_index()
+    return _by_size(both.rename_axis(_name(by)).reset_index())
 
 
 def _name(by: str) -> str:
@@ -183,7 +177,7 @@ def profile_differences(
     UserError
         If no pair was observed.
     """
-    treatment = pathology_of(data.cells).treatment
+    keys = _condition(data.cells)
     cells = data.cells[data.cells["cell"].isin(list(profiles)) & ~data.cells["aa"]]
     pairs = []
     for (block, _), pair in cells.groupby(["block", "pair"], sort=False):
@@ -192,14 +186,11 @@ def profile_differences(
             continue
         treated, control = roles["treatment"], roles["control"]
         found = difference(profiles[treated["cell"]], profiles[control["cell"]], by=by)
-        known = {name: treated[name] for name in _condition(data.cells, treatment)}
-        pairs.append(found.assign(block=str(block), **known))
+        pairs.append(found.assign(block=str(block), **{name: treated[name] for name in keys}))
     if not pairs:
         raise UserError("no pair of treated cell and control was observed")
-    whole = pd.concat(pairs, ignore_index=True)
-    keys = _condition(data.cells, treatment)
     rows = []
-    for key, condition in whole.groupby(keys, sort=False):
+    for key, condition in pd.concat(pairs, ignore_index=True).groupby(keys, sort=False):
         known = dict(zip(keys, key, strict=True))
         rows += [{**known, **row} for row in _over_boots(condition, _name(by), confidence)]
     return _by_size(pd.DataFrame(rows))
@@ -220,8 +211,8 @@ def _over_boots(condition: pd.DataFrame, name: str, confidence: float) -> list[d
     return rows
 
 
-def _condition(cells: pd.DataFrame, treatment: str) -> list[str]:
+def _condition(cells: pd.DataFrame) -> list[str]:
     """Return the columns that distinguish conditions: the kernel, the treatment, what varies."""
-    factors = [name for name in pathology_of(cells).factors if name != treatment]
+    kernel, *factors = shared_columns(cells)
     varying = [name for name in factors if cells[name].nunique(dropna=False) > 1]
-    return ["kernel", treatment, *varying]
+    return [kernel, pathology_of(cells).treatment, *varying]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables of estimates: ratios, means and the cost of tracing, a row for each condition.
+"""Tables of estimates, a row for each condition: ratios, means, the cost of tracing, regions.
 
 The boot is the replicate, and the pair is what is compared in it: a treated cell is compared with
 the control measured next to it, and the logarithms of these ratios are averaged per boot.
@@ -11,22 +11,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 
-from iolab.stats.conditions import cell_columns, in_kernel_order, main_value, pair_columns
-from iolab.stats.estimates import CONFIDENCE, Estimate, estimate
+from iolab.stats.conditions import (
+    boot_means,
+    cell_columns,
+    comparable_cells,
+    in_kernel_order,
+    main_value,
+    matched_pairs,
+    pair_columns,
+    pathology_of,
+)
+from iolab.stats.estimates import (
+    CONFIDENCE,
+    Estimate,
+    Floats,
+    estimate,
+    from_zero,
+    t_interval,
+    what_is_missing,
+)
 from iolab.stats.families import family_members, holm
-from iolab.stats.intervals import Floats, from_zero, t_interval, what_is_missing
-from iolab.stats.pairs import boot_means, matched_pairs
 
 __all__ = [
+    "IOPS_LOST",
+    "crossed_cells",
     "mean_table",
     "pair_ratios",
     "ratio_table",
     "recording_cost",
+    "region_table",
 ]
+
+# The ratio of IOPS below which something is lost: where two boots nearly agree, a thousandth would
+# otherwise be an effect.
+IOPS_LOST: Final = 0.99
 
 
 def pair_ratios(
@@ -41,7 +64,7 @@ def pair_ratios(
     value : str, optional
         Column of a positive quantity, in any unit.
     by : sequence of str, optional
-        Columns of the condition; by default `iolab.stats.conditions.pair_columns`.
+        Columns of the condition; by default `pair_columns`.
 
     Returns
     -------
@@ -53,7 +76,7 @@ def pair_ratios(
     Raises
     ------
     UserError
-        As in `iolab.stats.pairs.matched_pairs`.
+        As in `matched_pairs`.
 
     Examples
     --------
@@ -87,7 +110,7 @@ def ratio_table(
     value : str, optional
         Column of a positive quantity, in any unit.
     by : sequence of str, optional
-        Columns of the condition; by default `iolab.stats.conditions.pair_columns`.
+        Columns of the condition; by default `pair_columns`.
     family : sequence of mapping, optional
         Conditions declared before measuring, each as the columns that pick its row. By default
         every condition except the A/A pairs. A declared condition that was not measured or cannot
@@ -99,7 +122,7 @@ def ratio_table(
     -------
     DataFrame
         A row for each measured condition: the columns `by`, the fields of
-        `iolab.stats.estimates.Estimate`, and ``p_holm``, Holm's correction of ``p_value`` over the
+        `Estimate`, and ``p_holm``, Holm's correction of ``p_value`` over the
         family (NaN outside it). A condition without a valid pair has n = 0 and the reason in
         ``missing``.
 
@@ -160,7 +183,7 @@ def mean_table(
     value : str, optional
         Column to average, in any unit.
     by : sequence of str, optional
-        Columns of the condition; by default `iolab.stats.conditions.cell_columns`.
+        Columns of the condition; by default `cell_columns`.
     confidence : float, optional
         Confidence level of the intervals, 0..1.
 
@@ -225,8 +248,8 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     -------
     DataFrame
         A row for each traced condition, none if nothing was traced: the columns of
-        `iolab.stats.conditions.cell_columns`, ``ratio`` (I/Os per second of the steady part, of a
-        program `iolab.stats.conditions.main_value`, traced over untraced) with the ends of its
+        `cell_columns`, ``ratio`` (I/Os per second of the steady part, of a
+        program `main_value`, traced over untraced) with the ends of its
         interval ``low`` and ``high``, ``n`` (boots), and ``switches_traced`` and
         ``switches_untraced`` (context switches per I/O, of a program per second, which tracing
         should not change). Only pairs of valid cells count.
@@ -264,6 +287,108 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     treatment = state[-1]
     table = pd.DataFrame(rows, columns=columns).astype({treatment: cells[treatment].dtype})
     return in_kernel_order(table, state)
+
+
+def crossed_cells(cells: pd.DataFrame, factor: str, *, by: str) -> pd.DataFrame:
+    """Return the cells in which the treatment is crossed with a factor.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, without side experiments.
+    factor : str
+        The factor that the treatment is crossed with.
+    by : str
+        A factor of which each level has a plane of its own.
+
+    Returns
+    -------
+    DataFrame
+        The untraced pairs of each level of the treatment that was measured at two levels of
+        `factor` or more, and of each level of `factor` that has two such. Without a row where
+        nothing is crossed.
+
+    Examples
+    --------
+    >>> crossed = crossed_cells(cells, "iodepth", by="numjobs")
+    >>> len(crossed) == (0 if cells["iodepth"].nunique() == 1 else len(cells))
+    True
+    """
+    if cells.empty:
+        return cells
+    treatment = pathology_of(cells).treatment
+    kept = cells[~cells["recorded"]]
+    # Dropping a level may leave another one with a single partner.
+    while True:
+        treated = kept[kept[treatment].notna()]
+        partners = treated.groupby([by, treatment])[factor].transform("nunique")
+        levels = treated.groupby([by, factor])[treatment].transform("nunique")
+        lone = treated[(partners < 2) | (levels < 2)]
+        # An A/A pair has no level of the treatment: it stays where a plane has its other factor.
+        planes = treated.drop(lone.index)[[by, factor]].drop_duplicates()
+        placed = kept.merge(planes, on=[by, factor], how="left", indicator="in_plane")["in_plane"]
+        dropped = kept.merge(lone[["block", "pair"]], how="left", indicator="lone")["lone"]
+        fewer = kept[((placed == "both") & (dropped == "left_only")).to_numpy()]
+        if len(fewer) == len(kept):
+            return fewer
+        kept = fewer
+
+
+def region_table(
+    cells: pd.DataFrame, value: str, contrast: Literal["mean", "ratio"], *, limit: float = 1.0
+) -> pd.DataFrame:
+    """Return a value in each condition, and whether the effect is there.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology, clock and target.
+    value : str
+        Column of the cells.
+    contrast : {"mean", "ratio"}
+        The mean in each condition, or the ratio treated/control of the pairs.
+    limit : float
+        In the unit of the contrast. A ratio shows the effect where its whole interval lies below
+        the limit, a mean where it lies above. Without an interval a ratio shows nothing.
+
+    Returns
+    -------
+    DataFrame
+        A row for each kernel and condition: kernel, the factors, ``y`` (NaN where no valid cell
+        has the value), ``low`` and ``high`` (t interval over boots), ``n`` (boots) and ``effect``
+        (NA where a ratio has no interval, or there is no value).
+        The control has no level of the treatment; of ratios, its row is the A/A pair's.
+
+    Raises
+    ------
+    UserError
+        As `ratio_table` and `mean_table`.
+
+    Examples
+    --------
+    >>> table = region_table(cells, "iops", "ratio")
+    >>> table.loc[table["kernel"] == "6.1", ["weight", "y", "effect"]].round(2)
+       weight     y  effect
+    0    <NA>  1.00   False
+    1     100  1.00   False
+    2    1000  0.92    True
+    3   10000  0.80    True
+    """
+    kept = cells[~cells["recorded"]]
+    comparable_cells(kept)
+    if contrast == "ratio":
+        table = ratio_table(kept, value).rename(columns={"ratio": "y"})
+        # Without an interval, boots that agree on no effect at all show none.
+        unknown = table["high"].isna() & ~((table["n"] > 1) & (table["y"] >= limit))
+        effect = (table["high"] < limit).astype("boolean").mask(unknown)
+    else:
+        table = mean_table(kept, value).rename(columns={"mean": "y"})
+        effect = (table["y"] > limit).astype("boolean").mask(table["y"].isna())
+    pathology = pathology_of(kept)
+    columns = ["kernel", *pathology.factors, "y", "low", "high", "n"]
+    treated = table[pathology.treatment].notna()
+    table = table[columns].assign(effect=effect.mask(~treated, False))
+    return in_kernel_order(table, cell_columns(kept))
 
 
 def _mean_from_zero(y: Floats, confidence: float) -> tuple[float, float, float]:

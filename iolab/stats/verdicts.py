@@ -89,10 +89,7 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
                     "kind": claim.kind,
                     "secondary": claim.secondary,
                     "statement": claim.statement,
-                    "estimate": judged.estimate,
-                    "low": judged.low,
-                    "high": judged.high,
-                    "n": judged.n,
+                    **{name: getattr(judged, name) for name in ("estimate", "low", "high", "n")},
                     "rule": rule_text(claim),
                     "published": math.nan if claim.published is None else claim.published,
                     "verdict": judged.verdict,
@@ -152,20 +149,8 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
 
 
 def rule_text(claim: Claim) -> str:
-    """Say what must hold of a claim's interval.
+    """Say what must hold of a claim's interval: its value, contrast and limit in words.
 
-    Parameters
-    ----------
-    claim : Claim
-        A claim.
-
-    Returns
-    -------
-    str
-        Its value, contrast and limit in words.
-
-    Examples
-    --------
     >>> rule_text(next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost"))
     'iops, treated / control: below 0.7609'
     """
@@ -176,23 +161,7 @@ def rule_text(claim: Claim) -> str:
 
 
 def verdict_text(row: Mapping[Any, Any]) -> str:
-    """Format a claim's result for a table.
-
-    Parameters
-    ----------
-    row : mapping
-        A row of `verdict_table`.
-
-    Returns
-    -------
-    str
-        The estimate with its interval, or the reason why there is none.
-
-    Examples
-    --------
-    >>> verdict_text({"estimate": 0.7612, "low": 0.7601, "high": 0.7623, "reason": ""})
-    '0.761 [0.76, 0.762]'
-    """
+    """Return the estimate of a row of `verdict_table` with its interval, or why there is none."""
     if not math.isfinite(row["estimate"]):
         return str(row["reason"])
     # Boots that agree to the last digit have no interval to show.

@@ -2,7 +2,7 @@
 """Decide the primary claims of pathologies from the fewest boots: a sequential design.
 
 Every claim's condition is measured beside its control in a few boots. Claims that these decide are
-done; the others get more boots, as `iolab.stats.looks` fixes in advance.
+done; the others get more boots, as `iolab.stats.claims` fixes in advance.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from iolab.blocks import Block
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.claims import Claim
 from iolab.pathology.factors import Condition
-from iolab.stats.claims import Judged
+from iolab.stats.claims import LOOKS, Judged, Look, look_at
 from iolab.stats.conditions import kernel_order
-from iolab.stats.looks import LOOKS, Look, look_at
 from iolab.store.raw import RawStore
 from iolab.store.tidy import read_blocks, write_tables
 from iolab.sweeps.measuring import measure_blocks, store_locked
@@ -135,7 +134,7 @@ class _Study:
 def decide(request: Request, on_progress: OnProgress = lambda progress: None) -> Decisions:
     """Decide every primary claim of a request's pathologies on its kernels.
 
-    The profile gives the times of a cell; levels are those of `iolab.stats.looks.LOOKS`. Raises
+    The profile gives the times of a cell; levels are those of `iolab.stats.claims.LOOKS`. Raises
     UserError for an unknown name, or if the request sets levels, traces or boots; CannotRunError if
     no kernel can run here; IolabError if interrupted, keeping completed blocks.
     """

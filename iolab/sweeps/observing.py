@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from iolab.blocks import Block
 from iolab.pathology import get_pathology
-from iolab.pathology.settings import parse_levels
+from iolab.pathology.expressions import parse_levels
 from iolab.sweeps.observed import Observed, write_observed
 from iolab.targets import Target
 from iolab.targets.vm import VmTarget, prepare

@@ -18,8 +18,8 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.pathology.expressions import override
 from iolab.pathology.interventions import INTERVENTION, intervention
-from iolab.pathology.settings import override
 from iolab.paths import runs_dir
 from iolab.store.columns import column_types
 from iolab.store.raw import RawStore, block_key

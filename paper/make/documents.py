@@ -10,13 +10,12 @@ from typing import Any
 import pandas as pd
 
 from iolab.pathology import PATHOLOGIES
-from iolab.pathology.base import Pathology
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import Pathology, rules_digest
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS
 from iolab.stats.conditions import kernel_order, kernels_of
-from iolab.stats.threshold import threshold
+from iolab.stats.shape import threshold
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders, with_measure
 from iolab_base.errors import IolabError

@@ -17,16 +17,14 @@ import pandas as pd
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from iolab.pathology.base import Claim, Pathology
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import Claim, Pathology, rules_digest
 from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE, sign_flip
+from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
 from iolab.stats.families import holm_family
-from iolab.stats.intervals import what_is_missing
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
@@ -52,7 +50,7 @@ def collect(
 ) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
 
-    ``rules_sha256`` is `iolab.pathology.rules.rules_digest`.
+    ``rules_sha256`` is `iolab.pathology.base.rules_digest`.
     ``cells_sha256`` is of the canonical JSON of the rows a claim rests on: its treated cells and
     the controls of their pairs, invalid ones too, with the claim's own measure. ``p_value`` asks
     whether there is any effect, not whether the rule holds; ``p_holm`` corrects it over the

@@ -4,7 +4,7 @@
     python -m tests.bench.bench_looks
 
 The truth lies at the limit, where every decision is wrong, or beyond it by some spreads of a boot.
-Boots are drawn, and the rule of `iolab.stats.looks` judges them.
+Boots are drawn, and the rule of `iolab.stats.claims` judges them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import pandas as pd
 from statsmodels.stats.proportion import proportion_confint
 
 from iolab.pathology.claims import Claim
-from iolab.stats.claims import judge_boots
-from iolab.stats.looks import LOOKS
+from iolab.stats.claims import LOOKS, judge_boots
 from tests.bench.bench_statistics import measured
 
 RUNS: Final = 4000

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from iolab.pathology import PATHOLOGIES
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import rules_digest
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
-from iolab.stats.threshold import threshold
+from iolab.stats.shape import threshold
 from iolab.store.dataset import load
 from iolab_base.errors import IolabError
 from paper.make.documents import (

@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.rules import rules_digest
+from iolab.pathology.base import rules_digest
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from paper.make.results import FORMAT, check, collect, read_results, write_results

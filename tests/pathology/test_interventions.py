@@ -12,8 +12,8 @@ from iolab.blocks import Block, encode_plan
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Pathology
+from iolab.pathology.expressions import override
 from iolab.pathology.interventions import INTERVENTION, boot_part, intervention
-from iolab.pathology.settings import override
 from iolab_base.errors import UserError
 
 

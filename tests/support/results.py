@@ -13,7 +13,7 @@ from iolab.agent.plan import Plan
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
-from iolab.pathology.settings import override
+from iolab.pathology.expressions import override
 
 __all__ = ["TARGET", "block", "copied", "result", "write_results"]
 

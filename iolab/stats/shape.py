@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Knee: the level beyond which the value stops growing.
+"""Shape of a value over the levels of a factor: where it stops growing, where it reaches a limit.
 
-Two lines that meet, a hinge, are fitted to each boot's own curve in logarithms (D. J. Hudson,
-"Fitting segmented curves whose join points have to be estimated", *Journal of the American
+*Knee*: two lines that meet, a hinge, are fitted to each boot's own curve in logarithms (D. J.
+Hudson, "Fitting segmented curves whose join points have to be estimated", *Journal of the American
 Statistical Association* 61, 1966). The boots' knees give the estimate and its interval.
+
+*Threshold*: each boot's values are made non-decreasing in the treatment by isotonic regression (R.
+E. Barlow and others, *Statistical Inference under Order Restrictions*, Wiley 1972). The threshold
+of a boot then lies between two measured levels: the last at which the value is below the limit, and
+the first at which it reaches it. Such data are interval-censored (B. W. Turnbull, *Journal of the
+Royal Statistical Society B* 38, 1976): a sharp threshold may lie anywhere between the two levels,
+so the measured bracket is the interval, and no t interval over interpolated crossings is.
 """
 
 from __future__ import annotations
@@ -17,19 +24,28 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from iolab.stats.conditions import cell_columns, in_kernel_order
-from iolab.stats.estimates import CONFIDENCE, Statistic
-from iolab.stats.intervals import (
+from iolab.pathology.factors import IntegerFactor
+from iolab.stats.conditions import (
+    boot_means,
+    cell_columns,
+    in_kernel_order,
+    pathology_of,
+    refuse_mixture,
+    shared_columns,
+    valid_cells,
+)
+from iolab.stats.estimates import (
+    CONFIDENCE,
     Floats,
+    Statistic,
     check_confidence,
     format_boots,
     t_interval,
     what_is_missing,
 )
-from iolab.stats.pairs import boot_means
 from iolab_base.errors import UserError
 
-__all__ = ["GROWS", "Hinge", "Knee", "hinge", "knee", "knee_table"]
+__all__ = ["GROWS", "Hinge", "Knee", "Threshold", "hinge", "knee", "knee_table", "threshold"]
 
 # A curve grows where doubling the level adds at least a tenth: its slope in logarithms.
 GROWS: Final = math.log2(1.1)
@@ -38,21 +54,14 @@ _FEWEST_LEVELS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """Two lines in logarithms that meet at the knee.
+    """Two lines in logarithms that meet at the knee."""
 
-    Parameters
-    ----------
-    knee : float
-        Level at which the lines meet, in the unit of the levels.
-    before, after : float
-        Slopes of ln(value) against ln(level). A slope of 1 is growth in proportion to the level.
-    misfit : float
-        Sum of the squared residuals of ln(value).
-    """
-
+    # Level at which the lines meet, in the unit of the levels.
     knee: float
+    # Slopes of ln(value) against ln(level): 1 is growth in proportion to the level.
     before: float
     after: float
+    # Sum of the squared residuals of ln(value).
     misfit: float
 
 
@@ -112,26 +121,9 @@ class Knee(Statistic):
 def hinge(levels: Floats, values: Floats) -> Hinge:
     """Fit two lines that meet to ln(values) against ln(levels), by least squares.
 
-    Parameters
-    ----------
-    levels : ndarray of float, shape (n,)
-        Levels of a factor, above 0, at least four of them distinct.
-    values : ndarray of float, shape (n,)
-        Value at each level, above 0, in any unit.
+    The knee lies between the second level and the last but one: each line needs two points. Raises
+    UserError with fewer than four distinct levels, or if a number is not above 0.
 
-    Returns
-    -------
-    Hinge
-        The best fit with the knee between the second level and the last but one: each line needs
-        two points.
-
-    Raises
-    ------
-    UserError
-        If there are fewer than four distinct levels, or a number is not above 0.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> jobs = np.array([1.0, 2, 4, 8, 16, 32])
     >>> fit = hinge(jobs, 1000 * np.minimum(jobs, 8))
@@ -146,7 +138,7 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
         raise UserError("a knee is looked for in logarithms: levels and values must be above 0")
     x, y = np.log(x), np.log(y)
 
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - as in welch.py
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - as in kernels.py
 
     def fit(at: float) -> tuple[Floats, float]:
         columns = np.column_stack([np.ones_like(x), np.minimum(x - at, 0), np.maximum(x - at, 0)])
@@ -174,28 +166,9 @@ def knee(
     *,
     confidence: float = CONFIDENCE,
 ) -> Knee:
-    """Estimate the knee of one condition.
+    """Estimate the knee of one condition, from cells that differ in nothing but `factor`.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology that differ in nothing but `factor`.
-    factor : str
-        Factor of numbers above 0 along which the curve runs.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-    confidence : float, optional
-        Confidence level of the interval, 0..1.
-
-    Returns
-    -------
-    Knee
-        As a row of `knee_table`.
-
-    Raises
-    ------
-    UserError
-        If the cells hold several conditions; else as in `knee_table`.
+    The parameters and errors are those of `knee_table`; cells of several conditions are refused.
 
     Examples
     --------
@@ -253,16 +226,11 @@ def knee_table(
     ------
     UserError
         If the cells lack the factor, it is not of numbers above 0, or no boot has four levels; else
-        as in `iolab.stats.pairs.boot_means`.
-
-    Examples
-    --------
-    See `knee`.
+        as in `boot_means`.
     """
-    by = [name for name in cell_columns(cells) if name != factor] if by is None else by
     conditions, knees = _knees(cells, factor, value, by, confidence)
     results = pd.DataFrame([asdict(one) for one in knees])
-    return in_kernel_order(pd.concat([conditions, results], axis=1), by)
+    return in_kernel_order(pd.concat([conditions, results], axis=1), conditions.columns.tolist())
 
 
 def _knees(
@@ -289,13 +257,21 @@ def _knees(
 
 
 def _knee(factor: str, curves: Sequence[tuple[Floats, Floats]], confidence: float) -> Knee:
-    sides = [_side(levels, hinge(levels, values)) for levels, values in curves]
-    within = [fitted for side, fitted in sides if side == "within"]
-    under, over = (sum(side == which for side, _ in sides) for which in ("under", "over"))
+    hinges = [hinge(levels, values) for levels, values in curves]
+    sides = [_side(levels, fitted) for (levels, _), fitted in zip(curves, hinges, strict=True)]
+    within = [fitted for side, fitted in zip(sides, hinges, strict=True) if side == "within"]
+    n, under, over = len(sides), sides.count("under"), sides.count("over")
     lowest = float(min(levels.min() for levels, _ in curves))
     highest = float(max(levels.max() for levels, _ in curves))
     middle = low = high = math.nan
-    missing = _censored((under, over, len(sides)), (lowest, highest))
+    missing = ", ".join(
+        f"{where} in {'every boot' if count == n else f'{count} of {format_boots(n)}'}"
+        for count, where in (
+            (under, f"it lies near or below the lowest level ({lowest:g})"),
+            (over, f"it lies near or above the highest level ({highest:g})"),
+        )
+        if count
+    )
     if not missing:
         y = np.log([fitted.knee for fitted in within])
         middle, low, high = (math.exp(end) for end in t_interval(y, confidence))
@@ -305,7 +281,7 @@ def _knee(factor: str, curves: Sequence[tuple[Floats, Floats]], confidence: floa
         knee=middle,
         low=low,
         high=high,
-        n=len(sides),
+        n=n,
         within=len(within),
         under=under,
         over=over,
@@ -318,26 +294,146 @@ def _knee(factor: str, curves: Sequence[tuple[Floats, Floats]], confidence: floa
     )
 
 
-def _side(levels: Floats, fitted: Hinge) -> tuple[str, Hinge]:
+def _side(levels: Floats, fitted: Hinge) -> str:
     inner = np.unique(levels)[1:-1]
     # Growth at the end comes first: on a straight line the hinge may lie anywhere.
     if fitted.after >= GROWS:
-        return "over", fitted
+        return "over"
     if fitted.before < GROWS or math.isclose(fitted.knee, inner[0], rel_tol=1e-6):
-        return "under", fitted
-    if math.isclose(fitted.knee, inner[-1], rel_tol=1e-6):
-        return "over", fitted
-    return "within", fitted
+        return "under"
+    return "over" if math.isclose(fitted.knee, inner[-1], rel_tol=1e-6) else "within"
 
 
-def _censored(counts: tuple[int, int, int], ends: tuple[float, float]) -> str:
-    under, over, n = counts
-    parts = [
-        f"{how} in {'every boot' if count == n else f'{count} of {format_boots(n)}'}"
-        for count, how in (
-            (under, f"it lies near or below the lowest level ({ends[0]:g})"),
-            (over, f"it lies near or above the highest level ({ends[1]:g})"),
+@dataclass(frozen=True, slots=True, repr=False)
+class Threshold(Statistic):
+    """The lowest level of the treatment at which a value reaches a limit.
+
+    Parameters
+    ----------
+    estimate : float
+        exp(mean over boots of the logarithm of the crossing, interpolated between the two measured
+        levels around it), in the unit of the treatment. Within the bracket it is a guess if the
+        threshold is sharp. NaN where `censored` says why.
+    low, high : float
+        The measured bracket, in the same unit: the lowest level that was the last below the limit
+        in a boot, and the highest that was the first to reach it. NaN where a boot has none.
+    n : int
+        Number of boots.
+    censored : str
+        Which boots do not cross the limit within the measured levels; empty if all do.
+
+    Notes
+    -----
+    The bracket holds the threshold of every measured boot. It holds the median threshold of all
+    boots with a probability of at least 1 - 2**(1 - n), 96.9 % for six boots, because it misses
+    that only if all boots lie on one side of it (H. A. David and H. N. Nagaraja, *Order
+    Statistics*, 3rd ed., Wiley 2003, section 7.1).
+    """
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    censored: str
+
+    def __str__(self) -> str:
+        if self.censored:
+            return f"no threshold within what was measured: {self.censored}"
+        return (
+            f"{self.estimate:.4g} [{self.low:g}, {self.high:g}], "
+            f"the measured levels around it in {format_boots(self.n)}"
         )
-        if count
-    ]
-    return ", ".join(parts)
+
+
+def threshold(cells: pd.DataFrame, value: str, limit: float) -> Threshold:
+    """Find the lowest level of the treatment at which a value reaches a limit.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one kernel, equal except for the treatment, which must be a number. The valid
+        treated ones without tracing count.
+    value : str
+        Column that does not fall as the treatment rises, in any unit.
+    limit : float
+        Limit, in the unit of the value.
+
+    Returns
+    -------
+    Threshold
+        The estimate with the measured bracket.
+
+    Raises
+    ------
+    UserError
+        If the cells mix conditions, targets, clocks or kernel releases, the treatment is not a
+        number, a cell lacks the value, or a boot has fewer than two levels.
+
+    Examples
+    --------
+    >>> one = cells[cells["kernel"] == "6.1"]
+    >>> threshold(one, "switches_per_io", 1.0)
+    544.3 [100, 1000], the measured levels around it in 6 boots
+    """
+    boots = _by_boot(cells, value)
+    crossings = [_crossing(np.log(x), y, limit) for x, y in boots]
+    firsts = [first for _, first in crossings]
+    # The measured levels around each crossing; NaN where there is none, which low and high inherit.
+    ends = zip(boots, firsts, strict=True)
+    below, above = np.transpose([[math.nan, *x, math.nan][i : i + 2] for (x, _), i in ends])
+    censored = _uncrossed([x for x, _ in boots], firsts, limit)
+    return Threshold(
+        estimate=math.nan if censored else math.exp(np.mean([log for log, _ in crossings])),
+        low=float(below.min()),
+        high=float(above.max()),
+        n=len(boots),
+        censored=censored,
+    )
+
+
+def _by_boot(cells: pd.DataFrame, value: str) -> list[tuple[Floats, Floats]]:
+    """Return each boot's levels of the treatment, ascending, and the mean value at each."""
+    pathology = pathology_of(cells)
+    name = pathology.treatment
+    if not isinstance(pathology.factors[name], IntegerFactor):
+        raise UserError(f"{name} is no number: it has no threshold")
+    treated = cells[cells[name].notna()]
+    if not (treated["valid"] & ~treated["recorded"]).any():
+        raise UserError("there is no valid treated cell")
+    kept = valid_cells(treated, value)
+    refuse_mixture(kept, ["kernel"], shared_columns(kept))
+    if kept["kernel"].nunique() > 1:
+        raise UserError("these cells have more than one kernel: choose one")
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - as in kernels.py
+
+    boots = []
+    for _, group in kept.groupby("block"):
+        means = group.groupby(name)[value].mean().sort_index()
+        if len(means) < 2:
+            raise UserError(f"a boot has {value} at fewer than two levels of {name}")
+        x = means.index.to_numpy(dtype=np.float64)
+        boots.append((x, isotonic_regression(means.to_numpy(dtype=np.float64)).x))
+    return boots
+
+
+def _crossing(x: Floats, y: Floats, limit: float) -> tuple[float, int]:
+    """Return where a non-decreasing y reaches the limit, and the index of the first point there."""
+    first = int(np.searchsorted(y, limit))
+    if first in (0, x.size):
+        return math.nan, first
+    part = (limit - y[first - 1]) / (y[first] - y[first - 1])
+    return float(x[first - 1] + part * (x[first] - x[first - 1])), first
+
+
+def _uncrossed(boots: list[Floats], firsts: list[int], limit: float) -> str:
+    """Return which boots have no crossing, by their levels, in words; "" if each has one."""
+    never = [x[-1] for x, i in zip(boots, firsts, strict=True) if i == x.size]
+    at_once = [x[0] for x, i in zip(boots, firsts, strict=True) if i == 0]
+    parts = []
+    if never:
+        parts.append(f"{len(never)} of {len(boots)} boots are below {limit:g} up to {min(never):g}")
+    if at_once:
+        parts.append(
+            f"{len(at_once)} of {len(boots)} boots have {limit:g} at {max(at_once):g} already"
+        )
+    return "; ".join(parts)

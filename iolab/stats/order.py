@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Drift within a block: slope over the positions, and autocorrelation of neighbours."""
+"""Order within a block: drift over the positions, correlation of neighbours, and outliers."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from iolab.stats.conditions import cell_columns, in_kernel_order, valid_cells
-from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.intervals import ROUNDING, Floats, t_interval
-from iolab.stats.pairs import log_values
+from iolab.stats.conditions import cell_columns, in_kernel_order, log_values, valid_cells
+from iolab.stats.estimates import CONFIDENCE, ROUNDING, Floats, t_interval
 
-__all__ = ["order_effect", "order_table"]
+__all__ = ["mark_outliers", "order_effect", "order_table"]
 
 
 def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
@@ -38,7 +36,7 @@ def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
     Raises
     ------
     UserError
-        As in `iolab.stats.conditions.valid_cells` and `iolab.stats.pairs.log_values`.
+        As in `valid_cells` and `log_values`.
 
     Notes
     -----
@@ -119,11 +117,11 @@ def order_table(
 def _trend(x: Floats, y: Floats) -> dict[str, float]:
     slope = low = high = lag1 = float("nan")
     if x.size >= 3 and np.ptp(x) > 0:
-        from scipy.stats import theilslopes  # noqa: PLC0415 - as in welch.py
+        from scipy.stats import theilslopes  # noqa: PLC0415 - as in kernels.py
 
         slope, _, low, high = theilslopes(y, x)
         if np.ptp(y) > ROUNDING:
-            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in welch.py
+            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in kernels.py
 
             lag1 = acf(y, nlags=1, fft=False)[1]
     return {
@@ -133,3 +131,48 @@ def _trend(x: Floats, y: Floats) -> dict[str, float]:
         "lag1": float(lag1),
         "n": x.size,
     }
+
+
+def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
+    """Mark the cells that lie far from their condition's median.
+
+    Marks point a reader to a cell. Nothing in this package drops a marked cell.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    value : str, optional
+        Column of a positive quantity, in any unit.
+
+    Returns
+    -------
+    Series of bool
+        Whether ln(value) lies more than 3.5 scaled median absolute deviations from the median,
+        with the index of `cells`. Invalid and traced cells are not marked.
+
+    Raises
+    ------
+    UserError
+        As in `valid_cells` and `log_values`.
+
+    References
+    ----------
+    B. Iglewicz and D. C. Hoaglin, *How to Detect and Handle Outliers*, ASQC Quality Press 1993.
+
+    Examples
+    --------
+    >>> slow = cells.copy()
+    >>> slow.loc[5, "iops"] = 1.0
+    >>> bool(mark_outliers(slow)[5])
+    True
+    """
+    kept = valid_cells(cells, value)
+    kept = kept.assign(y=log_values(kept, value))
+    grouped = kept.groupby(cell_columns(kept), dropna=False, observed=True)["y"]
+    distance = (kept["y"] - grouped.transform("median")).abs()
+    from scipy.stats import median_abs_deviation  # noqa: PLC0415 - as in kernels.py
+
+    mad = grouped.transform(lambda y: median_abs_deviation(y, scale="normal"))
+    far = (distance > 3.5 * mad) & (distance > ROUNDING)
+    return far.reindex(cells.index, fill_value=False).astype(bool)

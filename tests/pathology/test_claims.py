@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.claims import Claim
-from iolab.pathology.limits import Contrast, Scale, limit_of
-from iolab.pathology.rules import rules_digest, rules_document
+from iolab.pathology.base import rules_digest, rules_document
+from iolab.pathology.claims import Claim, Contrast, Scale, limit_of
 from iolab_base.errors import UserError
 
 _CLAIMS = [claim for pathology in PATHOLOGIES.values() for claim in pathology.claims]
