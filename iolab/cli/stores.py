@@ -16,7 +16,7 @@ from iolab.cli.terminal import echo, note, print_table
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
-from iolab.store.folders import RAW
+from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from iolab.store.folders import OWN, PARTITIONS, PLANS, PROFILES
+from iolab.store.files import OWN, PARTITIONS, PLANS, PROFILES
 from iolab.store.raw import RawStore, named_blocks
 from iolab_base.errors import IolabError, UserError
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
-from iolab.store.block_files import digest_in, most_bytes
 from iolab.store.dataset import Dataset
+from iolab.store.files import digest_in, most_bytes
 from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import UserError

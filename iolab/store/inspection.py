@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iolab.store.dataset import UnknownPathologyError, load
-from iolab.store.folders import OWN, RAW
+from iolab.store.files import OWN, RAW
 from iolab.store.hashes import has_hashes, read_hashes
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import BlockState, block_states

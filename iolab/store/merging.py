@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from iolab.store.folders import RAW
+from iolab.store.files import RAW
 from iolab.store.profiles import ProfileStore, RefusedProfileError
 from iolab.store.raw import RawStore
 from iolab.store.soundness import BlockState, block_state

@@ -28,7 +28,7 @@ import tracedat
 from iolab.pathology import PATHOLOGIES
 from iolab.store.block_tables import block_tables, table_columns
 from iolab.store.dataset import conformed
-from iolab.store.folders import PARTITIONS
+from iolab.store.files import PARTITIONS
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore
 from iolab_base import foreign

@@ -12,7 +12,7 @@ import pandas as pd
 from guestprof.profile import Profile
 from guestprof.profile_file import EVENTS_KEY, is_flat, read_profile
 from iolab.blocks import Block, PlannedCell
-from iolab.store.folders import PROFILES
+from iolab.store.files import PROFILES
 from iolab.store.raw import RawStore
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write

@@ -18,8 +18,11 @@ import tracedat
 from iolab.agent.plan import Cell
 from iolab.blocks import Block
 from iolab.results import MOST_CPUS, CellResult, cell_bytes, pages_bytes, result_bytes
-from iolab.store.block_files import (
+from iolab.store.counters import check_origin, check_result
+from iolab.store.files import (
+    ASIDE,
     DIGESTS,
+    RAW,
     RUN,
     digests_of,
     files_of,
@@ -27,8 +30,6 @@ from iolab.store.block_files import (
     run_of,
     said_of,
 )
-from iolab.store.counters import check_origin, check_result
-from iolab.store.folders import ASIDE, RAW
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of, scratch_dir

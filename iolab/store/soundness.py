@@ -11,8 +11,8 @@ from typing import Any, Literal, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.results import CellResult
-from iolab.store.block_files import DIGESTS, RUN, digest_in, run_of
 from iolab.store.counters import check_result
+from iolab.store.files import DIGESTS, RUN, digest_in, run_of
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
 from iolab_base import foreign

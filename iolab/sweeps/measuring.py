@@ -13,7 +13,7 @@ from typing import NamedTuple
 from iolab.blocks import Block
 from iolab.extras import PLACES, extra
 from iolab.shown import rough_duration
-from iolab.store.folders import PLANS, PROFILES, RAW
+from iolab.store.files import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool

@@ -46,7 +46,7 @@ _ENTRANCES = {
     *("iolab.store.kernels", "iolab.store.raw", "iolab.sweeps.baseline", "iolab.sweeps.block"),
     *("iolab.targets.real", "iolab.targets.ssh", "iolab.targets.vm"),
     # They read what a sweep wrote of a block, and the results of an earlier sweep.
-    *("iolab.store.block_files", "iolab.sweeps.sweep"),
+    *("iolab.store.files", "iolab.sweeps.sweep"),
     # It takes digests, which it compares.
     "iolab.store.partitions",
     # It takes a number and nothing else.

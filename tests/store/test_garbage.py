@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.store.folders import PARTITIONS
+from iolab.store.files import PARTITIONS
 from iolab.store.garbage import find_garbage, remove_garbage
 from iolab.store.raw import RawStore
 from iolab_base.errors import IolabError

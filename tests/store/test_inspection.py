@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.store.folders import OWN
+from iolab.store.files import OWN
 from iolab.store.inspection import inspect_folder
 from tests.support.stores import stored
 

@@ -11,7 +11,7 @@ import pytest
 
 from iolab.store import partitions
 from iolab.store.block_tables import block_tables
-from iolab.store.folders import PARTITIONS
+from iolab.store.files import PARTITIONS
 from iolab.store.hashes import cell_hashes
 from iolab.store.partitions import kept_hashes, kept_tables
 from iolab.store.raw import RawStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.store.block_files import DIGESTS
+from iolab.store.files import DIGESTS
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state, block_states
 from iolab_base.files import canonical_json, digest_of

@@ -32,8 +32,8 @@ from guestprof.profile import Profile
 from guestprof.profile_file import write_profile
 from iolab.blocks import Block
 from iolab.cli import main
-from iolab.store.block_files import DIGESTS, digests_of
 from iolab.store.durations import block_durations
+from iolab.store.files import DIGESTS, digests_of
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
 from iolab.store.tidy import write_tables

@@ -10,7 +10,7 @@ from typing import Any
 
 from iolab.blocks import Block
 from iolab.results import result_bytes
-from iolab.store.block_files import run_of
+from iolab.store.files import run_of
 from iolab.store.merging import differing_files
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state

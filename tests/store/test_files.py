@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iolab.store.block_files import digests_of, files_of, most_bytes, run_of
+from iolab.store.files import digests_of, files_of, most_bytes, run_of
 from iolab.store.raw import RawStore
 from iolab_base.errors import IolabError
 from iolab_base.reading import CONSOLE_BYTES, DOCUMENT_BYTES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The files of a stored block: their names, size limits and digests.
+"""The folders of a store, and the files of a block: names, size limits and digests.
 
 A block may come from anybody: it may contain regular files of these names, and nothing else.
 """
@@ -25,7 +25,13 @@ from iolab_base.reading import (
 )
 
 __all__ = [
+    "ASIDE",
     "DIGESTS",
+    "OWN",
+    "PARTITIONS",
+    "PLANS",
+    "PROFILES",
+    "RAW",
     "RUN",
     "digest_in",
     "digests_of",
@@ -35,6 +41,15 @@ __all__ = [
     "said_of",
 ]
 
+# The folders that a store has in a folder of results; all others there are of sweeps.
+RAW: Final = "raw"
+ASIDE: Final = "set-aside"
+PLANS: Final = "plans"
+PROFILES: Final = "profiles"
+# Not a name that a folder of results may have.
+PARTITIONS: Final = ".tables"
+# None of them has tables of a sweep.
+OWN: Final = frozenset({RAW, ASIDE, PLANS, PROFILES, PARTITIONS})
 # The SHA-256 of each of a block's files but run.json.
 DIGESTS: Final = "sha256.json"
 RUN: Final = "run.json"
