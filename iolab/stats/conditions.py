@@ -2,7 +2,7 @@
 """Conditions: what cells have in common, and which of them may be pooled.
 
 A *condition* is one setting of all of a pathology's factors. Frames of cells have the columns of
-`iolab.store.columns.column_types`.
+`iolab.store.counters.column_types`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,14 @@ from iolab.pathology.calls import (
     measures_of_result,
     measures_of_trace,
 )
-from iolab.store.columns import CELL_COLUMNS, LATENCY_COLUMNS, MECHANISM_COLUMNS, column_types
-from iolab.store.counters import histogram, measures
+from iolab.store.counters import (
+    CELL_COLUMNS,
+    LATENCY_COLUMNS,
+    MECHANISM_COLUMNS,
+    column_types,
+    histogram,
+    measures,
+)
 from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
 from iolab_base import foreign

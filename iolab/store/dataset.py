@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
-from iolab.store.columns import (
+from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    PROGRAM_COLUMNS,
     UNAVAILABLE_COLUMNS,
     column_types,
 )
 from iolab.store.kernels import KernelBuild, read_builds
-from iolab.store.program_counters import PROGRAM_COLUMNS
 from iolab.store.twins import gate_other_regimes
 from iolab_base import foreign
 from iolab_base.errors import UserError

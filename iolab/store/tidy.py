@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from iolab.store.block_tables import block_rows
-from iolab.store.columns import UNAVAILABLE_COLUMNS
+from iolab.store.counters import UNAVAILABLE_COLUMNS
 from iolab.store.dataset import Dataset
 from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds

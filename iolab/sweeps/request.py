@@ -21,7 +21,7 @@ from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.pathology.settings import override
 from iolab.paths import runs_dir
-from iolab.store.columns import column_types
+from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.fio_check import check_job
 from iolab.targets import Target

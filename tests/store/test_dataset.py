@@ -10,9 +10,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from iolab.store.columns import column_types
+from iolab.store.counters import PROGRAM_COLUMNS, column_types
 from iolab.store.dataset import load
-from iolab.store.program_counters import PROGRAM_COLUMNS
 from iolab_base.errors import UserError
 from tests.support import synthetic
 from tests.support.reports import report
