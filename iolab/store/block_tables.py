@@ -23,8 +23,8 @@ from iolab.store.counters import (
     histogram,
     measures,
 )
-from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
+from iolab.store.soundness import machine_gates
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 

@@ -104,7 +104,8 @@ _MOST = 2.0**63
 # The measures of a cell that did not run.
 _NOTHING = {
     **{name: math.nan for name, kind in CELL_COLUMNS.items() if kind == "float64"},
-    "ios": 0, "runtime_s": 0.0,
+    "ios": 0,
+    "runtime_s": 0.0,
 }
 
 

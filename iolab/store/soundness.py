@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -13,13 +13,42 @@ from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.results import CellResult
 from iolab.store.counters import check_result
 from iolab.store.files import DIGESTS, RUN, digest_in, run_of
-from iolab.store.findings import machine_gates
 from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_of
 
-__all__ = ["BlockState", "block_state", "block_states"]
+__all__ = [
+    "BlockState",
+    "block_state",
+    "block_states",
+    "findings",
+    "machine_gates",
+]
+
+_KINDS = {"what": str, "found": str, "good": bool, "needed": bool}
+
+
+def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the findings of `iolab.agent.preflight`; [] for a virtual machine."""
+    found = facts.get("preflight", [])
+    if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
+        raise IolabError("the findings of the machine are malformed")
+    return [
+        {**entry, "what": foreign.line(entry["what"]), "found": foreign.line(entry["found"])}
+        for entry in found
+    ]
+
+
+def _is_one(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
+        return False
+    return all(isinstance(entry[name], kind) for name, kind in _KINDS.items())
+
+
+def machine_gates(facts: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each needed finding that is bad: each makes all cells invalid."""
+    return [f"{f['what']}: {f['found']}" for f in findings(facts) if f["needed"] and not f["good"]]
 
 
 @dataclass(frozen=True)
