@@ -15,12 +15,11 @@ import pandas as pd
 
 from iolab.store.block_tables import block_rows
 from iolab.store.counters import UNAVAILABLE_COLUMNS
-from iolab.store.dataset import Dataset
+from iolab.store.dataset import Dataset, gate_other_regimes
 from iolab.store.hashes import recorded_digest, write_hashes
 from iolab.store.kernels import KernelBuild, build_of, kernel_config, merge_builds
 from iolab.store.partitions import kept_hashes, kept_tables
 from iolab.store.raw import RawStore, named_blocks
-from iolab.store.twins import gate_other_regimes
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, scratch_dir
 
