@@ -18,7 +18,7 @@ from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
-from iolab.store.tidy import read_blocks
+from iolab.store.tables import read_blocks
 from iolab.sweeps.measuring import measure_blocks
 from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.pool import default_jobs

@@ -170,13 +170,13 @@ def _measured(
         if observed is not None:
             observed += prepare_observer(plan.blocks.values(), request.observed)
         with (
-            _loading("iolab.sweeps.answers", "iolab.store.tidy"),
+            _loading("iolab.sweeps.answers", "iolab.store.tables"),
             _unsaid(measure_blocks.__module__),
         ):
             _, failed = measure_blocks(plan.blocks, request, how.on_progress)
         for failure in failed.values():
             raise UntestableError(f"it was not measured to the end: {failure.line}")
-        from iolab.store.tidy import read_blocks
+        from iolab.store.tables import read_blocks
 
         data = read_blocks(RawStore(how.root), plan.blocks, {})
     wrong = data.cells[~data.cells["valid"]]

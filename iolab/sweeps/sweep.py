@@ -24,7 +24,7 @@ from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from iolab.sweeps.measuring import Measured, measure, store_locked
 from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.page import Page, make_page, make_pages

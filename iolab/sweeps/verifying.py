@@ -9,10 +9,10 @@ from typing import Any
 
 from iolab.blocks import Block
 from iolab.stats.conditions import main_value
-from iolab.store.block_tables import block_tables
 from iolab.store.differences import block_values, different_values
 from iolab.store.hashes import CellHashes, cell_hashes
 from iolab.store.raw import RawStore, block_key
+from iolab.store.tables import block_tables
 from iolab.sweeps.choosing import ChosenBlock
 from iolab.sweeps.durations import forecast
 from iolab.sweeps.measuring import block_job

@@ -31,7 +31,7 @@ from iolab.stats.attribution import (
 from iolab.stats.claims import boot_values
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
-from iolab.store.tidy import read_blocks, write_tables
+from iolab.store.tables import read_blocks, write_tables
 from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.programs import Failure

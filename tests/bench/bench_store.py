@@ -21,8 +21,8 @@ from typing import Final
 
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
-from iolab.store.partitions import kept_tables
 from iolab.store.raw import RawStore
+from iolab.store.tables import kept_tables
 from iolab.sweeps.measuring import missing_blocks
 from tests.support.large import large_blocks, large_store, large_tables
 

@@ -48,7 +48,7 @@ _ENTRANCES = {
     # They read what a sweep wrote of a block, and the results of an earlier sweep.
     *("iolab.store.files", "iolab.sweeps.sweep"),
     # It takes digests, which it compares.
-    "iolab.store.partitions",
+    "iolab.store.tables",
     # It takes a number and nothing else.
     "icountvm.snapshots",
 }

@@ -36,7 +36,7 @@ from iolab.store.durations import block_durations
 from iolab.store.files import DIGESTS, digests_of
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from iolab.sweeps.measuring import missing_blocks
 from iolab_base.errors import IolabError
 from tests.support.parquet_writer import (

@@ -23,7 +23,7 @@ from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.store.hashes import has_hashes
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from iolab.sweeps.block import measure_block
 from iolab.sweeps.choosing import choose_blocks, read_sources
 from iolab.sweeps.verifying import CheckedBlock, compare_block
