@@ -20,8 +20,7 @@ from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.store.garbage import Garbage
-    from iolab.store.merging import Merged
+    from iolab.store.upkeep import Garbage, Merged
     from iolab.sweeps.preview import KernelStatus
 
 __all__ = ["gc", "merge", "status"]
@@ -89,8 +88,8 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
 
     Exit code 1: a block was left out, or differs in virtual time.
     """
-    from iolab.store.merging import merge_store
     from iolab.store.raw import RawStore
+    from iolab.store.upkeep import merge_store
     from iolab.sweeps.measuring import store_locked
 
     into = root.resolve()
@@ -148,7 +147,7 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     That is: plans of measured blocks, blocks that were set aside, profiles and kept tables without
     a block. Blocks of an interrupted sweep are not among them unless --unused is given.
     """
-    from iolab.store.garbage import find_garbage, remove_garbage
+    from iolab.store.upkeep import find_garbage, remove_garbage
     from iolab.sweeps.measuring import store_locked
 
     root = folder.resolve()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""How long blocks take on this machine: measured durations, a forecast, and their order.
+"""Durations of blocks: measured on this machine and in a store, a forecast, and their order.
 
-The cache has a line for each measured block; only the newest are kept.
+The cache has a line for each block measured on this machine; only the newest are kept.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from statistics import median
 from typing import Final
 
 from iolab.blocks import Block
+from iolab.store.raw import RawStore
 from iolab.sweeps.limits import usable_cores
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 
 __all__ = [
+    "BlockDuration",
     "Took",
     "assumed_block",
+    "block_durations",
     "expected_s",
     "forecast",
     "in_order",
@@ -44,6 +47,15 @@ _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
 # Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
+# What reading a damaged block raises.
+_DAMAGED: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 
 
@@ -288,3 +300,48 @@ def in_order(
     groups = sorted(pathologies.values(), key=longest, reverse=True)
     turns = (chain.from_iterable(zip_longest(*machines.values())) for machines in groups)
     return [key for key in chain.from_iterable(turns) if key is not None]
+
+
+@dataclass(frozen=True)
+class BlockDuration:
+    """How long one block took: `wall_s` is from the start of its machine to its results.
+
+    The target is "vm", "local" or "ssh". `runtime_ms` is the longest job in the machine's own time,
+    0 where cells are numbers of writes.
+    """
+
+    pathology: str
+    clock: str
+    target: str
+    runtime_ms: int
+    cells: int
+    wall_s: float
+
+
+def block_durations(root: Path) -> list[BlockDuration]:
+    """Return the durations of all blocks in the store below `root`.
+
+    Blocks that are damaged, or of a format without these fields, are left out.
+    """
+    durations = []
+    store = RawStore(root)
+    for key in store.all_keys():
+        try:
+            block, target, run = (
+                json.loads(store.content(key, f"{name}.json"))
+                for name in ("block", "target", "run")
+            )
+            jobs = (cell.get("job") or {} for cell in block["plan"]["cells"])
+            durations.append(
+                BlockDuration(
+                    pathology=str(block["pathology"]),
+                    clock=str(block["clock"]),
+                    target=str(target["target"]),
+                    runtime_ms=max((int(job.get("runtime_ms", 0)) for job in jobs), default=0),
+                    cells=len(block["cells"]),
+                    wall_s=float(run["wall_s"]),
+                )
+            )
+        except (IolabError, *_DAMAGED):
+            continue
+    return durations

@@ -13,9 +13,8 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
-from iolab.store.durations import BlockDuration, block_durations
 from iolab.store.raw import RawStore
-from iolab.sweeps.durations import forecast
+from iolab.sweeps.durations import BlockDuration, block_durations, forecast
 from iolab.sweeps.request import (
     Request,
     check_request,

@@ -32,11 +32,11 @@ from guestprof.profile import Profile
 from guestprof.profile_file import write_profile
 from iolab.blocks import Block
 from iolab.cli import main
-from iolab.store.durations import block_durations
 from iolab.store.files import DIGESTS, digests_of
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
+from iolab.sweeps.durations import block_durations
 from iolab.sweeps.measuring import missing_blocks
 from iolab_base.errors import IolabError
 from tests.support.parquet_writer import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stores merged into one another: every block counted, none replaced."""
+"""Folders of results inspected, merged into one another, and freed of what they can do without."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from iolab.store.merging import merge_store
+from iolab.store.files import OWN, PARTITIONS
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_states
-from iolab_base.errors import UserError
+from iolab.store.upkeep import find_garbage, inspect_folder, merge_store, remove_garbage
+from iolab_base.errors import IolabError, UserError
 from iolab_base.files import digest_file
 from tests.support.stores import spoil, stored, without_digests
+
+
+@pytest.mark.parametrize("own", sorted(OWN))
+def test_a_folder_of_the_store_holds_no_tables_of_a_sweep(own: str, tmp_path: Path) -> None:
+    stored(tmp_path, boots=1)
+    for folder in (tmp_path / own / "ab", tmp_path / "dio_kworker" / own):
+        folder.mkdir(parents=True)
+        (folder / "cells.parquet").write_bytes(b"")
+    assert [one.folder for one in inspect_folder(tmp_path).tables] == [
+        tmp_path / "dio_kworker" / own
+    ]
 
 
 def bytes_of(folder: Path) -> dict[str, str]:
@@ -124,3 +136,86 @@ def test_what_is_no_store_or_of_another_format_is_one_sentence(tmp_path: Path) -
     (tmp_path / "newer" / "store.json").write_text(json.dumps({"format": "iolab-store/9"}))
     with pytest.raises(UserError, match="iolab-store/9"):
         merge_store(tmp_path / "newer", tmp_path / "one")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of three blocks: one of a sweep, one of none, one that was set aside."""
+    folder = tmp_path / "runs"
+    used, unused, aside = stored(folder, boots=3)
+    RawStore(folder).set_aside(aside)
+    (folder / "plans").mkdir()
+    for key in (used, aside):
+        (folder / "plans" / f"{key}.json").write_text("{}")
+    (folder / "plans" / f"{used}.observed.json").write_text("{}")
+    for key in (used, unused, aside):
+        (folder / "profiles" / key).mkdir(parents=True)
+        (folder / "profiles" / key / "c000.parquet").write_bytes(b"12345")
+        (folder / PARTITIONS).mkdir(exist_ok=True)
+        (folder / PARTITIONS / f"{key}.json").write_text("{}")
+    sweep = folder / "dio_kworker" / "quick"
+    sweep.mkdir(parents=True)
+    (sweep / "blocks.json").write_text(json.dumps([used]))
+    return folder
+
+
+def test_what_a_link_leads_to_is_neither_counted_nor_removed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_bytes(b"x" * 1000)
+    (root / "set-aside" / "link").symlink_to(tmp_path / "other")
+    (root / "up").symlink_to(root)
+    found = find_garbage(root, unused=True)
+    assert [one.size_bytes < 1000 for one in found if one.path.name == "link"] == [True]
+    remove_garbage(found)
+    assert (tmp_path / "other" / "file").exists()
+    assert not (root / "set-aside" / "link").is_symlink()
+
+
+def test_tables_behind_a_link_may_need_any_block(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (root / "dio_kworker" / "link").symlink_to(tmp_path / "other")
+    with pytest.raises(IolabError, match="which blocks its tables need is not known"):
+        find_garbage(root, unused=True)
+    assert find_garbage(root)
+
+
+def names(root: Path, *, unused: bool = False) -> list[tuple[str, str]]:
+    return [(one.kind, one.path.name) for one in find_garbage(root, unused=unused)]
+
+
+def test_only_what_no_result_needs_is_found(root: Path) -> None:
+    (used,) = json.loads((root / "dio_kworker" / "quick" / "blocks.json").read_text())
+    (aside,) = (path.name for path in (root / "set-aside").iterdir())
+    # The plan of a block that is not measured is needed to measure it.
+    assert names(root) == [
+        ("plan", f"{used}.json"),
+        ("plan", f"{used}.observed.json"),
+        ("set aside", aside),
+        ("profile", aside),
+        ("tables", f"{aside}.json"),
+    ]
+
+
+def test_unused_blocks_are_found_when_asked_for(root: Path) -> None:
+    (used,) = json.loads((root / "dio_kworker" / "quick" / "blocks.json").read_text())
+    (unused,) = set(RawStore(root).all_keys()) - {used}
+    more = set(names(root, unused=True)) - set(names(root))
+    assert more == {("block", unused), ("profile", unused), ("tables", f"{unused}.json")}
+
+
+def test_what_is_removed_is_what_was_found(root: Path) -> None:
+    found = find_garbage(root, unused=True)
+    assert sum(one.size_bytes for one in found if one.kind == "profile") == 10
+    remove_garbage(found)
+    assert find_garbage(root, unused=True) == []
+    (used,) = json.loads((root / "dio_kworker" / "quick" / "blocks.json").read_text())
+    assert RawStore(root).all_keys() == [used]
+    assert (root / "profiles" / used / "c000.parquet").exists()
+
+
+@pytest.mark.parametrize("damaged", ["[", "5", "[[]]"])
+def test_no_block_is_unused_where_it_is_not_known_what_is_used(root: Path, damaged: str) -> None:
+    (root / "dio_kworker" / "quick" / "blocks.json").write_text(damaged)
+    with pytest.raises(IolabError, match="which blocks its tables need is not known"):
+        find_garbage(root, unused=True)
+    assert find_garbage(root)
