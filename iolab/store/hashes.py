@@ -2,7 +2,7 @@
 """Hashes of a folder of results: the measured blocks, their targets, and the SHA-256 of every cell.
 
 They lie beside the tables, so that anybody can measure a block again and compare bytes without the
-store that the tables were made from (`iolab.sweeps.verifying`). The first line of the file seals
+store that the tables were made from (`iolab.sweeps.verify`). The first line of the file seals
 the tables and the other lines; each of those is a block.
 """
 

@@ -21,12 +21,20 @@ from iolab.cli import main
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
+from iolab.store.dataset import Dataset, load
 from iolab.store.hashes import has_hashes
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
 from iolab.sweeps.block import measure_block
-from iolab.sweeps.choosing import choose_blocks, read_sources
-from iolab.sweeps.verifying import CheckedBlock, compare_block
+from iolab.sweeps.verify import (
+    LATENCIES,
+    CheckedBlock,
+    block_values,
+    choose_blocks,
+    compare_block,
+    different_values,
+    read_sources,
+)
 from iolab.targets.vm import VmTarget, own_identity
 from iolab_base.files import atomic_write, cache_dir, canonical_json
 from tests.support.command import ARGV
@@ -36,8 +44,6 @@ from tests.support.sealed import forged, forged_table, made_up, measured_on
 
 _KERNEL = "6.1"
 _AGENT = "0" * 64
-
-pytestmark = pytest.mark.vm
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ def _forge_trace(document: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.vm
 def test_a_block_comes_out_again_and_a_forged_hash_does_not(
     measured: Measured,
     tmp_path: Path,
@@ -118,6 +125,7 @@ def test_a_block_comes_out_again_and_a_forged_hash_does_not(
     assert not list((cache_dir() / "verify").glob(f"*/{measured.key}"))
 
 
+@pytest.mark.vm
 def test_an_edited_table_and_a_swapped_trace_are_named(measured: Measured, tmp_path: Path) -> None:
     def lie(cells: pd.DataFrame) -> None:
         cells["iops"] *= [1.01 if cell.endswith("c002") else 1.0 for cell in cells["cell"]]
@@ -137,6 +145,7 @@ def test_an_edited_table_and_a_swapped_trace_are_named(measured: Measured, tmp_p
     assert all(cell.same_bytes and not cell.different for cell in checked.cells)
 
 
+@pytest.mark.vm
 def test_another_agent_is_measured_only_anyway_and_its_values_are_compared(
     measured: Measured, tmp_path: Path
 ) -> None:
@@ -148,6 +157,7 @@ def test_another_agent_is_measured_only_anyway_and_its_values_are_compared(
     assert (checked.compared, checked.same) == (False, False)
 
 
+@pytest.mark.vm
 def test_a_kernel_of_another_source_with_the_same_bytes_is_the_same(
     measured: Measured, tmp_path: Path
 ) -> None:
@@ -155,6 +165,7 @@ def test_a_kernel_of_another_source_with_the_same_bytes_is_the_same(
     assert compared(measured, other).same
 
 
+@pytest.mark.vm
 def test_kernels_that_cannot_be_had_are_left_out_in_a_sentence_each(
     measured: Measured, tmp_path: Path
 ) -> None:
@@ -168,6 +179,7 @@ def test_kernels_that_cannot_be_had_are_left_out_in_a_sentence_each(
     assert "another kernel (111111111111; here linux-image-6.1" in other
 
 
+@pytest.mark.vm
 def test_ctrl_c_leaves_nothing_running(measured: Measured, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "iolab"
     cache.mkdir(parents=True)
@@ -197,6 +209,7 @@ def test_ctrl_c_leaves_nothing_running(measured: Measured, tmp_path: Path) -> No
     assert out == "0 of 1 blocks: the same bytes (--seed 7 draws them again)\n"
 
 
+@pytest.mark.vm
 def test_a_block_of_the_reference_data_comes_out_again(
     in_process: Callable[..., tuple[int, str]],
 ) -> None:
@@ -220,3 +233,81 @@ def test_a_block_of_the_reference_data_comes_out_again(
     if code in (3, 4):
         lack("the packages of the reference data", error)
     assert code == 0, error
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Dataset:
+    return load(made_up(tmp_path))
+
+
+def differences(before: Dataset, now: Dataset) -> dict[str, list[str]]:
+    block = before.cells["cell"].iloc[0].partition("-")[0]
+    stored, measured = (
+        block_values(block, of.cells, of.latency, of.mechanism) for of in (before, now)
+    )
+    found = {name: list(different_values(stored[name], measured[name])) for name in stored}
+    return {name: columns for name, columns in found.items() if columns}
+
+
+def test_the_same_tables_have_no_differences(data: Dataset) -> None:
+    assert differences(data, data) == {}
+
+
+def test_the_same_block_by_another_name_is_the_same(data: Dataset) -> None:
+    (block,) = data.cells["block"].unique()
+    data.cells.loc[0, "twin"] = f"{block}-c003"
+
+    def renamed(table: pd.DataFrame) -> pd.DataFrame:
+        texts = [name for name in ("cell", "block", "twin") if name in table]
+        return table.assign(**{n: table[n].str.replace(block, "f" * 16) for n in texts})
+
+    tables = map(renamed, (data.cells, data.latency, data.mechanism))
+    before = block_values(block, data.cells, data.latency, data.mechanism)
+    now = block_values("f" * 16, *tables)
+    assert list(now) == list(before) == ["c000", "c001", "c002", "c003"]
+    assert [different_values(before[name], now[name]) for name in now] == [{}] * 4
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("iops", 2999.9),
+        ("iops", math.nan),
+        ("boot", 1),
+        ("block", "f" * 16),
+        ("twin", "f" * 16 + "-c001"),
+        ("weight", None),
+        ("valid", False),
+        ("gate", "too busy"),
+        ("kernel_release", "6.1.1"),
+    ],
+)
+def test_one_edited_value_is_named(data: Dataset, column: str, value: Any) -> None:
+    values = data.cells[column].tolist()
+    (place,) = data.cells.index[data.cells["weight"].notna()]
+    values[place] = value
+    edited = data.cells.assign(**{column: values}).astype({column: data.cells[column].dtype})
+    found = differences(replace(data, cells=edited), data)
+    assert found == {f"c00{place}": [column]}
+
+
+@pytest.mark.parametrize(
+    "edit", [lambda bins: bins.iloc[1:], lambda bins: bins.assign(count=bins["count"] + 1)]
+)
+def test_an_edited_histogram_is_named(
+    data: Dataset, edit: Callable[[pd.DataFrame], pd.DataFrame]
+) -> None:
+    found = differences(replace(data, latency=edit(data.latency)), data)
+    assert set(found["c000"]) == {LATENCIES}
+
+
+def test_an_edited_or_invented_measure_is_named(data: Dataset) -> None:
+    (block,) = data.cells["block"].unique()
+    row = {"cell": f"{block}-c001", "measure": "made_up_per_s", "value": 1.0}
+    invented = pd.concat([data.mechanism, pd.DataFrame([row])], ignore_index=True)
+    assert differences(replace(data, mechanism=invented), data) == {"c001": ["made_up_per_s"]}
+
+
+def test_the_last_digits_of_a_sum_are_no_difference() -> None:
+    assert different_values({"iops": 1.0}, {"iops": 1.0 + 1e-12}) == {}
+    assert different_values({"iops": 1.0}, {"iops": 1.0 + 1e-6}) != {}

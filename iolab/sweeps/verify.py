@@ -1,29 +1,55 @@
 # SPDX-License-Identifier: MIT
-"""Choose random blocks of folders of results, among those that this machine can measure again."""
+"""Verify folders of results: measure some of their blocks again, and compare with their hashes."""
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import pandas as pd
 
 from icountvm.image import ensure_image
 from icountvm.kernels import known_kernels
 from icountvm.toolbox import ensure_toolbox
 from iolab import __version__
 from iolab.blocks import BLOCK_FORMAT, Block
+from iolab.stats.conditions import main_value
 from iolab.store.dataset import Dataset, load, result_folders
-from iolab.store.hashes import HASHES, BlockHashes, has_hashes, read_hashes
+from iolab.store.hashes import HASHES, BlockHashes, CellHashes, cell_hashes, has_hashes, read_hashes
+from iolab.store.raw import RawStore, block_key
+from iolab.store.tables import block_tables
+from iolab.sweeps.durations import forecast
+from iolab.sweeps.measuring import block_job
+from iolab.sweeps.pool import BlockJob, LocalPlace, OnProgress, run_jobs_in
+from iolab.sweeps.programs import Failure
 from iolab.targets.vm import own_identity, prepare
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.files import cache_dir, scratch_dir
 from iolab_base.names import one_of
+from tracedat import free_bytes
 
-__all__ = ["Choice", "ChosenBlock", "NothingComparedError", "choose_blocks", "read_sources"]
+__all__ = [
+    "LATENCIES",
+    "CheckedBlock",
+    "CheckedCell",
+    "Choice",
+    "ChosenBlock",
+    "NothingComparedError",
+    "block_values",
+    "choose_blocks",
+    "compare_block",
+    "different_values",
+    "expected_seconds",
+    "read_sources",
+    "verify_blocks",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +66,10 @@ _PARTS: Final = {
 _NOT_COMPARED: Final = "kernel_source"
 _SHOWN: Final = 100
 _DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+# The name of the latency histogram among the values of a cell.
+LATENCIES: Final = "latency histogram"
+# Sums of floats may differ in the last digits between two releases of NumPy.
+_TOLERANCE: Final = 1e-9
 
 
 class NothingComparedError(IolabError):
@@ -49,7 +79,7 @@ class NothingComparedError(IolabError):
 
 
 @dataclass(frozen=True)
-class Source:
+class HashedFolder:
     """A folder of results that carries hashes: its tables, and its blocks."""
 
     folder: Path
@@ -59,16 +89,13 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class ChosenBlock:
-    """A block to measure again: its folder, tables and hashes.
-
-    `identity` is what it will be measured on. `differs` has the parts in which that differs from
-    the original target, each as (then, now); if it is empty, the bytes must be the same.
-    """
+    """A block to measure again on a target, which may differ from then, as (then, now)."""
 
     folder: Path
     data: Dataset
     hashes: BlockHashes
     identity: Mapping[str, Any]
+    # Empty: the bytes must be the same.
     differs: Mapping[str, tuple[str, str]]
 
     @property
@@ -93,13 +120,8 @@ class _LeftOutError(Exception):
         self.missing = missing
 
 
-def read_sources(folders: Iterable[Path]) -> list[Source]:
-    """Return the folders of results that carry hashes, after checking everything these cover.
-
-    `folders` hold results, or folders of results; those without hashes are logged.
-    Raises UserError if a folder is empty or differs from its hashes, NothingComparedError without
-    hashes.
-    """
+def read_sources(folders: Iterable[Path]) -> list[HashedFolder]:
+    """Return the folders with hashes, after checking what these cover; log those without."""
     found: list[Path] = []
     bare: list[Path] = []
     for folder in folders:
@@ -119,7 +141,7 @@ def read_sources(folders: Iterable[Path]) -> list[Source]:
     sources = []
     for folder in with_hashes:
         data = load(folder)
-        sources.append(Source(folder, data, read_hashes(folder, data)))
+        sources.append(HashedFolder(folder, data, read_hashes(folder, data)))
     return sources
 
 
@@ -140,10 +162,7 @@ class _Machines:
     )
 
     def identity(self, block: Block) -> Mapping[str, Any]:
-        """Return the identity of a block's target; without fetching, only its known parts.
-
-        Raises _LeftOutError without the kernel, CannotRunError if no virtual machine can be made.
-        """
+        """Return the identity of a block's target; without fetching, only its known parts."""
         if not self.fetch:
             return own_identity()
         if not self.known:
@@ -171,7 +190,7 @@ class _Machines:
 
 
 def choose_blocks(
-    sources: Sequence[Source],
+    sources: Sequence[HashedFolder],
     number: int,
     seed: int,
     *,
@@ -179,12 +198,9 @@ def choose_blocks(
     anyway: bool = False,
     fetch: bool = True,
 ) -> Choice:
-    """Draw up to `number` blocks at random, among those that can give the same bytes again.
-
-    Every block is equally likely. `anyway` also takes blocks measured on something else. Without
-    `fetch`, only iolab's own parts of the target are compared. Raises UserError if a kernel has no
-    block, CannotRunError if nothing can run here, NothingComparedError if every target differs.
-    """
+    """Draw up to `number` blocks, each equally likely, among those that can give the same bytes."""
+    # `anyway` also takes blocks measured on something else. Without `fetch`, only iolab's own parts
+    # of the target are compared.
     for kernel in kernels:
         one_of("kernel", kernel, {b.kernel for source in sources for b in source.blocks})
     drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
@@ -218,7 +234,7 @@ def _names(blocks: Iterable[BlockHashes]) -> str:
 
 
 def _chosen(
-    source: Source, hashes: BlockHashes, machines: _Machines, *, anyway: bool
+    source: HashedFolder, hashes: BlockHashes, machines: _Machines, *, anyway: bool
 ) -> ChosenBlock:
     virtual = hashes.target["target"] == "vm" and "target" not in hashes.block
     if not virtual or hashes.block["clock"] != "virtual":
@@ -263,4 +279,161 @@ def _other(hashes: BlockHashes, differs: Mapping[str, tuple[str, str]]) -> str:
     return (
         f"measured{by} with {' and '.join(words)}, so the same bytes cannot come out; --anyway "
         "measures, and says how far the values agree"
+    )
+
+
+def block_values(
+    block: str, cells: pd.DataFrame, latency: pd.DataFrame, mechanism: pd.DataFrame
+) -> dict[str, dict[str, Any]]:
+    """Return all values of each cell of a block (named as in the tables), by its id in the plan."""
+    rows = cells[cells["cell"].str.startswith(f"{block}-")]
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows.to_dict("records"):
+        values = {str(name): value for name, value in row.items()}
+        # The same block has another name if its kernel comes from another place.
+        name = _without(block, str(values.pop("cell")))
+        shared = {column: _without(block, str(values[column])) for column in ("block", "twin")}
+        found[name] = {**values, **shared}
+    for entry in mechanism[mechanism["cell"].isin(rows["cell"])].to_dict("records"):
+        found[_without(block, entry["cell"])][entry["measure"]] = entry["value"]
+    for cell, bins in latency[latency["cell"].isin(rows["cell"])].groupby("cell", sort=False):
+        pairs = tuple(zip(bins["bin_ns"], bins["count"], strict=True))
+        found[_without(block, str(cell))][LATENCIES] = pairs
+    return found
+
+
+def _without(block: str, name: str) -> str:
+    return name.removeprefix(block).removeprefix("-")
+
+
+def different_values(
+    stored: Mapping[str, Any], measured: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return the values of a cell that differ, each as stored and as measured; None is missing.
+
+    >>> different_values({"iops": 3000.0, "idle": math.nan}, {"iops": 2990.0, "idle": math.nan})
+    {'iops': (3000.0, 2990.0)}
+    """
+    names = [*stored, *(name for name in measured if name not in stored)]
+    pairs = {name: (stored.get(name), measured.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if not _same(*pair)}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        return bool(one == other)
+    if pd.isna(one) or pd.isna(other):
+        return bool(pd.isna(one) and pd.isna(other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_TOLERANCE)
+    return bool(one == other)
+
+
+@dataclass(frozen=True)
+class CheckedCell:
+    """A cell measured again; values are pairs (tables, now), `same_trace` is None without one."""
+
+    id: str
+    role: str
+    same_bytes: bool
+    same_trace: bool | None
+    different: dict[str, tuple[Any, Any]]
+    value: tuple[float, float]
+
+    @property
+    def same(self) -> bool:
+        """Whether everything is the same."""
+        return self.same_bytes and self.same_trace is not False and not self.different
+
+    @property
+    def ratio(self) -> float:
+        """The work done now, relative to the tables."""
+        stored, measured = self.value
+        return measured / stored if stored else float("nan")
+
+
+@dataclass(frozen=True)
+class CheckedBlock:
+    """A block measured again, or the `error`; `value` is the column for the amount of work."""
+
+    chosen: ChosenBlock
+    value: str = "iops"
+    cells: Sequence[CheckedCell] = ()
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def compared(self) -> bool:
+        """Whether its bytes were compared: it was measured on the same target."""
+        return not self.error and not self.chosen.differs
+
+    @property
+    def same(self) -> bool:
+        """Whether all bytes and all values of the tables are the same."""
+        return self.compared and all(cell.same for cell in self.cells)
+
+
+def verify_blocks(
+    chosen: Sequence[ChosenBlock],
+    *,
+    jobs: int,
+    on_progress: OnProgress = lambda progress: None,
+    on_block: Callable[[CheckedBlock], None] = lambda checked: None,
+) -> None:
+    """Measure blocks again, side by side, in the cache; `on_block` gets each when compared."""
+    blocks = [Block.parse(one.hashes.block) for one in chosen]
+    with scratch_dir(cache_dir("verify")) as root:
+        wanted = {}
+        for number, (one, block) in enumerate(zip(chosen, blocks, strict=True)):
+            # Two folders may have blocks of the same name, even the same block.
+            own = root / str(number)
+            job = block_job(f"{number} {one.words}", block, own / "plan.json", own)
+            wanted[job.name] = (one, block_key(block, one.identity), RawStore(job.root), job)
+
+        def on_end(job: BlockJob, error: Failure | None) -> None:
+            one, key, store, _ = wanted[job.name]
+            on_block(
+                CheckedBlock(one, error=str(error)) if error else compare_block(one, key, store)
+            )
+
+        place = LocalPlace(jobs, free_bytes)
+        again = [job for *_, job in wanted.values()]
+        run_jobs_in(place, again, on_progress=on_progress, on_end=on_end)
+
+
+def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
+    """Return the seconds to measure blocks again, `jobs` of them side by side."""
+    return forecast([Block.parse(one.hashes.block) for one in chosen], jobs).seconds
+
+
+def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:
+    """Compare a block measured again, in a store under a key, with its hashes and tables."""
+    found = cell_hashes(store, key)
+    cells, latency, mechanism = block_tables(store, [key])
+    now = block_values(key[:16], cells, latency, mechanism)
+    data = one.data
+    before = block_values(one.hashes.name, data.cells, data.latency, data.mechanism)
+    value = main_value(data.cells)
+    checked = [
+        _cell(name, value, (hashes, found[name]), (before[name], now[name]))
+        for name, hashes in one.hashes.cells.items()
+    ]
+    return CheckedBlock(one, value, checked, float(store.read(key, "run.json")["wall_s"]))
+
+
+def _cell(
+    name: str,
+    value: str,
+    hashes: tuple[CellHashes, CellHashes],
+    values: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> CheckedCell:
+    (stored, found), (before, now) = hashes, values
+    traced = stored.trace_sha256 or found.trace_sha256
+    return CheckedCell(
+        id=name,
+        role=str(before["role"]),
+        same_bytes=stored.recorded_sha256 == found.recorded_sha256,
+        same_trace=stored.trace_sha256 == found.trace_sha256 if traced else None,
+        different=different_values(before, now),
+        value=(float(before[value]), float(now[value])),
     )
