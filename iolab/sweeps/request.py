@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from icountvm.guest import check_clock
+from icountvm.guest_programs import guest_program
 from icountvm.image import ensure_image
 from icountvm.kernels import check_name
 from icountvm.toolbox import ensure_toolbox
-from iolab.agent.plan import OpenJob
+from iolab.agent.fio import fio_argv, job_files
+from iolab.agent.plan import FioJob, OpenJob
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
@@ -23,7 +25,6 @@ from iolab.pathology.settings import override
 from iolab.paths import runs_dir
 from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.fio_check import check_job
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.place import Place
@@ -31,10 +32,12 @@ from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.names import one_of
+from iolab_base.process import Result, run
 
 __all__ = [
     "PathologyPlan",
     "Request",
+    "check_job",
     "check_request",
     "chosen_pathologies",
     "plan_blocks",
@@ -319,3 +322,36 @@ def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[Pathology
     missing = next((block for key, block in blocks if not store.has(key)), None)
     if missing is not None:
         machine.check(missing.plan)
+
+
+def _said(result: Result) -> str:
+    """Return fio's message about a job's fault, on one line."""
+    words: list[str] = []
+    for line in result.stderr.splitlines():
+        # getopt prints the program's name as it was started: a wrapper's fio prints its whole path.
+        one = re.sub(r"^(\S*/)?fio: ", "", line.strip())
+        if one and not re.fullmatch(r"job .* dropped", one) and one not in words:
+            words.append(one)
+    valid = re.findall(r"^\s+(?:valid values)?: *(\S+)", result.stdout, re.MULTILINE)
+    if valid:
+        words.append(f"valid values: {', '.join(valid)}")
+    return "; ".join(words)[:600] or f"exit {result.returncode}"
+
+
+def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
+    """Check a job with fio's parser, by default the guest image's; UserError carries fio's message.
+
+    `fio` is the command that will run the job: ``["fio"]`` means this machine's.
+    """
+    if fio is None:
+        # Raises on a machine that cannot run the guest's programs.
+        ensure_toolbox()
+        fio = guest_program(ensure_image(), "fio")
+    # The measured machine's cores and folders are not this machine's.
+    files = job_files(job, Path("/iolab"))
+    argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)
+    # fio would create its output file and list the valid values there.
+    options = [option for option in argv[1:] if not option.startswith("--output")]
+    result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
+    if result.returncode:
+        raise UserError(f"fio refuses the job: {_said(result)}")
