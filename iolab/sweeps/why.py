@@ -10,15 +10,17 @@ profile ``long``, its longer cells show what only *delays* the effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
+from iolab.agent.plan import Cell
+from iolab.agent.scheduler import preemption_models
 from iolab.pathology import named_pathologies
-from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
@@ -36,12 +38,19 @@ from iolab.sweeps.measuring import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks
-from iolab.sweeps.switches import fixed_switches, switches
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json
 from iolab_base.names import one_of
 
-__all__ = ["CONFIRMING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
+__all__ = [
+    "CONFIRMING_BOOTS",
+    "Why",
+    "WhyRequest",
+    "find_causes",
+    "fixed_switches",
+    "switches",
+    "why_request",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -368,3 +377,54 @@ def _document(why: Why) -> dict[str, object]:
         "fixed": list(why.fixed),
         "rows": rows,
     }
+
+
+# Settings that are on or off.
+_ON_OFF: Final = ("autogroup", "timer_migration")
+# Tunables that decide when bfq idles (block/bfq-iosched.c).
+_BFQ: Final = ("iosched.slice_idle=0", "iosched.strict_guarantees=1")
+_IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
+
+
+def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> list[str]:
+    """Return the interventions to try on a kernel, each changing one thing.
+
+    `facts` are those of `iolab.agent.facts.collect`; `machine` is None for a real one, whose boot
+    is left alone. They are: every scheduler feature inverted, every other preemption model, every
+    setting at a quarter and four times its value (or toggled), the I/O schedulers of the devices of
+    `cell`, and for a virtual machine its timers, tick and CPUs.
+    """
+    tunables = facts.get("scheduler_tunables") or {}
+    words = str(tunables.get("features", "")).split()
+    found = [w.removeprefix("NO_") if w.startswith("NO_") else f"NO_{w}" for w in words]
+    present, models = preemption_models(str(tunables.get("preempt", "")))
+    found += [f"preempt={model}" for model in models if present and model != present]
+    for name, value in sorted((facts.get("settings") or {}).items()):
+        if name in _ON_OFF:
+            found.append(f"{name}={0 if value else 1}")
+        elif value > 0:
+            found += [f"{name}={other}" for other in (value // 4, value * 4) if other != value]
+    found += _of_devices(cell)
+    if machine is not None:
+        found += ["nohz=off", f"highres={'on' if machine.coalesced_timers else 'off'}"]
+        found += [f"cpus={number}" for number in (1, 2, 4) if number != machine.cpus]
+    return found
+
+
+def fixed_switches(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a booted kernel does not let change, a phrase each; `facts` as in `switches`."""
+    tunables = facts.get("scheduler_tunables") or {}
+    found = []
+    if not tunables.get("features"):
+        found.append("its scheduler's features (not shown in debugfs)")
+    if not tunables.get("preempt"):
+        found.append("its preemption model (no CONFIG_PREEMPT_DYNAMIC, or not shown in debugfs)")
+    return found
+
+
+def _of_devices(cell: Cell) -> list[str]:
+    used = {device.scheduler for device in cell.devices} - {"none"}
+    if not used:
+        return []
+    others = [f"iosched={name}" for name in _IO_SCHEDULERS if name not in used]
+    return [*others, *(_BFQ if "bfq" in used else ())]
