@@ -27,7 +27,7 @@ from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
 from iolab.sweeps.measuring import Measured, measure, store_locked
 from iolab.sweeps.observing import prepare_observer
-from iolab.sweeps.page import Page, make_page, make_pages
+from iolab.sweeps.pages import Page, make_page, make_pages
 from iolab.sweeps.pool import OnProgress
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_sweep, sweep_label
 from iolab_base import foreign

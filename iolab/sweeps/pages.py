@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,19 +24,29 @@ import psutil
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import DeadKernelError
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
 from iolab.pathology import registry
-from iolab.paths import NOTEBOOKS
-from iolab.sweeps.html import html_page
+from iolab.paths import NOTEBOOKS, TEMPLATES
+from iolab.shown import CAPTION, SCRIPTS, terminal
 from iolab.sweeps.programs import end_processes, program_environment
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, scratch_dir, short_dir
 from iolab_base.names import one_of
 
-__all__ = ["Page", "handed_over", "make_page", "make_pages", "make_why_page"]
+__all__ = [
+    "Page",
+    "handed_over",
+    "html_page",
+    "make_page",
+    "make_pages",
+    "make_why_page",
+    "script_hashes_of",
+]
 
 _POLL_S: Final = 0.05
 # The error that `make_pages` returns has what papermill logs about a failed page.
@@ -47,7 +58,7 @@ class Page:
     """A page to make: a notebook, executed with parameters into ``output`` (.ipynb).
 
     With ``html``, an HTML page is written beside it, with these links and this heading in place of
-    the notebook's (see `iolab.sweeps.html.html_page`).
+    the notebook's (see `iolab.sweeps.pages.html_page`).
     """
 
     name: str
@@ -217,3 +228,103 @@ def _restore(before: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+_HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
+# Markup in our own notebooks, which an alternative text does not need.
+_MARKUP = re.compile(r"[*`]|<[^>]*>")
+_HASH = re.compile(r"sha(256|384|512)-[A-Za-z0-9+/]+={0,2}")
+
+
+def html_page(
+    notebook: NotebookNode, links: Mapping[str, str] | None = None, heading: str = ""
+) -> str:
+    """Return the page of an executed notebook, without code and without cells that show nothing.
+
+    ``links`` maps words to relative addresses. ``heading`` replaces the notebook's first heading
+    and is the title. Each picture gets its caption as alternative text.
+    """
+    if heading:
+        _head(notebook.cells, heading)
+    notebook.cells = list(_cells_with_something_to_show(notebook.cells))
+    _add_alternative_texts(notebook.cells)
+    exporter: Any = HTMLExporter
+    made = exporter(
+        template_file="page.html.j2",
+        extra_template_paths=[str(TEMPLATES)],
+        exclude_input=True,
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        exclude_anchor_links=True,
+    )
+    resources = {
+        "metadata": {"name": _title(notebook)},
+        "scripts": script_hashes_of(notebook),
+        "links": {terminal(words): address for words, address in (links or {}).items()},
+    }
+    page, _ = made.from_notebook_node(notebook, resources=resources)
+    return str(page)
+
+
+def _head(cells: Iterable[NotebookNode], heading: str) -> None:
+    for cell in cells:
+        if cell.cell_type == "markdown" and _HEADING.search(cell.source):
+            cell.source = _HEADING.sub(lambda _: f"# {heading}", cell.source, count=1)
+            return
+
+
+def script_hashes_of(notebook: NotebookNode) -> list[str]:
+    """Return the hashes of the scripts that outputs declare under `iolab.shown.SCRIPTS`.
+
+    Text cannot declare one: neither printed output nor markup in a table.
+    """
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    marks = [mark for output in outputs for mark in output.get("metadata", {}).get(SCRIPTS, [])]
+    return [mark for mark in dict.fromkeys(marks) if _HASH.fullmatch(str(mark))]
+
+
+def _cells_with_something_to_show(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
+    """Yield the cells of a page, without code that shows nothing and text that introduces it.
+
+    A cell with a heading introduces more than the next cell and stays.
+    """
+    waiting: NotebookNode | None = None
+    for cell in cells:
+        if cell.cell_type == "code" and not cell.outputs:
+            if waiting is not None and not _HEADING.search(waiting.source):
+                waiting = None
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = cell if cell.cell_type == "markdown" else None
+        if waiting is None:
+            yield cell
+    if waiting is not None:
+        yield waiting
+
+
+def _add_alternative_texts(cells: Iterable[NotebookNode]) -> None:
+    """Give each picture its caption, else the sentences that introduce its cell."""
+    introduction = ""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            introduction = " ".join(_MARKUP.sub("", _HEADING.sub("", cell.source)).split())
+        outputs = cell.get("outputs", [])
+        for place, output in enumerate(outputs):
+            if "image/png" in output.get("data", {}):
+                after = outputs[place + 1] if place + 1 < len(outputs) else {}
+                output.metadata["iolab_alt"] = _caption_of(after) or introduction or "A figure."
+
+
+def _caption_of(output: Any) -> str:
+    data = output.get("data", {})
+    is_caption = str(data.get("text/html", "")).startswith(f'<p class="{CAPTION}')
+    return terminal(data["text/plain"]) if is_caption else ""
+
+
+def _title(notebook: NotebookNode) -> str:
+    headings = (
+        _HEADING.search(cell.source) for cell in notebook.cells if cell.cell_type == "markdown"
+    )
+    first = next((match[1] for match in headings if match), "iolab")
+    return _MARKUP.sub("", first)

@@ -19,9 +19,8 @@ from iolab import report
 from iolab.paths import REFERENCE
 from iolab.shown import SCRIPTS
 from iolab.stats.verdicts import verdict_table
-from iolab.sweeps.html import html_page
-from iolab.sweeps.page import Page as NotebookPage
-from iolab.sweeps.page import make_pages
+from iolab.sweeps.pages import Page as NotebookPage
+from iolab.sweeps.pages import html_page, make_pages
 from tests.support.needs import program
 from tests.support.reports import report as reference
 from tests.test_notebooks import NOTEBOOKS
