@@ -20,7 +20,7 @@ from typing import Final
 
 from iolab.blocks import Block
 from iolab.store.raw import RawStore
-from iolab.sweeps.limits import usable_cores
+from iolab.sweeps.pool import usable_cores
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 

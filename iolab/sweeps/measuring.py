@@ -19,8 +19,8 @@ from iolab.store.soundness import block_state
 from iolab.sweeps import pool
 from iolab.sweeps.block import read_block, write_block
 from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
-from iolab.sweeps.limits import MACHINE_BYTES
 from iolab.sweeps.observing import note_observed, observed_cells
+from iolab.sweeps.pool import MACHINE_BYTES
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
@@ -40,7 +40,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 # Opens a place by its address, for blocks that are measured into a store.
-_OpenPlace = Callable[[str, Sequence[Block], RawStore], AbstractContextManager[pool.Place]]
+_OpenPlace = Callable[[str, Sequence[Block], RawStore], AbstractContextManager[pool.JobPlace]]
 
 
 class Measured(NamedTuple):

@@ -181,9 +181,6 @@ def test_nothing_outlives_the_process_that_makes_the_pages(tmp_path: Path, numbe
     assert not page.output.exists()
 
 
-# nbconvert warns of things that are not ours.
-
-
 _PNG = base64.b64encode(b"\x89PNG").decode()
 _OWN = "document.title = 'own'"
 _HASH = "sha256-" + base64.b64encode(hashlib.sha256(_OWN.encode()).digest()).decode()
