@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 from iolab.pathology.base import Profile
 from iolab.pathology.expressions import Question
 from iolab.store.raw import RawStore
+from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.judgement import Judgement, OpenQuestionError, UntestableError
 from iolab.sweeps.measuring import measure_blocks, store_locked
-from iolab.sweeps.observing import prepare_observer
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab_base.errors import CannotRunError

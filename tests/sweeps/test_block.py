@@ -17,20 +17,22 @@ from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.sweeps import measuring
-from iolab.sweeps.measuring import blocks_to_measure
-from iolab.sweeps.observed import read_observed
-from iolab.sweeps.observing import (
+from iolab.sweeps.block import (
     note_observed,
     observation_of,
     observed_cells,
     prepare_observer,
+    read_observed,
 )
+from iolab.sweeps.measuring import blocks_to_measure
 from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
 from iolab_base.errors import CannotRunError, UserError
 from tests.guestprof.test_profile import profile
 
-__all__ = ["profile"]
+__all__ = [
+    "profile",
+]
 
 
 @pytest.fixture
