@@ -47,8 +47,8 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """
     from iolab.cli.progress import SweepProgress
     from iolab.pathology.expressions import question_of
+    from iolab.sweeps.judge import Judging
     from iolab.sweeps.judged_trees import judged_tree
-    from iolab.sweeps.judging import Judging
 
     wanted = 2 if options["patches"] else 3
     if len(commits) != wanted:

@@ -19,7 +19,7 @@ from iolab_base.errors import IolabError, UserError
 if TYPE_CHECKING:
     from iolab.pathology.expressions import Question
     from iolab.sweeps.baseline import Answer, Case
-    from iolab.sweeps.judgement import Verdict
+    from iolab.sweeps.judge import Verdict
 
 __all__ = ["EXIT_CODES", "judge"]
 
@@ -117,7 +117,7 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.baseline import answered, outcome_of, write_lock
-    from iolab.sweeps.judging import Judging
+    from iolab.sweeps.judge import Judging
     from iolab_base.files import check_outputs
 
     _check(questions, form, as_json=as_json, **options)

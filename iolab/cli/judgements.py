@@ -12,7 +12,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from iolab.sweeps.baseline import Answer
-from iolab.sweeps.judgement import Judgement
+from iolab.sweeps.judge import Judgement
 from iolab_base import foreign
 
 __all__ = ["FORMATS", "as_junit", "as_ktap", "as_text", "judgement_line"]

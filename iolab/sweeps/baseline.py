@@ -20,8 +20,7 @@ from typing import Any, Final
 from icountvm.kernels import cached_kernel, check_name, known_kernels
 from iolab.pathology.expressions import Question, question_of
 from iolab.sweeps import judged_trees
-from iolab.sweeps.judgement import Judgement, Verdict
-from iolab.sweeps.judging import Judging
+from iolab.sweeps.judge import Judgement, Judging, Verdict
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of, write_output

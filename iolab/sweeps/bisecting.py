@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from icountvm.kbuild.git import Repository, State
+from iolab.sweeps.judge import Judgement, Verdict
 from iolab.sweeps.judged_trees import JudgedTree
-from iolab.sweeps.judgement import Judgement, Verdict
 from iolab_base.errors import CannotRunError, UserError
 
 __all__ = ["Bisection", "Step", "bisect", "judge_patches"]

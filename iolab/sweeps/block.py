@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Run one block, and observe it; ``python -m iolab.sweeps.block PLAN ROOT`` does it in a process."""
+"""Run one block, and observe it; ``python -m iolab.sweeps.block PLAN ROOT`` is its program."""
 
 from __future__ import annotations
 

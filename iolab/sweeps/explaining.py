@@ -14,8 +14,8 @@ import pandas as pd
 
 from guestprof.profile import Profile
 from iolab.sweeps.bisecting import Bisection, Step
+from iolab.sweeps.judge import observe_kernel
 from iolab.sweeps.judged_trees import JudgedTree
-from iolab.sweeps.judging import observe_kernel
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
 from iolab.sweeps.why import WhyRequest, find_causes

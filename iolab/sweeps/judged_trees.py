@@ -26,8 +26,7 @@ from icountvm.kbuild.source import Tree, open_tree
 from icountvm.kbuild.tools import check_tools, compiler, compiler_version
 from icountvm.kernels import check_name, known_kernels
 from icountvm.toolbox import ensure_toolbox
-from iolab.sweeps.judgement import Judgement, untestable
-from iolab.sweeps.judging import Judging, judge_kernel
+from iolab.sweeps.judge import Judgement, Judging, judge_kernel, untestable
 from iolab.targets.vm import own_identity
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of, locked

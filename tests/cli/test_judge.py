@@ -11,7 +11,7 @@ import pytest
 
 from iolab.cli import main
 from iolab.sweeps import judged_trees
-from iolab.sweeps.judgement import Judgement
+from iolab.sweeps.judge import Judgement
 from iolab_base.errors import CannotRunError, UserError
 
 CLAIM = "dio_kworker: two switches per I/O"

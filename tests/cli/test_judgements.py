@@ -11,7 +11,7 @@ import pytest
 
 from iolab.cli.judgements import as_junit, as_ktap, as_text
 from iolab.sweeps.baseline import Answer, Case, Expected
-from iolab.sweeps.judgement import Judgement, Verdict
+from iolab.sweeps.judge import Judgement, Verdict
 
 QUESTION = "dio_kworker: switches_per_io at weight=9600 < 0.5"
 # A tree may have any name, and a compiler's last words are anybody's.

@@ -12,8 +12,7 @@ import pytest
 from iolab.pathology.expressions import Question
 from iolab.sweeps import baseline, judged_trees
 from iolab.sweeps.baseline import Answer, Case, answered, of_lock, read_lock, write_lock
-from iolab.sweeps.judgement import Judgement
-from iolab.sweeps.judging import Judging
+from iolab.sweeps.judge import Judgement, Judging
 from iolab_base.errors import UserError
 
 QUESTION = "dio_kworker: iops ratio at weight=9600 > 0.9"

@@ -23,9 +23,8 @@ from iolab.report.bisection import bisection_text, write_bisection
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS
 from iolab.sweeps import explaining, judged_trees
 from iolab.sweeps.bisecting import bisect, judge_patches
+from iolab.sweeps.judge import Judgement, Judging, Verdict
 from iolab.sweeps.judged_trees import JudgedTree, judged_tree
-from iolab.sweeps.judgement import Judgement, Verdict
-from iolab.sweeps.judging import Judging
 from iolab.sweeps.why import Why, WhyRequest
 from iolab_base.errors import CannotRunError, UserError
 from tests.icountvm.kbuild.conftest import _own_cache, cache, repository, toolbox

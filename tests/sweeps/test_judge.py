@@ -12,9 +12,8 @@ import pytest
 
 from iolab.pathology.expressions import question_of
 from iolab.store.dataset import Dataset
-from iolab.sweeps import answers, judging
-from iolab.sweeps.judgement import Judgement
-from iolab.sweeps.judging import Judging, judge_kernel
+from iolab.sweeps import judge
+from iolab.sweeps.judge import Judgement, Judging, judge_kernel
 from iolab.sweeps.measuring import measure_blocks
 from iolab_base.errors import UserError
 from tests.support import synthetic
@@ -41,7 +40,7 @@ def measured(made_up: Dataset, monkeypatch: pytest.MonkeyPatch) -> list[tuple[st
         chosen = cells[(cells["kernel"] == kernel) & (cells["boot"] < boots) & ~cells["aa"]]
         return replace(made_up, cells=chosen)
 
-    monkeypatch.setattr(judging, "_measured", measure)
+    monkeypatch.setattr(judge, "_measured", measure)
     return calls
 
 
@@ -94,7 +93,7 @@ def test_measures_are_told_for_both_cells(measured: list[tuple[str, int]]) -> No
 def test_an_unknown_measure_is_a_mistake(
     measured: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "needs_a_trace", lambda *_: False)
+    monkeypatch.setattr(judge, "_needs_a_trace", lambda *_: False)
     with pytest.raises(UserError, match="no cell has the measure iosp"):
         ask(f"iosp {AT} > 0.5")
 
@@ -112,7 +111,7 @@ def test_a_claim_that_no_virtual_machine_decides_is_untestable(
 
 def test_a_judgement_does_not_tell_of_its_blocks(caplog: pytest.LogCaptureFixture) -> None:
     blocks = logging.getLogger("iolab.sweeps.measuring")
-    with judging._unsaid(measure_blocks.__module__):
+    with judge._unsaid(measure_blocks.__module__):
         blocks.info("1 block to measure")
     blocks.info("waiting for its end")
     assert caplog.messages == ["waiting for its end"]
