@@ -45,7 +45,7 @@ def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
     """
     from iolab.store.raw import RawStore
     from iolab.store.upkeep import inspect_folder
-    from iolab.sweeps.measuring import store_locked
+    from iolab.sweeps.measure import store_locked
 
     root = folder.resolve()
     found = inspect_folder(root)

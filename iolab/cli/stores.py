@@ -21,7 +21,7 @@ from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.store.upkeep import Garbage, Merged
-    from iolab.sweeps.preview import KernelStatus
+    from iolab.sweeps.preview import SweepStatus
 
 __all__ = ["gc", "merge", "status"]
 
@@ -63,7 +63,7 @@ def status(
         echo("all is measured")
 
 
-def _row(row: KernelStatus) -> dict[str, str]:
+def _row(row: SweepStatus) -> dict[str, str]:
     counts = f"{row.blocks_measured} of {row.blocks}", f"{row.cells_measured} of {row.cells}"
     left = row.reason or (rough_duration(row.seconds_left) if row.seconds_left else "-")
     return {
@@ -90,7 +90,7 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
     """
     from iolab.store.raw import RawStore
     from iolab.store.upkeep import merge_store
-    from iolab.sweeps.measuring import store_locked
+    from iolab.sweeps.measure import store_locked
 
     into = root.resolve()
     found: dict[Path, Merged] = {}
@@ -148,7 +148,7 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     a block. Blocks of an interrupted sweep are not among them unless --unused is given.
     """
     from iolab.store.upkeep import find_garbage, remove_garbage
-    from iolab.sweeps.measuring import store_locked
+    from iolab.sweeps.measure import store_locked
 
     root = folder.resolve()
     if not (root / RAW).is_dir():

@@ -9,7 +9,7 @@ from iolab.experiment.progress import Bar
 from iolab.pathology.expressions import question_of
 from iolab.paths import runs_dir
 from iolab.sweeps.judge import Judgement, Judging
-from iolab.sweeps.judged_trees import judge_here
+from iolab.sweeps.trees import judge_here
 
 __all__ = ["judge"]
 

@@ -146,7 +146,7 @@ def merge_store(
 ) -> Merged:
     """Take the sound blocks of a store, with their profiles, into another; nothing is replaced.
 
-    `source` is only read; hold `root` with `iolab.sweeps.measuring.store_locked`. `on_block` gets
+    `source` is only read; hold `root` with `iolab.sweeps.measure.store_locked`. `on_block` gets
     the key of each finished block. After an error, blocks that were taken stay.
     """
     if not (source / RAW).is_dir():

@@ -21,7 +21,7 @@ from iolab.pathology.base import Claim, Profile
 from iolab.pathology.expressions import Question
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import prepare_observer
-from iolab.sweeps.measuring import measure_blocks, store_locked
+from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab_base.errors import CannotRunError, IolabError, UserError

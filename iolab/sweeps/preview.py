@@ -25,7 +25,7 @@ from iolab.sweeps.request import (
 )
 from iolab_base.errors import CannotRunError, UserError
 
-__all__ = ["KernelStatus", "PathologyPreview", "preview_sweep", "sweep_status"]
+__all__ = ["PathologyPreview", "SweepStatus", "preview_sweep", "sweep_status"]
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _estimate(
 
 
 @dataclass(frozen=True)
-class KernelStatus:
+class SweepStatus:
     """What is measured of one pathology on one kernel, and the time left.
 
     ``reason`` is why nothing can be measured there.
@@ -205,7 +205,7 @@ class KernelStatus:
     reason: str = ""
 
 
-def sweep_status(request: Request) -> list[KernelStatus]:
+def sweep_status(request: Request) -> list[SweepStatus]:
     """Return what a sweep in virtual machines has measured, for each pathology and kernel.
 
     Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
@@ -230,7 +230,7 @@ def sweep_status(request: Request) -> list[KernelStatus]:
                     there = (b for key, b in plan.blocks.items() if store.has(key))
                     measured = [len(block.cells) for block in there]
             rows.append(
-                KernelStatus(
+                SweepStatus(
                     pathology=pathology.name,
                     kernel=kernel.kernel,
                     blocks=blocks,
@@ -244,7 +244,7 @@ def sweep_status(request: Request) -> list[KernelStatus]:
                 )
             )
         rows += [
-            KernelStatus(pathology.name, kernel, 0, 0, 0, 0, 0.0, reason)
+            SweepStatus(pathology.name, kernel, 0, 0, 0, 0, 0.0, reason)
             for kernel, reason in preview.unavailable.items()
         ]
     return rows

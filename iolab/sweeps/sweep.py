@@ -26,7 +26,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
 from iolab.sweeps.block import prepare_observer
-from iolab.sweeps.measuring import Measured, measure, store_locked
+from iolab.sweeps.measure import Measured, measure, store_locked
 from iolab.sweeps.pages import Page, make_page, make_pages
 from iolab.sweeps.pool import OnProgress
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_sweep, sweep_label

@@ -34,7 +34,7 @@ from iolab.stats.claims import boot_values
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
-from iolab.sweeps.measuring import measure_blocks, store_locked
+from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks

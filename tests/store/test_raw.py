@@ -21,7 +21,7 @@ from iolab.store.files import DIGESTS, digests_of
 from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
 from iolab.store.tables import block_rows
-from iolab.sweeps.measuring import missing_blocks
+from iolab.sweeps.measure import missing_blocks
 from iolab_base.errors import IolabError
 from tests.base.test_files import small_disk
 from tests.support.bombed_results import BOMBED, bomb_results

@@ -37,7 +37,7 @@ from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
 from iolab.sweeps.durations import block_durations
-from iolab.sweeps.measuring import missing_blocks
+from iolab.sweeps.measure import missing_blocks
 from iolab_base.errors import IolabError
 from tests.support.parquet_writer import (
     BYTE_ARRAY,

@@ -16,7 +16,7 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
-from iolab.sweeps import measuring
+from iolab.sweeps import measure
 from iolab.sweeps.block import (
     note_observed,
     observation_of,
@@ -24,7 +24,7 @@ from iolab.sweeps.block import (
     prepare_observer,
     read_observed,
 )
-from iolab.sweeps.measuring import blocks_to_measure
+from iolab.sweeps.measure import blocks_to_measure
 from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
 from iolab_base.errors import CannotRunError, UserError
@@ -61,9 +61,9 @@ def test_a_factor_that_is_not_there_is_refused(block: Block) -> None:
 def test_a_block_without_its_profiles_is_measured_again(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whether what is there is a result is tested elsewhere (test_measuring.py).
+    # Whether what is there is a result is tested elsewhere (test_measure.py).
     monkeypatch.setattr(
-        measuring,
+        measure,
         "missing_blocks",
         lambda store, keys: [key for key in keys if not store.has(key)],
     )
@@ -92,7 +92,7 @@ def test_a_block_without_its_profiles_is_measured_again(
 def test_a_flat_profile_is_enough_for_a_flat_one_only(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile
 ) -> None:
-    monkeypatch.setattr(measuring, "missing_blocks", lambda *_: [])
+    monkeypatch.setattr(measure, "missing_blocks", lambda *_: [])
     profiles = ProfileStore(tmp_path)
 
     def lacks(**asked: Any) -> list[str]:

@@ -14,7 +14,7 @@ from iolab.pathology.expressions import question_of
 from iolab.store.dataset import Dataset
 from iolab.sweeps import judge
 from iolab.sweeps.judge import Judgement, Judging, judge_kernel
-from iolab.sweeps.measuring import measure_blocks
+from iolab.sweeps.measure import measure_blocks
 from iolab_base.errors import UserError
 from tests.support import synthetic
 
@@ -110,7 +110,7 @@ def test_a_claim_that_no_virtual_machine_decides_is_untestable(
 
 
 def test_a_judgement_does_not_tell_of_its_blocks(caplog: pytest.LogCaptureFixture) -> None:
-    blocks = logging.getLogger("iolab.sweeps.measuring")
+    blocks = logging.getLogger("iolab.sweeps.measure")
     with judge._unsaid(measure_blocks.__module__):
         blocks.info("1 block to measure")
     blocks.info("waiting for its end")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Find the commit of a kernel tree that changed the answer to a question.
+"""Find the commit of a kernel tree that changed the answer to a question, and explain it.
 
-Commits are chosen as `git bisect` chooses them, also where some cannot be tested. Answers are
-remembered by sources, configuration and question, so an interrupted search resumes where it
-stopped. The result is verified: the parent has the old answer, the commit has the new one, and the
-newest commit without it has the old one again.
+Commits are chosen as `git bisect` chooses them, also where some cannot be tested. An interrupted
+search resumes; the commit found is verified by its parent and by a revert.
 """
 
 from __future__ import annotations
@@ -14,12 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
+
+from guestprof.profile import Profile
 from icountvm.kbuild.git import Repository, State
-from iolab.sweeps.judge import Judgement, Verdict
-from iolab.sweeps.judged_trees import JudgedTree
+from iolab.sweeps.judge import Judgement, Verdict, observe_kernel
+from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.request import Request
+from iolab.sweeps.trees import JudgedTree
+from iolab.sweeps.why import WhyRequest, find_causes
 from iolab_base.errors import CannotRunError, UserError
 
-__all__ = ["Bisection", "Step", "bisect", "judge_patches"]
+__all__ = [
+    "Bisection",
+    "Explanation",
+    "Step",
+    "bisect",
+    "explain",
+    "judge_patches",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +95,7 @@ def bisect(
         raise UserError(f"{old} does not come before {new} in {judged.tree.path}")
     before: Verdict = "bad" if fixed else "good"
     after: Verdict = "good" if fixed else "bad"
-    run = _Run(judged, repository, on_step)
+    run = _Search(judged, repository, on_step)
     ends = run.end(first, before, old), run.end(last, after, new)
     found = Bisection(judged.how.question.text, *ends)
     run.search(found, first, last, before)
@@ -94,7 +105,7 @@ def bisect(
 
 
 @dataclass
-class _Run:
+class _Search:
     """One search."""
 
     judged: JudgedTree
@@ -199,5 +210,72 @@ def judge_patches(
         # All of them are applied before the first one is compiled.
         state = repository.patched(state, text, path.name)
         states.append((state, path.name))
-    run = _Run(judged, repository, on_step)
+    run = _Search(judged, repository, on_step)
     return [run.of(state, title) for state, title in states]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a commit changed the answer.
+
+    `bad` is the title of the commit whose switches were tried, `switches` as
+    `iolab.sweeps.why.Why.table`. `before` and `after` profile the treated cell. `notes` lists what
+    could not be found out, and why.
+    """
+
+    bad: str
+    switches: pd.DataFrame | None = None
+    before: Profile | None = None
+    after: Profile | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
+    """Observe a commit and its parent, and try the switches of the bad one.
+
+    Returns None without a commit or its parent, or if neither is bad. Raises IolabError if a kernel
+    no longer builds.
+    """
+    if found.culprit is None or found.parent is None:
+        return None
+    notes: list[str] = []
+    sides = (found.parent, found.culprit)
+    bad = next((step for step in sides if step.judgement.verdict == "bad"), None)
+    if bad is None:
+        # The parent may turn out untestable when it is judged again.
+        return None
+    profiles: list[Profile | None] = []
+    switches = None
+    # The bad one comes last, so that it is built only once.
+    for step in sorted(sides, key=lambda step: step is bad):
+        with judged.built(judged.tree.state(step.commit)) as kernel:
+            profiles.append(_observed(judged, kernel, step, notes))
+            if step is bad:
+                switches = _switches(judged, kernel, notes)
+    before, after = profiles if bad is found.culprit else reversed(profiles)
+    return Explanation(bad.title, switches, before, after, notes)
+
+
+def _observed(judged: JudgedTree, kernel: str, step: Step, notes: list[str]) -> Profile | None:
+    _log.info("observing %s", step.title)
+    try:
+        return observe_kernel(judged.how, kernel)
+    except CannotRunError as error:
+        notes.append(f"{step.title} was not observed: {error}")
+        return None
+
+
+def _switches(judged: JudgedTree, kernel: str, notes: list[str]) -> pd.DataFrame | None:
+    how = judged.how
+    if how.question.reference:
+        notes.append("the switches were not tried: the question compares two kernels")
+        return None
+    request = Request(
+        profile="quick", kernels=[kernel], jobs=how.jobs or default_jobs(), root=how.root
+    )
+    asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim)
+    try:
+        return find_causes(asked, how.on_progress).table
+    except CannotRunError as error:
+        notes.append(f"the switches were not tried: {error}")
+        return None

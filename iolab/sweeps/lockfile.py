@@ -19,15 +19,15 @@ from typing import Any, Final
 
 from icountvm.kernels import cached_kernel, check_name, known_kernels
 from iolab.pathology.expressions import Question, question_of
-from iolab.sweeps import judged_trees
+from iolab.sweeps import trees
 from iolab.sweeps.judge import Judgement, Judging, Verdict
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of, write_output
 
 __all__ = [
-    "Answer",
     "Case",
+    "CaseAnswer",
     "Expected",
     "answered",
     "of_lock",
@@ -78,7 +78,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CaseAnswer:
     """What a kernel answered, and the outcome as a test.
 
     With an expectation, `outcome` is whether it was met, and `difference` how the answer differs,
@@ -125,7 +125,7 @@ def _case(entry: Any, where: str) -> Case:
     return Case(entry["question"], entry["kernel"], Expected(**expected))
 
 
-def write_lock(path: Path, answers: Sequence[Answer], tolerance_percent: float | None) -> None:
+def write_lock(path: Path, answers: Sequence[CaseAnswer], tolerance_percent: float | None) -> None:
     """Add answers to a lock, in place of the entries for the same questions and kernels.
 
     Untestable answers change nothing. A tolerance of None keeps the lock's, and is 0 for a new
@@ -172,12 +172,12 @@ def answered(
     commit: str | None = None,
     config: Path | None = None,
     kept: bool = False,
-) -> list[Answer]:
+) -> list[CaseAnswer]:
     """Judge each case, after checking all of them.
 
     Trees are paths from the current folder, with `commit` and `config` as in
     `icountvm.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`. Raises what
-    `iolab.sweeps.judged_trees.judge_here` raises.
+    `iolab.sweeps.trees.judge_here` raises.
     """
     questions = [question_of(case.question) for case in cases]
     for case in cases:
@@ -187,16 +187,16 @@ def answered(
     for case, question in zip(cases, questions, strict=True):
         began = time.monotonic()
         how = asking(question)
-        judgement = judged_trees.judge_here(how, case.kernel, commit=commit, config=config)
+        judgement = trees.judge_here(how, case.kernel, commit=commit, config=config)
         seconds = round(time.monotonic() - began, 1)
-        answer = Answer(case, question.text, judgement, seconds, judgement.verdict)
+        answer = CaseAnswer(case, question.text, judgement, seconds, judgement.verdict)
         if kept or case.expected is not None:
             answer = _compared(_identified(answer))
         answers.append(answer)
     return answers
 
 
-def _identified(answer: Answer) -> Answer:
+def _identified(answer: CaseAnswer) -> CaseAnswer:
     """Add what a lock stores about an answer."""
     judgement, kernel = answer.judgement, answer.case.kernel
     if judgement.verdict == "untestable":
@@ -207,12 +207,12 @@ def _identified(answer: Answer) -> Answer:
         judgement.value,
         0.0,
         cached.identity if cached else "",
-        digest_of(judged_trees.instruments()),
+        digest_of(trees.instruments()),
     )
     return replace(answer, found=found)
 
 
-def _compared(answer: Answer) -> Answer:
+def _compared(answer: CaseAnswer) -> CaseAnswer:
     """Set the outcome of an answer that has an expectation."""
     expected, found = answer.case.expected, answer.found
     if expected is None or found is None:
@@ -244,7 +244,7 @@ def of_lock(cases: Sequence[Case], folder: Path, kernel: str | None) -> list[Cas
     return [replace(case, kernel=kernel or placed(case.kernel)) for case in cases]
 
 
-def outcome_of(answers: Sequence[Answer]) -> Verdict:
+def outcome_of(answers: Sequence[CaseAnswer]) -> Verdict:
     """Return bad if one is bad, else untestable if one is, else good."""
     outcomes = {answer.outcome for answer in answers}
     return "bad" if "bad" in outcomes else "untestable" if "untestable" in outcomes else "good"

@@ -9,7 +9,7 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.store.raw import RawStore
-from iolab.sweeps.measuring import check_room, missing_blocks, store_locked
+from iolab.sweeps.measure import check_room, missing_blocks, store_locked
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import canonical_json, digest_of

@@ -23,7 +23,7 @@ from iolab.stats.conditions import kernel_order
 from iolab.stats.looks import LOOKS, Look, look_at
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
-from iolab.sweeps.measuring import measure_blocks, store_locked
+from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress
 from iolab.sweeps.request import (
     PathologyPlan,

@@ -21,10 +21,10 @@ from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
 from iolab.report.bisection import bisection_text, write_bisection
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS
-from iolab.sweeps import explaining, judged_trees
-from iolab.sweeps.bisecting import bisect, judge_patches
+from iolab.sweeps import trees
+from iolab.sweeps.bisect import bisect, explain, judge_patches
 from iolab.sweeps.judge import Judgement, Judging, Verdict
-from iolab.sweeps.judged_trees import JudgedTree, judged_tree
+from iolab.sweeps.trees import JudgedTree, judged_tree
 from iolab.sweeps.why import Why, WhyRequest
 from iolab_base.errors import CannotRunError, UserError
 from tests.icountvm.kbuild.conftest import _own_cache, cache, repository, toolbox
@@ -55,9 +55,9 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         measures = {"switches": {"control": 0.0, "treatment": value}}
         return Judgement(verdict, value, 1.5, 1, 2, measures=measures)
 
-    monkeypatch.setattr(judged_trees, "judge_kernel", answer)
-    monkeypatch.setattr(judged_trees, "ensure_toolbox", _Tools)
-    monkeypatch.setattr(judged_trees, "ensure_image", _Tools)
+    monkeypatch.setattr(trees, "judge_kernel", answer)
+    monkeypatch.setattr(trees, "ensure_toolbox", _Tools)
+    monkeypatch.setattr(trees, "ensure_image", _Tools)
     return seen
 
 
@@ -209,11 +209,11 @@ def test_a_commit_is_explained_by_its_costs_and_by_switches(
         assert isinstance(claim, Claim)
         return Why("dio_kworker", request.kernel, (claim,), pd.DataFrame([row]), (), tmp_path)
 
-    monkeypatch.setattr(explaining, "observe_kernel", observe)
-    monkeypatch.setattr(explaining, "find_causes", find)
+    monkeypatch.setattr("iolab.sweeps.bisect.observe_kernel", observe)
+    monkeypatch.setattr("iolab.sweeps.bisect.find_causes", find)
     judged = opened()
     found = bisect(judged, "HEAD~1", "HEAD", fixed=fixed)
-    why = explaining.explain(judged, found)
+    why = explain(judged, found)
     assert why is not None
     assert asked == [(judged.how.question.claim, "bad")]
     assert judged.tree.repository is not None
@@ -244,11 +244,11 @@ def test_a_commit_that_cannot_be_observed_is_reported_with_the_reason(
     def cannot(*_: object) -> Profile:
         raise CannotRunError("the kernel lacks its types")
 
-    monkeypatch.setattr(explaining, "observe_kernel", cannot)
-    monkeypatch.setattr(explaining, "find_causes", cannot)
+    monkeypatch.setattr("iolab.sweeps.bisect.observe_kernel", cannot)
+    monkeypatch.setattr("iolab.sweeps.bisect.find_causes", cannot)
     judged = opened()
     found = bisect(judged, "HEAD~1", "HEAD")
-    why = explaining.explain(judged, found)
+    why = explain(judged, found)
     assert judged.tree.repository is not None
     # Markdown escapes colons.
     text = bisection_text(found, judged.tree.repository, why).replace("\\", "")

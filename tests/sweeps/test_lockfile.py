@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from iolab.pathology.expressions import Question
-from iolab.sweeps import baseline, judged_trees
-from iolab.sweeps.baseline import Answer, Case, answered, of_lock, read_lock, write_lock
+from iolab.sweeps import lockfile, trees
 from iolab.sweeps.judge import Judgement, Judging
+from iolab.sweeps.lockfile import Case, CaseAnswer, answered, of_lock, read_lock, write_lock
 from iolab_base.errors import UserError
 
 QUESTION = "dio_kworker: iops ratio at weight=9600 > 0.9"
@@ -23,11 +23,11 @@ Put = Callable[[Judgement], None]
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> Put:
     """Set what every kernel answers from now on."""
-    monkeypatch.setattr(judged_trees, "instruments", lambda: ["QEMU 10"])
-    monkeypatch.setattr(baseline, "cached_kernel", lambda _: None)
+    monkeypatch.setattr(trees, "instruments", lambda: ["QEMU 10"])
+    monkeypatch.setattr(lockfile, "cached_kernel", lambda _: None)
 
     def answer(judgement: Judgement) -> None:
-        monkeypatch.setattr(judged_trees, "judge_here", lambda *_, **__: judgement)
+        monkeypatch.setattr(trees, "judge_here", lambda *_, **__: judgement)
 
     answer(Judgement("bad", VALUE, 0.9, 1, 2))
     return answer
@@ -37,7 +37,7 @@ def asking(question: Question) -> Judging:
     return Judging(question, Path("none"))
 
 
-def ask(*cases: Case) -> list[Answer]:
+def ask(*cases: Case) -> list[CaseAnswer]:
     return answered(cases, asking, kept=True)
 
 
@@ -91,7 +91,7 @@ def test_a_tolerance_is_named_in_percent(
 
 
 def test_other_instruments_are_named(lock: Path, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judged_trees, "instruments", lambda: ["QEMU 11"])
+    monkeypatch.setattr(trees, "instruments", lambda: ["QEMU 11"])
     put(Judgement("bad", 0.5, 0.9, 1, 2))
     (answer,) = ask(*read_lock(lock))
     assert "another QEMU, image or agent" in answer.difference

@@ -16,7 +16,7 @@ from iolab.pathology.base import Pathology
 from iolab.pathology.claims import Claim
 from iolab.pathology.registry import register
 from iolab.store.dataset import load
-from iolab.sweeps.deciding import decide
+from iolab.sweeps.decide import decide
 from iolab.sweeps.request import Request
 from iolab_base.errors import UserError
 
