@@ -17,7 +17,6 @@ from typing import Final
 from iolab.blocks import Block
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.claims import Claim
-from iolab.pathology.factors import Condition
 from iolab.stats.claims import Judged
 from iolab.stats.conditions import kernel_order
 from iolab.stats.looks import LOOKS, Look, look_at
@@ -30,6 +29,7 @@ from iolab.sweeps.request import (
     Request,
     check_request,
     chosen_pathologies,
+    condition_profile,
     plan_blocks,
     sweep_label,
 )
@@ -104,7 +104,7 @@ class _Study:
         for kernel, claims in self.open.items():
             if not claims:
                 continue
-            profile = _profile(self.pathology, request.profile, claims, look.boots)
+            profile = _profile(request, self.pathology, claims, look.boots)
             # A real machine runs just one kernel.
             here = replace(request, kernels=[kernel] if request.target == "vm" else [])
             (plan,) = plan_blocks([(self.pathology, profile)], here)
@@ -168,7 +168,7 @@ def _studies(request: Request) -> list[_Study]:
     if not chosen:
         raise UserError("none of these pathologies has a primary claim that can be decided here")
     first = LOOKS[0].boots
-    profiles = [(p, _profile(p, request.profile, p.decided, first)) for p in chosen]
+    profiles = [(p, _profile(request, p, p.decided, first)) for p in chosen]
     studies = []
     for pathology, plan in zip(chosen, plan_blocks(profiles, request), strict=True):
         folder = plan.folder.with_name(f"decide-{sweep_label(request)}")
@@ -178,19 +178,12 @@ def _studies(request: Request) -> list[_Study]:
     return studies
 
 
-def _profile(pathology: Pathology, name: str, claims: Sequence[Claim], boots: int) -> Profile:
-    """Return the claims' conditions as a profile, recorded where the named profile is."""
-    base = pathology.profiles[name]
-    usual = {factor: levels[0] for factor, levels in base.grids[0].items()}
-    conditions: list[Condition] = []
-    for claim in claims:
-        condition = {**usual, **claim.condition}
-        if condition not in conditions:
-            conditions.append(condition)
-    grids = [{n: (v,) for n, v in c.items() if v is not None} for c in conditions]
-    return replace(
-        base.in_every_boot(*grids), boots=boots, recorded_boots=boots, repeats_control=False
-    )
+def _profile(
+    request: Request, pathology: Pathology, claims: Sequence[Claim], boots: int
+) -> Profile:
+    """Return the claims' conditions as a profile, recorded where the request's is."""
+    named = pathology.profiles[request.profile]
+    return condition_profile(named, (claim.condition for claim in claims), boots)
 
 
 def _words(studies: Sequence[_Study], look: Look) -> str:

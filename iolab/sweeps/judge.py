@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from iolab.pathology.base import Claim, Profile
+from iolab.pathology.base import Claim
 from iolab.pathology.expressions import Question
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.request import Request, check_request, plan_blocks
+from iolab.sweeps.request import Request, check_request, condition_profile, plan_blocks
 from iolab_base.errors import CannotRunError, IolabError, UserError
 
 if TYPE_CHECKING:
@@ -163,22 +163,6 @@ def observe_kernel(how: Judging, kernel: str) -> CostProfile:
     raise CannotRunError(reasons[-1] if reasons else "the observer left no profile")
 
 
-def _profile(question: Question, boots: int, *, recorded: bool) -> Profile:
-    """Return the question's one condition as a profile, without A/A pairs."""
-    base = question.pathology.profiles["quick"]
-    levels = {name: levels[0] for name, levels in base.grids[0].items()}
-    chosen = {**levels, **question.claim.condition}
-    grid = {name: (level,) for name, level in chosen.items() if level is not None}
-    return replace(
-        base.in_every_boot(grid),
-        boots=boots,
-        recorded=grid if recorded else {},
-        recorded_boots=boots,
-        recorded_control_boots=None,
-        repeats_control=False,
-    )
-
-
 @contextmanager
 def _loading(*modules: str) -> Iterator[None]:
     """Import modules in a thread during a ``with`` block: pandas takes a second or two."""
@@ -217,7 +201,16 @@ def _measured(
         observed=[] if observed is None else ["all"],
     )
     check_request(request)
-    profile = _profile(question, boots, recorded=recorded)
+    condition = question.claim.condition
+    profile = condition_profile(
+        question.pathology.profiles["quick"],
+        [condition],
+        boots,
+        recorded={},
+        recorded_control_boots=None,
+    )
+    if recorded:
+        profile = replace(profile, recorded=profile.grids[0])
     with store_locked(how.root):
         (plan,) = plan_blocks([(question.pathology, profile)], request)
         if observed is not None:

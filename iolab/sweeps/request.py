@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from icountvm.guest import check_clock
 from icountvm.guest_programs import guest_program
@@ -20,6 +21,7 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.pathology.factors import Condition, Grid
 from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.pathology.settings import override
 from iolab.paths import runs_dir
@@ -40,6 +42,7 @@ __all__ = [
     "check_job",
     "check_request",
     "chosen_pathologies",
+    "condition_profile",
     "plan_blocks",
     "plan_sweep",
     "requested_profile",
@@ -169,6 +172,28 @@ def requested_profile(request: Request, pathology: Pathology) -> Profile:
     if request.boots is not None:
         profile = replace(profile.in_every_boot(), boots=request.boots)
     return override(pathology, profile, request.settings, request.recorded)
+
+
+def condition_profile(
+    profile: Profile, conditions: Iterable[Condition], boots: int, **changes: Any
+) -> Profile:
+    """Return a profile of these conditions in every boot, without A/A pairs; else as `profile`.
+
+    Factors that a condition does not name have the first levels of the profile.
+    """
+    usual = {name: levels[0] for name, levels in profile.grids[0].items()}
+    grids: list[Grid] = []
+    for condition in conditions:
+        whole = {**usual, **condition}
+        grid = {name: (level,) for name, level in whole.items() if level is not None}
+        grids += [] if grid in grids else [grid]
+    return replace(
+        profile.in_every_boot(*grids),
+        boots=boots,
+        recorded_boots=boots,
+        repeats_control=False,
+        **changes,
+    )
 
 
 def sweep_label(request: Request) -> str:

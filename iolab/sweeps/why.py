@@ -37,7 +37,13 @@ from iolab.store.tables import read_blocks, write_tables
 from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.programs import Failure
-from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks
+from iolab.sweeps.request import (
+    PathologyPlan,
+    Request,
+    check_request,
+    condition_profile,
+    plan_blocks,
+)
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json
 from iolab_base.names import one_of
@@ -153,17 +159,14 @@ class _Run:
         Cells last as long as in the profile named `base`.
         """
         profiles = self.asked.pathology.profiles
-        grid = {name: levels_[0] for name, levels_ in profiles["quick"].grids[0].items()}
-        chosen = {**grid, **claims[0].condition}
-        one = {n: (level,) for n, level in chosen.items() if level is not None}
-        return replace(
-            profiles[base].in_every_boot({**one, INTERVENTION: (NO_INTERVENTION, *levels)}),
-            boots=boots,
+        one = condition_profile(
+            profiles[base].in_every_boot(*profiles["quick"].grids),
+            [claims[0].condition],
+            boots,
             recorded={},
             control_boots=None if any(claim.contrast != "treated" for claim in claims) else 0,
-            # An A/A pair shows nothing about a switch.
-            repeats_control=False,
         )
+        return replace(one, grids=({**one.grids[0], INTERVENTION: (NO_INTERVENTION, *levels)},))
 
     def plan(self, profile: Profile, seed: int = 0) -> PathologyPlan:
         asked = self.asked
