@@ -236,17 +236,15 @@ def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
 
 
 def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
-    """Return the measures of an agent's cell, with ``valid`` and ``gate``: why it is not valid.
-
-    Times are in the units of their names. CPU shares are of the core `cpu`, 0..1. Switches are
-    those of the whole system per I/O that the data device completed. ``fio_...`` are those of the
-    job, which may be dd; then ``iops`` are its writes per second of writing, as dd reports them,
-    and there are no latencies. For a fio job with several processes or directions, ``iops`` and
-    ``ios`` are sums, and ``runtime_s`` is the longest. Percentiles cover all I/Os together: fio's
-    bins (json+) are merged, and a percentile is the first bin that reaches it, as in fio. The job
-    may also be a program, see `_program_measures`. ``idle`` is NaN where the kernel does
-    not count it. A cell that did not run has NaN. Raises IolabError for a malformed result.
-    """
+    """Return the measures of an agent's cell, with ``valid`` and ``gate``: why it is not valid."""
+    # Times are in the units of their names. CPU shares are of the core `cpu`, 0..1. Switches are
+    # those of the whole system per I/O that the data device completed. ``fio_...`` are those of the
+    # job, which may be dd; then ``iops`` are its writes per second of writing, as dd reports them,
+    # and there are no latencies. For a fio job with several processes or directions, ``iops`` and
+    # ``ios`` are sums, and ``runtime_s`` is the longest. Percentiles cover all I/Os together: fio's
+    # bins (json+) are merged, and a percentile is the first bin that reaches it, as in fio. The job
+    # may also be a program, see `_program_measures`. ``idle`` is NaN where the kernel does not
+    # count it. A cell that did not run has NaN.
     try:
         gates = list(result.get("gates", []))
         if not all(isinstance(gate, str) for gate in gates):
@@ -283,11 +281,8 @@ def check_result(result: CellResult, *, cpu: int) -> None:
 
 
 def histogram(result: CellResult) -> list[tuple[float, int]]:
-    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
-
-    The list is empty for a cell that did not run, for copies and for programs. Raises IolabError
-    for a malformed result.
-    """
+    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending."""
+    # The list is empty for a cell that did not run, for copies and for programs.
     try:
         if result["state"] != "done" or "fio" not in result:
             return []
@@ -323,13 +318,11 @@ def _all_sampled(result: CellResult) -> bool:
 
 
 def _common_measures(result: CellResult) -> dict[str, float]:
-    """Return the measures that every cell has, over the steady part of its run.
-
-    ``switches_per_s`` covers the whole system. ``work_wait`` is the time for which the tasks of the
-    work were runnable and waited for a core, summed, as a share of the steady part; NaN if some of
-    them were not seen at its end. ``antagonist_cpu`` is the antagonist's CPU time as a share of a
-    core, NaN without one.
-    """
+    """Return the measures that every cell has, over the steady part of its run."""
+    # ``switches_per_s`` covers the whole system. ``work_wait`` is the time for which the tasks of
+    # the work were runnable and waited for a core, summed, as a share of the steady part; NaN if
+    # some of them were not seen at its end. ``antagonist_cpu`` is the antagonist's CPU time as a
+    # share of a core, NaN without one.
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
     waited_ns = _grown(result, "waited_ns", "job") if _all_sampled(result) else math.nan
@@ -342,12 +335,10 @@ def _common_measures(result: CellResult) -> dict[str, float]:
 
 
 def _program_measures(result: CellResult) -> dict[str, float | int]:
-    """Return the measures that only a program's cell has.
-
-    ``seconds`` and ``runs_per_s`` are NaN unless the program ran to its end. ``program_value`` is
-    the number that it printed, NaN if the plan asks for none. ``fio_cpu`` is its CPU time as a
-    share of a core. ``ios`` is what the cell's device completed.
-    """
+    """Return the measures that only a program's cell has."""
+    # ``seconds`` and ``runs_per_s`` are NaN unless the program ran to its end. ``program_value`` is
+    # the number that it printed, NaN if the plan asks for none. ``fio_cpu`` is its CPU time as a
+    # share of a core. ``ios`` is what the cell's device completed.
     program, first, last = result["program"], result["first"], result["last"]
     value = program.get("value")
     seconds, ran_ns = math.nan, _grown(result, "ran_ns", "job")

@@ -166,10 +166,8 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.DataFrame:
-    """Return a table in long form, whose rows are of these cells.
-
-    A histogram repeats the name of its cell in each row: each name is checked once.
-    """
+    """Return a table in long form, whose rows are of these cells."""
+    # A histogram repeats the name of its cell in each row: each name is checked once.
     table = read_table(path, below=path.parent)
     known = set(cells["cell"].tolist())
     named = table["cell"] if "cell" in table.column_names else None
@@ -229,10 +227,7 @@ def _lines(texts: pd.Series, most: int) -> pd.Series:
 
 
 def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd.DataFrame:
-    """Return the columns of anybody's table in their types, with texts of printable characters.
-
-    Raises UserError, which names the table's path, if a column is missing or has another type.
-    """
+    """Return the columns of anybody's table in their types, with texts of printable characters."""
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise UserError(f"{path}: has no column {', '.join(missing)}")
@@ -249,12 +244,10 @@ def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd
 
 
 def gate_other_regimes(cells: pd.DataFrame) -> pd.DataFrame:
-    """Invalidate traced cells whose regime differs from that of their untraced twin.
-
-    A trace must explain the effect of its twin. Tracing always costs some IOPS; if it changes the
-    context switches per I/O or the IOPS too much, it shows something that was not measured. Invalid
-    twins and values that were not counted gate nothing. ``gate`` names both values.
-    """
+    """Invalidate traced cells whose regime differs from that of their untraced twin."""
+    # A trace must explain the effect of its twin. Tracing always costs some IOPS; if it changes the
+    # context switches per I/O or the IOPS too much, it shows something that was not measured.
+    # Invalid twins and values that were not counted gate nothing. ``gate`` names both values.
     traced = cells.index[cells["valid"] & cells["recorded"] & cells["twin"].ne("")]
     twins = cells[cells["valid"]].drop_duplicates("cell").set_index("cell")
     gates = {}

@@ -63,12 +63,11 @@ class CellHashes:
 
 @dataclass(frozen=True)
 class BlockHashes:
-    """A measured block, its target, and the hashes of its cells.
+    """A measured block, its target, and the hashes of its cells."""
 
-    The key in the store is the digest of `block` and `target`. `iolab` is the version that measured
-    it. `cells` are by their names in the plan, in the order of measuring. `line` is its JSON line
-    of the file.
-    """
+    # The key in the store is the digest of `block` and `target`. `iolab` is the version that
+    # measured it. `cells` are by their names in the plan, in the order of measuring. `line` is its
+    # JSON line of the file.
 
     key: str
     iolab: str
@@ -143,11 +142,7 @@ def has_hashes(folder: Path) -> bool:
 
 
 def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
-    """Return the hashes in a folder of results, after checking everything that they seal.
-
-    Raises UserError, which names the file, if the hashes are damaged or of another format, or if a
-    table or a trace was not written with them.
-    """
+    """Return the hashes in a folder of results, after checking everything that they seal."""
     path = folder / HASHES
     header, *lines = _lines(path, folder)
     try:

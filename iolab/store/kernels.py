@@ -32,13 +32,12 @@ _MODELS: Final = (
 
 @dataclass(frozen=True)
 class KernelBuild:
-    """How a kernel was built and booted.
+    """How a kernel was built and booted."""
 
-    The version is that of ``uname -v``: the distribution's package, the compile-time preemption.
-    The preemption model in use is "none", "voluntary", "full", "lazy" or "rt", with commas between
-    those of several boots, or "" if unknown. `hz` is CONFIG_HZ, None if unknown. `tunables` are the
-    scheduler's tunables and features by file name, as the kernel booted.
-    """
+    # The version is that of ``uname -v``: the distribution's package, the compile-time preemption.
+    # The preemption model in use is "none", "voluntary", "full", "lazy" or "rt", with commas
+    # between those of several boots, or "" if unknown. `hz` is CONFIG_HZ, None if unknown.
+    # `tunables` are the scheduler's tunables and features by file name, as the kernel booted.
 
     version: str = ""
     preemption: str = ""
@@ -51,11 +50,9 @@ class KernelBuild:
 
 
 def build_of(facts: Mapping[str, Any], config: str) -> KernelBuild:
-    """Return how a kernel was built and booted, from a block's facts and its configuration.
-
-    The facts take precedence: ``preempt=`` on the kernel's command line overrides its
-    configuration, which is "" if unknown.
-    """
+    """Return how a kernel was built and booted, from a block's facts and its configuration."""
+    # The facts take precedence: ``preempt=`` on the kernel's command line overrides its
+    # configuration, which is "" if unknown.
     tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
     hz = re.search(r"^CONFIG_HZ=(\d{1,6})$", config, re.MULTILINE)
     in_use = tunables.pop("preempt", "")
@@ -75,10 +72,8 @@ def _preemption(in_use: str, config: str) -> str:
 
 
 def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
-    """Return the configuration of a measured kernel, or "" if this machine does not have it.
-
-    A virtual machine's kernel has it in the cache, this machine's kernel in /boot or /proc.
-    """
+    """Return the configuration of a measured kernel, or "" if this machine does not have it."""
+    # A virtual machine's kernel has it in the cache, this machine's kernel in /boot or /proc.
     if target.get("target") == "vm":
         # The name becomes part of a path.
         cached = cached_kernel(kernel) if KERNEL_NAME.fullmatch(kernel) else None
@@ -99,10 +94,7 @@ def kernel_config(kernel: str, release: str, target: Mapping[str, Any]) -> str:
 
 
 def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
-    """Return the build that several boots of one kernel have in common.
-
-    Different versions and preemption models are listed; different tunables are left out.
-    """
+    """Return one kernel's build in several boots: all versions, and the tunables in common."""
     found = list(builds)
     rates = {build.hz for build in found}
     common = dict(found[0].tunables)

@@ -53,11 +53,10 @@ def machine_gates(facts: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class BlockState:
-    """The state of a stored block, and the reason if it is not sound.
+    """The state of a stored block, and the reason if it is not sound."""
 
-    "refused" means that the machine was not fit for measuring, so no cell is valid. `words` are its
-    pathology, kernel and boot; "" where they are unreadable.
-    """
+    # "refused" means that the machine was not fit for measuring, so no cell is valid. `words` are
+    # its pathology, kernel and boot; "" where they are unreadable.
 
     key: str
     state: Literal["sound", "refused", "damaged", "other format"]
@@ -79,13 +78,11 @@ def block_states(store: RawStore) -> Iterator[BlockState]:
 def block_state(
     store: RawStore, key: str, planned: Block | None = None, *, read: bool = True
 ) -> BlockState:
-    """Return the state of a block.
-
-    Its files are compared with their digests, and its cells are parsed, because anybody may have
-    made the digests. Traces are not read. A `planned` block, from which the key was computed,
-    replaces parsing the stored one: equal keys mean equal blocks. Without `read`, the cells of a
-    block that has digests are not parsed.
-    """
+    """Return the state of a block."""
+    # Its files are compared with their digests, and its cells are parsed, because anybody may have
+    # made the digests. Traces are not read. A `planned` block, from which the key was computed,
+    # replaces parsing the stored one: equal keys mean equal blocks. Without `read`, the cells of a
+    # block that has digests are not parsed.
     folder = store.folder(key)
     words = ""
     try:

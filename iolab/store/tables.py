@@ -126,10 +126,7 @@ def block_rows(
 def table_columns(
     pathologies: Collection[str],
 ) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return the columns of each table of `block_tables`, with their types.
-
-    Factors are columns only if all blocks are of one pathology.
-    """
+    """Return the columns of each table of `block_tables`; factors only if of one pathology."""
     one = len(pathologies) == 1
     cells = column_types(*pathologies) if one else CELL_COLUMNS
     return cells, LATENCY_COLUMNS, MECHANISM_COLUMNS
@@ -294,10 +291,7 @@ def _code() -> str:
 
 
 def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, str]) -> Dataset:
-    """Return the tables of some blocks of the store, their kernels, and the paths of their traces.
-
-    `unavailable` maps a kernel that cannot run here to the reason.
-    """
+    """Return the tables of some blocks, and the reasons why kernels are unavailable here."""
     blocks = {key[:16]: key for key in keys}
     cells, latency, mechanism = kept_tables(store, list(blocks.values()))
     cells = gate_other_regimes(cells)
@@ -342,11 +336,7 @@ def _link(source: Path, target: Path) -> None:
 def write_tables(
     store: RawStore, keys: Sequence[str], unavailable: Mapping[str, str], folder: Path
 ) -> Dataset:
-    """Write the tables of some blocks into `folder`, each whole or not at all, and return them.
-
-    `unavailable` maps a kernel that cannot run here to the reason. The traces of recorded cells are
-    linked into the folder, and hashes of everything are written beside the tables, to verify them.
-    """
+    """Write the tables of some blocks into `folder`, each whole or not at all, and return them."""
     data = read_blocks(store, keys, unavailable)
     tables = {"cells": data.cells, "latency": data.latency, "mechanism": data.mechanism}
     for name, table in tables.items():
@@ -367,11 +357,7 @@ def write_tables(
 
 
 def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
-    """Yield a line of canonical JSON for each measured cell of a sweep's folder.
-
-    In virtual time the lines are the same bytes on every machine with the same kernels, image and
-    QEMU. Each has the condition, the measures, and the SHA-256 of everything the agent recorded.
-    """
+    """Yield a line of canonical JSON for each measured cell of a sweep's folder."""
     store.check_format()
     for key in _keys(folder):
         for row, document, mechanism in block_rows(store, key):

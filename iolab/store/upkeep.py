@@ -39,10 +39,7 @@ _DEPTH: Final = 3
 
 @dataclass(frozen=True)
 class TablesState:
-    """Whether a folder of tables is sound, why not, and how to mend it.
-
-    The state is "unknown" if the pathology, and so its columns, are not known here.
-    """
+    """Whether tables are sound, why not, and the cure; "unknown" if their pathology is."""
 
     folder: Path
     state: Literal["sound", "damaged", "unknown"]
@@ -70,10 +67,7 @@ class Inspection:
 
 
 def inspect_folder(root: Path) -> Inspection:
-    """Inspect the store in a folder, and the tables in it and below, without writing.
-
-    Raises UserError if there is neither store nor tables, or the store is of another format.
-    """
+    """Inspect the store in a folder, and the tables in it and below, without writing."""
     if root.exists() and not root.is_dir():
         raise UserError(f"{root} is no folder of results")
     store = RawStore(root)
@@ -126,14 +120,13 @@ def _mend(folder: Path, sound: set[str]) -> str:
 
 @dataclass
 class Merged:
-    """The outcome for each block of a store that was merged into another.
+    """The outcome for each block of a store that was merged into another."""
 
-    `taken` are new, `same` were there with the same bytes, and `different` with other bytes, with
-    the files that differ; the older block stays. In virtual time equal keys promise equal bytes; on
-    a host's clock a block that was measured twice differs. `left_out` are blocks that are damaged,
-    refused by their machine's checks, or of another format, and those that were taken without their
-    profile, because it is damaged.
-    """
+    # `taken` are new, `same` were there with the same bytes, and `different` with other bytes, with
+    # the files that differ; the older block stays. In virtual time equal keys promise equal bytes;
+    # on a host's clock a block that was measured twice differs. `left_out` are blocks that are
+    # damaged, refused by their machine's checks, or of another format, and those that were taken
+    # without their profile, because it is damaged.
 
     taken: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
@@ -144,11 +137,9 @@ class Merged:
 def merge_store(
     source: Path, root: Path, on_block: Callable[[str], None] = lambda key: None
 ) -> Merged:
-    """Take the sound blocks of a store, with their profiles, into another; nothing is replaced.
-
-    `source` is only read; hold `root` with `iolab.sweeps.measure.store_locked`. `on_block` gets
-    the key of each finished block. After an error, blocks that were taken stay.
-    """
+    """Take the sound blocks of a store, with their profiles, into another; nothing is replaced."""
+    # `source` is only read; hold `root` with `iolab.sweeps.measure.store_locked`. `on_block` gets
+    # the key of each finished block. After an error, blocks that were taken stay.
     if not (source / RAW).is_dir():
         raise UserError(f"{source} holds no store: there is no folder raw in it")
     if source.resolve() == root.resolve():
@@ -184,10 +175,7 @@ def _merge_block(there: RawStore, here: RawStore, key: str, merged: Merged) -> N
 
 
 def _taken(there: RawStore, here: RawStore, key: str) -> BlockState:
-    """Copy a sound block, keep the copy if it is sound too, and return its state.
-
-    Another process may write to the other store meanwhile.
-    """
+    """Copy a sound block, keep the copy if it is sound too, and return its state."""
     try:
         with here.workspace() as work:
             copied = RawStore(work)
@@ -215,12 +203,11 @@ Kind = Literal["plan", "set aside", "profile", "tables", "block"]
 
 @dataclass(frozen=True)
 class Garbage:
-    """One file or folder that can be removed.
+    """One file or folder that can be removed."""
 
-    A "plan" belongs to a measured block. A block was "set aside" because it is damaged or was
-    refused. A "profile" or "tables" belong to a block that is not in the store. A "block" is in no
-    sweep's tables.
-    """
+    # A "plan" belongs to a measured block. A block was "set aside" because it is damaged or was
+    # refused. A "profile" or "tables" belong to a block that is not in the store. A "block" is in
+    # no sweep's tables.
 
     kind: Kind
     path: Path
@@ -228,12 +215,9 @@ class Garbage:
 
 
 def find_garbage(root: Path, *, unused: bool = False) -> list[Garbage]:
-    """Return the removable parts of a folder of results, by kind and path.
-
-    `unused` includes blocks that no ``blocks.json`` below `root` names, such as those of an
-    interrupted sweep or an older agent. Raises IolabError if a ``blocks.json`` is damaged: then it
-    is unknown which blocks are needed.
-    """
+    """Return the removable parts of a folder of results, by kind and path."""
+    # `unused` includes blocks that no ``blocks.json`` below `root` names, such as those of an
+    # interrupted sweep or an older agent.
     store = RawStore(root)
     store.check_format()
     measured = set(store.all_keys())

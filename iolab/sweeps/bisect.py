@@ -48,12 +48,11 @@ class Step:
 
 @dataclass
 class Bisection:
-    """What a search found; `steps` are in the order judged.
+    """What a search found; `steps` are in the order judged."""
 
-    `culprit` is None where untestable commits hide it; then `suspects` has the titles of the
-    candidates. `reverted` is the newest commit without the culprit's change, None if that does not
-    apply. `notes` lists what could not be verified, and why.
-    """
+    # `culprit` is None where untestable commits hide it; then `suspects` has the titles of the
+    # candidates. `reverted` is the newest commit without the culprit's change, None if that does
+    # not apply. `notes` lists what could not be verified, and why.
 
     question: str
     old: Step
@@ -80,12 +79,7 @@ def bisect(
     fixed: bool = False,
     on_step: OnStep = lambda step: None,
 ) -> Bisection:
-    """Find the first commit after `old`, up to `new`, with the new answer.
-
-    `old` is good and `new` is bad; with `fixed` the other way round. Raises UserError if an end is
-    missing, misplaced or has the wrong answer, CannotRunError if it cannot be tested, and
-    IolabError on an interrupt: run it again to resume.
-    """
+    """Find the first bad commit after `old`, up to `new`; with `fixed`, the first good one."""
     repository = judged.tree.repository
     if repository is None:
         raise UserError(f"{judged.tree.path} is no git repository: it has no commits")
@@ -192,11 +186,7 @@ def judge_patches(
     patches: Sequence[Path],
     on_step: OnStep = lambda step: None,
 ) -> list[Step]:
-    """Judge a series patch by patch: the base, then each patch on top of those before it.
-
-    Patches are files of ``git format-patch``, in order. Raises UserError if the commit or a file is
-    missing, or a patch does not apply; else as `bisect`.
-    """
+    """Judge a series patch by patch: the base, then each patch on top of those before it."""
     repository = judged.tree.repository
     if repository is None:
         raise UserError(f"{judged.tree.path} is no git repository: a series needs a commit")
@@ -216,12 +206,11 @@ def judge_patches(
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a commit changed the answer.
+    """Why a commit changed the answer."""
 
-    `bad` is the title of the commit whose switches were tried, `switches` as
-    `iolab.sweeps.why.Why.table`. `before` and `after` profile the treated cell. `notes` lists what
-    could not be found out, and why.
-    """
+    # `bad` is the title of the commit whose switches were tried, `switches` as
+    # `iolab.sweeps.why.Why.table`. `before` and `after` profile the treated cell. `notes` lists
+    # what could not be found out, and why.
 
     bad: str
     switches: pd.DataFrame | None = None
@@ -231,11 +220,7 @@ class Explanation:
 
 
 def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
-    """Observe a commit and its parent, and try the switches of the bad one.
-
-    Returns None without a commit or its parent, or if neither is bad. Raises IolabError if a kernel
-    no longer builds.
-    """
+    """Observe a commit and its parent, and try the bad one's switches; None if neither is bad."""
     if found.culprit is None or found.parent is None:
         return None
     notes: list[str] = []

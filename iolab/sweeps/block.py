@@ -84,10 +84,7 @@ def target_of(block: Block) -> Target:
 
 
 class Observed(NamedTuple):
-    """What is observed in a block: cells by id, functions whose calls are recorded, and how.
-
-    `flat`: profiles without callers.
-    """
+    """What is observed: cells by id, functions whose calls are recorded, and if without callers."""
 
     cells: list[str]
     calls: list[str]
@@ -111,11 +108,8 @@ def read_observed(plan: Path) -> Observed:
 
 
 def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
-    """Return the ids of a block's cells that are observed: all, or both cells of some pairs.
-
-    ``wanted`` has the pairs' levels, ``FACTOR=LEVEL[,LEVEL...]``, or is "all". Raises UserError for
-    an unknown factor or a level out of range.
-    """
+    """Return the ids of a block's cells that are observed: all, or both cells of some pairs."""
+    # ``wanted`` has the pairs' levels, ``FACTOR=LEVEL[,LEVEL...]``, or is "all".
     if _ALL in wanted:
         return [cell.id for cell in block.cells]
     if not wanted:
@@ -130,10 +124,8 @@ def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
 
 
 def _no_guest(target: str) -> str:
-    """Return why a real machine is not observed, and what to do there instead.
-
-    perf does not run beside the measurement: it would interrupt what is measured.
-    """
+    """Return why a real machine is not observed, and what to do there instead."""
+    # perf does not run beside the measurement: it would interrupt what is measured.
     command = _RECORD if target == "local" else f"ssh {target} {_RECORD}"
     if target == "local" and shutil.which("perf") is None:
         return f"{_NO_GUEST}: install perf (Debian's linux-perf) and profile a run that is not kept"
@@ -146,10 +138,7 @@ def prepare_observer(
     *,
     calls: Sequence[str] = (),
 ) -> list[str]:
-    """Build what observes the machines of some blocks; return why some cannot be observed.
-
-    Each reason is logged.
-    """
+    """Build what observes the machines of some blocks; return why some cannot be observed."""
     reasons = []
     seen = set()
     for block in blocks:
@@ -192,10 +181,7 @@ def observation_of(
     calls: Sequence[str] = (),
     flat: bool = False,
 ) -> Observation | None:
-    """Return the observation of these cells of a block; None without cells.
-
-    Raises `CannotRunError` if the machine or kernel cannot be observed.
-    """
+    """Return the observation of these cells of a block; None without cells."""
     from guestprof.observation import ready_observer
     from iolab.targets.shipped import program_entries
 
@@ -266,11 +252,7 @@ def run_on(
     *,
     observation: Observation | None = None,
 ) -> dict[str, Any]:
-    """Run a block's plan on its machine, and return when and how it ran: ``run.json``.
-
-    Leaves the agent's folder in ``results``. Calls ``progress`` with the cells done and their
-    number.
-    """
+    """Run a block's plan on its machine, and return when and how it ran: ``run.json``."""
 
     def on_line(line: str) -> None:
         if match := _CELL_LINE.match(line):
@@ -310,11 +292,7 @@ def _check_same(store: RawStore, key: str, results: Path) -> None:
 
 
 def measure_block(plan_path: Path, store: RawStore) -> str:
-    """Measure the block in a file unless the store has it, and return its key.
-
-    Writes its progress to ``PLAN.progress`` while it runs. Raises UserError for an invalid block;
-    after any error nothing is stored.
-    """
+    """Measure the block in a file unless the store has it, and return its key."""
     block, observed = read_block(plan_path), read_observed(plan_path)
     note = plan_path.with_suffix(".progress")
 

@@ -47,11 +47,7 @@ _UNMEASURED: Final = Judged(
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of one claim on one kernel.
-
-    `judged` is from the look that decided, or from the last one; `confidence` (0..1) is that
-    look's.
-    """
+    """The outcome of one claim on one kernel; `confidence` (0..1) is that of the last look."""
 
     pathology: str
     kernel: str
@@ -77,11 +73,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Every primary claim on every kernel, and the cost; `failed` has blocks and reasons.
-
-    Rows are ordered by pathology, then kernel. `cells` counts the cells behind the decisions, and
-    `folders` has the tables of each pathology.
-    """
+    """Every primary claim on every kernel, its cells, tables by pathology, and failed blocks."""
 
     rows: Sequence[Decision]
     cells: int
@@ -133,12 +125,7 @@ class _Study:
 
 
 def decide(request: Request, on_progress: OnProgress = lambda progress: None) -> Decisions:
-    """Decide every primary claim of a request's pathologies on its kernels.
-
-    The profile gives the times of a cell; levels are those of `iolab.stats.looks.LOOKS`. Raises
-    UserError for an unknown name, or if the request sets levels, traces or boots; CannotRunError if
-    no kernel can run here; IolabError if interrupted, keeping completed blocks.
-    """
+    """Decide every primary claim of a request's pathologies on its kernels."""
     check_request(request)
     if request.settings or request.recorded or request.boots is not None or request.observed:
         raise UserError("the claims say what is measured, and their intervals how many boots")

@@ -61,11 +61,10 @@ _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 
 @dataclass(frozen=True)
 class Took:
-    """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores.
+    """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores."""
 
-    ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
-    ``machine`` is a digest of the machine's name, processor and number of cores.
-    """
+    # ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
+    # ``machine`` is a digest of the machine's name, processor and number of cores.
 
     pathology: str
     kernel: str
@@ -106,11 +105,9 @@ def _file() -> Path:
 
 
 def note_duration(block: Block, seconds: float, beside: float) -> None:
-    """Record how long a block took on this machine, from the start of its program to its end.
-
-    On average ``beside`` blocks ran at the same time, this one included. Does nothing if the cache
-    cannot be written.
-    """
+    """Record how long a block took on this machine, from the start of its program to its end."""
+    # On average ``beside`` blocks ran at the same time, this one included. Does nothing if the
+    # cache cannot be written.
     took = Took(
         pathology=block.pathology,
         kernel=block.kernel,
@@ -155,10 +152,7 @@ def measured_here() -> list[Took]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long blocks take: until the last one ends, and in sum with a core for each.
-
-    ``basis`` explains the forecast in words; ``known`` blocks have similar ones measured here.
-    """
+    """How long blocks take: until the last one ends, and in sum with a core for each."""
 
     seconds: float
     block_seconds: float
@@ -211,10 +205,7 @@ def forecast(
     history: Sequence[Took] | None = None,
     cores: int | None = None,
 ) -> Forecast:
-    """Forecast how long blocks take that start in this order, ``jobs`` side by side.
-
-    By default it uses the durations measured on this machine, and the cores usable here.
-    """
+    """Forecast how long blocks take that start in this order, ``jobs`` side by side."""
     cores = usable_cores() if cores is None else cores
     alone: list[float] = []
     used, counts = Counter[str](), dict[str, int]()
@@ -282,12 +273,10 @@ def _basis(used: Counter[str], counts: dict[str, int]) -> str:
 def in_order(
     keys: Iterable[str], blocks: Mapping[str, Block], history: Sequence[Took]
 ) -> list[str]:
-    """Return the keys of blocks in the order of measuring, the longest pathology's first.
-
-    At the end cores wait for the last block, so the last ones should be short. Machines take turns
-    within a pathology: a machine is booted once and then restored, and two first blocks of one
-    machine side by side would leave a core idle.
-    """
+    """Return the keys of blocks in the order of measuring, the longest pathology's first."""
+    # At the end cores wait for the last block, so the last ones should be short. Machines take
+    # turns within a pathology: a machine is booted once and then restored, and two first blocks of
+    # one machine side by side would leave a core idle.
     pathologies: dict[str, dict[object, list[str]]] = {}
     for key in keys:
         block = blocks[key]
@@ -304,11 +293,10 @@ def in_order(
 
 @dataclass(frozen=True)
 class BlockDuration:
-    """How long one block took: `wall_s` is from the start of its machine to its results.
+    """How long one block took: `wall_s` is from the start of its machine to its results."""
 
-    The target is "vm", "local" or "ssh". `runtime_ms` is the longest job in the machine's own time,
-    0 where cells are numbers of writes.
-    """
+    # The target is "vm", "local" or "ssh". `runtime_ms` is the longest job in the machine's own
+    # time, 0 where cells are numbers of writes.
 
     pathology: str
     clock: str
@@ -319,10 +307,7 @@ class BlockDuration:
 
 
 def block_durations(root: Path) -> list[BlockDuration]:
-    """Return the durations of all blocks in the store below `root`.
-
-    Blocks that are damaged, or of a format without these fields, are left out.
-    """
+    """Return the durations of all blocks in the store below `root` that are not damaged."""
     durations = []
     store = RawStore(root)
     for key in store.all_keys():

@@ -96,11 +96,7 @@ def untestable(error: IolabError) -> Judgement:
 
 @dataclass(frozen=True)
 class Judging:
-    """How kernels are judged; stored results below `root` are not measured again.
-
-    `jobs` is the number of virtual machines side by side; 0: as many as fit. `on_progress` is
-    called about ten times a second.
-    """
+    """How kernels are judged, below `root`; with 0 `jobs`, as many machines run as fit."""
 
     question: Question
     root: Path
@@ -109,11 +105,7 @@ class Judging:
 
 
 def judge_kernel(how: Judging, kernel: str) -> Judgement:
-    """Judge a kernel of the cache or the catalogue.
-
-    Raises UserError if the kernel or the measure is unknown, CannotRunError if this machine (not
-    the kernel) is at fault, IolabError if interrupted or the disk is full.
-    """
+    """Judge a kernel of the cache or the catalogue."""
     question = how.question
     if question.claim.requires:
         return Judgement("untestable", reason=f"cannot be judged here: {question.claim.requires}")
@@ -142,11 +134,7 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
 
 
 def observe_kernel(how: Judging, kernel: str) -> CostProfile:
-    """Return where the instructions of the treated cell go, in the first boot of a judgement.
-
-    Raises CannotRunError, with the reason, if the kernel cannot be observed; else as
-    `judge_kernel`.
-    """
+    """Return where the instructions of the treated cell go, in the first boot of a judgement."""
     from iolab.store.profiles import ProfileStore
 
     reasons: list[str] = []
@@ -188,10 +176,7 @@ def _unsaid(name: str) -> Iterator[None]:
 def _measured(
     how: Judging, kernel: str, boots: int, recorded: bool, observed: list[str] | None = None
 ) -> Dataset:
-    """Return the cells of some boots, after measuring those that the store lacks.
-
-    If `observed` is a list, the cells are observed; reasons why they cannot be are appended to it.
-    """
+    """Return the cells of some boots, measured if missing; note in `observed` why they are not."""
     question = how.question
     request = Request(
         profile="quick",
@@ -232,10 +217,7 @@ def _measured(
 
 
 def _needs_a_trace(question: Question, data: Dataset) -> bool:
-    """Return whether only a recorded cell gives the question's value.
-
-    `data` are cells that were not recorded.
-    """
+    """Return whether only a recorded cell gives the value that these cells lack."""
     known = question.claim.value in data.cells.columns
     if not known:
         known = bool((data.mechanism["measure"] == question.claim.value).any())
@@ -262,10 +244,7 @@ def _is_log(claim: Claim) -> bool:
 
 
 def _described(question: Question, data: Dataset, kernel: str) -> Judgement:
-    """Return the value of a question, before a verdict.
-
-    Raises UserError for a measure the cells lack, _UntestableError if no cell has a value.
-    """
+    """Return the value of a question, before a verdict."""
     values = _values(question, data, kernel)
     claim = question.claim
     mean = float(values.mean())
@@ -306,10 +285,7 @@ def _measures(data: Dataset) -> dict[str, dict[str, float]]:
 
 
 def _decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verdict:
-    """Return good or bad from the cells of `boots` boots.
-
-    Raises _OpenQuestionError if they do not decide, UserError if the limit is impossible.
-    """
+    """Return good or bad from the cells of `boots` boots."""
     claim = question.claim
     values = _values(question, data, kernel)
     if boots == 1:
@@ -335,11 +311,9 @@ def _decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verd
 def _compared(
     question: Question, data: Dataset, kernel: str, other: Dataset, *, last: bool
 ) -> tuple[Verdict, float]:
-    """Judge by the share by which two kernels differ; also return the other kernel's value.
-
-    `last`: no further boots follow, so a share near the limit decides too. Otherwise such a share
-    raises _OpenQuestionError.
-    """
+    """Judge by the share by which two kernels differ; also return the other kernel's value."""
+    # `last`: no further boots follow, so a share near the limit decides too. Otherwise such a share
+    # raises _OpenQuestionError.
     claim = question.claim
     mine = _values(question, data, kernel)
     theirs = _values(question, other, question.reference)

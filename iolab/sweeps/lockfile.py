@@ -52,11 +52,10 @@ _KEYS: Final[dict[str, type | tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class Expected:
-    """What an entry of a lock expects, in the unit of its question.
+    """What an entry of a lock expects, in the unit of its question."""
 
-    `kernel_identity` is "" for a source tree, which is meant to change. `instruments` is the digest
-    of QEMU, the guest's image and the agent.
-    """
+    # `kernel_identity` is "" for a source tree, which is meant to change. `instruments` is the
+    # digest of QEMU, the guest's image and the agent.
 
     verdict: Verdict
     value: float
@@ -67,10 +66,9 @@ class Expected:
 
 @dataclass(frozen=True)
 class Case:
-    """A question to a kernel, and what is expected; None: the question itself sets what is good.
+    """A question to a kernel, and what is expected; None: the question itself sets what is good."""
 
-    `kernel` is a name or a source tree; in a lock, a path relative to the lock's folder.
-    """
+    # `kernel` is a name or a source tree; in a lock, a path relative to the lock's folder.
 
     question: str
     kernel: str
@@ -79,11 +77,10 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseAnswer:
-    """What a kernel answered, and the outcome as a test.
+    """What a kernel answered, and the outcome as a test."""
 
-    With an expectation, `outcome` is whether it was met, and `difference` how the answer differs,
-    or "". `found` is the entry for a lock; None if the case cannot be tested.
-    """
+    # With an expectation, `outcome` is whether it was met, and `difference` how the answer differs,
+    # or "". `found` is the entry for a lock; None if the case cannot be tested.
 
     case: Case
     title: str
@@ -126,11 +123,7 @@ def _case(entry: Any, where: str) -> Case:
 
 
 def write_lock(path: Path, answers: Sequence[CaseAnswer], tolerance_percent: float | None) -> None:
-    """Add answers to a lock, in place of the entries for the same questions and kernels.
-
-    Untestable answers change nothing. A tolerance of None keeps the lock's, and is 0 for a new
-    entry.
-    """
+    """Add answers to a lock, in place of the entries for the same questions and kernels."""
     known = read_lock(path) if path.exists() else []
     cases = {(case.question, os.path.normpath(case.kernel)): case for case in known}
     for answer in answers:
@@ -173,12 +166,9 @@ def answered(
     config: Path | None = None,
     kept: bool = False,
 ) -> list[CaseAnswer]:
-    """Judge each case, after checking all of them.
-
-    Trees are paths from the current folder, with `commit` and `config` as in
-    `icountvm.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`. Raises what
-    `iolab.sweeps.trees.judge_here` raises.
-    """
+    """Judge each case, after checking all of them."""
+    # Trees are paths from the current folder, with `commit` and `config` as in
+    # `icountvm.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`.
     questions = [question_of(case.question) for case in cases]
     for case in cases:
         if _is_name(case.kernel):

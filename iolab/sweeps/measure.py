@@ -51,11 +51,9 @@ class Measured(NamedTuple):
 
 @contextmanager
 def store_locked(root: Path) -> Iterator[None]:
-    """Lock a store for a ``with`` block; log that another process has it.
-
-    Removes what killed processes left there, before and afterwards. A root without blocks is left
-    without a lock file. Raises UserError for a store of another format.
-    """
+    """Lock a store for a ``with`` block; log that another process has it."""
+    # Removes what killed processes left there, before and afterwards. A root without blocks is left
+    # without a lock file.
     store = RawStore(root)
     store.check_format()
     lock, made = root / ".sweep.lock", not root.exists()
@@ -85,11 +83,7 @@ def _remove_left(root: Path) -> None:
 
 
 def missing_blocks(store: RawStore, blocks: Mapping[str, Block]) -> list[str]:
-    """Return the keys of the blocks that have to be measured.
-
-    First sets aside blocks that are damaged or failed their machine's checks, and logs which.
-    Raises UserError for a store or block of another format.
-    """
+    """Return the keys of the blocks to measure; damaged and refused ones are set aside first."""
     store.check_format()
     missing = []
     for key, planned in blocks.items():
@@ -173,10 +167,7 @@ def measure(
     request: Request,
     on_progress: pool.OnProgress = lambda progress: None,
 ) -> Measured:
-    """Measure the blocks that the store lacks; the caller must lock the store.
-
-    `blocks` are by their key. Raises IolabError, with nothing measured, if the disk is too full.
-    """
+    """Measure the blocks that the store lacks; the caller must lock the store."""
     missing = blocks_to_measure(blocks, request)
     if kept := len(blocks) - len(missing):
         _log.info("%d of %d blocks are in the store already", kept, len(blocks))
@@ -206,10 +197,7 @@ def measure_blocks(
     request: Request,
     on_progress: pool.OnProgress,
 ) -> tuple[int, dict[str, Failure]]:
-    """Measure blocks as `measure` does; return how many the store had, and why others failed.
-
-    Raises IolabError also if interrupted; completed blocks are kept.
-    """
+    """Measure blocks as `measure` does; return how many the store had, and why others failed."""
     store = RawStore(request.root)
     before = sum(map(store.has, blocks))
     try:

@@ -55,11 +55,10 @@ logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True)
 class Page:
-    """A page to make: a notebook, executed with parameters into ``output`` (.ipynb).
+    """A page to make: a notebook, executed with parameters into ``output`` (.ipynb)."""
 
-    With ``html``, an HTML page is written beside it, with these links and this heading in place of
-    the notebook's (see `iolab.sweeps.pages.html_page`).
-    """
+    # With ``html``, an HTML page is written beside it, with these links and this heading in place
+    # of the notebook's (see `iolab.sweeps.pages.html_page`).
 
     name: str
     notebook: Path
@@ -92,11 +91,7 @@ def make_why_page(folder: Path) -> Path:
 
 
 def make_pages(pages: Iterable[Page], *, jobs: int) -> dict[str, IolabError]:
-    """Make pages, ``jobs`` side by side, and return why some failed, by their names.
-
-    A missing notebook or an unknown parameter gives a `UserError`. A page with a failed cell is
-    kept as ``OUTPUT.failed.ipynb``. An interrupt ends the notebooks' kernels.
-    """
+    """Make pages, ``jobs`` side by side, and return why some failed, by their names."""
     wanted = list(pages)
     if not wanted:
         return {}
@@ -203,12 +198,9 @@ def _make(page: Page, sockets: Path) -> None:
 
 @contextmanager
 def handed_over(folder: Path) -> Iterator[None]:
-    """Make the pathologies registered here known to processes started in a ``with`` block.
-
-    Files are passed by name; pathologies defined in a notebook are pickled into a scratch folder,
-    removed at the end. This process's environment has both, and the pickle's digest, meanwhile.
-    Raises UserError for a pathology that cannot be pickled.
-    """
+    """Make the pathologies registered here known to processes started in a ``with`` block."""
+    # Files are passed by name; pathologies defined in a notebook are pickled into a scratch folder,
+    # removed at the end. This process's environment has both, and the pickle's digest, meanwhile.
     named = {registry.FILES_VARIABLE: os.pathsep.join(map(str, registry.pathology_files()))}
     with ExitStack() as stack:
         if (payload := registry.handover_file()) is not None:
@@ -239,11 +231,7 @@ _HASH = re.compile(r"sha(256|384|512)-[A-Za-z0-9+/]+={0,2}")
 def html_page(
     notebook: NotebookNode, links: Mapping[str, str] | None = None, heading: str = ""
 ) -> str:
-    """Return the page of an executed notebook, without code and without cells that show nothing.
-
-    ``links`` maps words to relative addresses. ``heading`` replaces the notebook's first heading
-    and is the title. Each picture gets its caption as alternative text.
-    """
+    """Return the page of an executed notebook, without code and without cells that show nothing."""
     if heading:
         _head(notebook.cells, heading)
     notebook.cells = list(_cells_with_something_to_show(notebook.cells))
@@ -274,20 +262,15 @@ def _head(cells: Iterable[NotebookNode], heading: str) -> None:
 
 
 def script_hashes_of(notebook: NotebookNode) -> list[str]:
-    """Return the hashes of the scripts that outputs declare under `iolab.shown.SCRIPTS`.
-
-    Text cannot declare one: neither printed output nor markup in a table.
-    """
+    """Return the hashes of the scripts that outputs declare under `iolab.shown.SCRIPTS`."""
+    # Text cannot declare one: neither printed output nor markup in a table.
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
     marks = [mark for output in outputs for mark in output.get("metadata", {}).get(SCRIPTS, [])]
     return [mark for mark in dict.fromkeys(marks) if _HASH.fullmatch(str(mark))]
 
 
 def _cells_with_something_to_show(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
-    """Yield the cells of a page, without code that shows nothing and text that introduces it.
-
-    A cell with a heading introduces more than the next cell and stays.
-    """
+    """Yield the cells of a page, without code that shows nothing and text that introduces it."""
     waiting: NotebookNode | None = None
     for cell in cells:
         if cell.cell_type == "code" and not cell.outputs:

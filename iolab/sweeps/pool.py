@@ -53,11 +53,7 @@ _OWN = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class BlockJob:
-    """A block in the file ``plan``, to be measured into the store below ``root``.
-
-    ``memory_bytes`` is the most its virtual machine takes; ``expected_s`` its forecast duration
-    with a core of its own, or 0.
-    """
+    """A block in a file, its store, the most memory it takes, and its forecast (or 0)."""
 
     name: str
     plan: Path
@@ -142,12 +138,11 @@ def _unlimited() -> int:
 
 
 class LocalPlace:
-    """The local machine, with `jobs` programs side by side.
+    """The local machine, with `jobs` programs side by side."""
 
-    `memory` returns the bytes that programs can still use. A job starts only if it fits beside the
-    running ones into what was free at first, and alone into what is free now; the only job always
-    starts.
-    """
+    # `memory` returns the bytes that programs can still use. A job starts only if it fits beside
+    # the running ones into what was free at first, and alone into what is free now; the only job
+    # always starts.
 
     def __init__(
         self,
@@ -219,11 +214,9 @@ class LocalPlace:
 
 
 def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
-    """Return the cores that this process may keep busy, at least 1.
-
-    Respects its affinity (taskset, cpusets) and the quota of each cgroup above it (``cpu.max``;
-    ``cpu.cfs_quota_us`` in version 1). The file ``own`` lists this process's cgroups.
-    """
+    """Return the cores that this process may keep busy, at least 1."""
+    # Respects its affinity (taskset, cpusets) and the quota of each cgroup above it (``cpu.max``;
+    # ``cpu.cfs_quota_us`` in version 1). The file ``own`` lists this process's cgroups.
     cores = float(len(os.sched_getaffinity(0)))
     for folder in _folders(cgroups, own):
         words = (text_of(folder / "cpu.max") or "").split()
@@ -242,11 +235,9 @@ def _number(word: str) -> int | None:
 
 
 def _folders(cgroups: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of the cgroups that limit this process, from its own up to the root.
-
-    In a container the path may be the host's and not be visible; then the visible folders above it
-    count, at least the mount itself.
-    """
+    """Yield the folders of the cgroups that limit this process, from its own up to the root."""
+    # In a container the path may be the host's and not be visible; then the visible folders above
+    # it count, at least the mount itself.
     for line in (text_of(own) or "").splitlines():
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
@@ -265,11 +256,8 @@ def _folders(cgroups: Path, own: Path) -> Iterator[Path]:
 
 
 def default_jobs(clock: str = "virtual") -> int:
-    """Return how many virtual machines run side by side here, by cores and free memory.
-
-    Limits of containers and other cgroups apply. On the host's clock it is one: two would share
-    caches and cores and disturb each other.
-    """
+    """Return how many virtual machines run side by side here, by cores and free memory."""
+    # On the host's clock two would share caches and cores, and disturb each other.
     if clock == "host":
         return 1
     return max(1, min(usable_cores(), free_bytes() // _VM_BYTES))
@@ -282,11 +270,9 @@ def run_jobs_in(
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
 ) -> dict[str, Failure]:
-    """Run jobs, as many side by side as fit, and return the error of each that failed.
-
-    On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
-    `Progress` about ten times a second, ``on_end`` each ended job with its error if it failed.
-    """
+    """Run jobs, as many side by side as fit, and return the error of each that failed."""
+    # On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
+    # `Progress` about ten times a second, ``on_end`` each ended job with its error if it failed.
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
     length = _length_of(waiting)

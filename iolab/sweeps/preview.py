@@ -30,11 +30,7 @@ __all__ = ["PathologyPreview", "SweepStatus", "preview_sweep", "sweep_status"]
 
 @dataclass(frozen=True)
 class KernelPreview:
-    """What would be measured on one kernel, "cached" or "to fetch".
-
-    ``alternatives`` are tried in this order if it cannot be fetched. ``recorded`` is how many of
-    the cells are traced.
-    """
+    """What would be measured on one kernel, "cached" or "to fetch"."""
 
     kernel: str
     state: str
@@ -55,11 +51,7 @@ class DurationEstimate:
 
 @dataclass(frozen=True)
 class PathologyPreview:
-    """What a sweep would measure for one pathology.
-
-    ``factors`` has the levels of these cells; None is the control. ``unavailable`` has why kernels
-    cannot run here, ``undecided`` why claims cannot be decided.
-    """
+    """What a sweep would measure for one pathology."""
 
     pathology: str
     title: str
@@ -73,12 +65,8 @@ class PathologyPreview:
 
 
 def preview_sweep(request: Request) -> list[PathologyPreview]:
-    """Return what a sweep in virtual machines would measure for each pathology.
-
-    Reads only the cache and the store; the first alternative kernel counts, reachable or not.
-    Raises UserError as `iolab.sweeps.sweep.run_sweep` does, for a real machine, or for a cell that
-    the agent would refuse.
-    """
+    """Return what a sweep in virtual machines would measure for each pathology."""
+    # Reads only the cache and the store; the first alternative kernel counts, reachable or not.
     check_request(request)
     if request.target != "vm":
         raise UserError(
@@ -163,11 +151,7 @@ def _estimate(
     planned: Sequence[Block],
     durations: Sequence[BlockDuration],
 ) -> DurationEstimate:
-    """Return the time of all blocks.
-
-    Based on what this machine measured, else on equal blocks in the store (perhaps measured
-    elsewhere), else on an assumption.
-    """
+    """Return the time of all blocks, as measured here, else in the store, else assumed."""
     cells = sum(len(block.cells) for block in planned)
     expected = forecast(planned, request.jobs)
     each = expected.block_seconds / max(1, cells)
@@ -190,10 +174,7 @@ def _estimate(
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """What is measured of one pathology on one kernel, and the time left.
-
-    ``reason`` is why nothing can be measured there.
-    """
+    """What is measured of one pathology on one kernel and the seconds left, or why nothing is."""
 
     pathology: str
     kernel: str
@@ -206,12 +187,9 @@ class SweepStatus:
 
 
 def sweep_status(request: Request) -> list[SweepStatus]:
-    """Return what a sweep in virtual machines has measured, for each pathology and kernel.
-
-    Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
-    Fetches and boots no kernel. Raises UserError as `preview_sweep` does, CannotRunError without
-    the virtual machines' tools.
-    """
+    """Return what a sweep in virtual machines has measured, for each pathology and kernel."""
+    # Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
+    # Fetches and boots no kernel.
     store = RawStore(request.root)
     rows = []
     previews = {preview.pathology: preview for preview in preview_sweep(request)}

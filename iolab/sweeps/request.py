@@ -58,15 +58,15 @@ _SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; empty `kernels` and `boots` None stand for the profile's.
+    """What the user asked for; empty `kernels` and `boots` None stand for the profile's."""
 
-    `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own. `pathologies` are
-    names or files; empty: all known ones with the profile and every factor that is set. `settings`
-    and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the profile's, and
-    to trace; `observed` likewise, or "all". `calls` are kernel functions recorded call by call,
-    `flat` profiles without callers. `target` is "vm", "local" or ``ssh://user@host[:port]``,
-    `place` a real machine's disk or folder, `cluster` a Dask scheduler's address or "".
-    """
+    # `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own. `pathologies`
+    # are names or files; empty: all known ones with the profile and every factor that is set.
+    # `settings` and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the
+    # profile's, and to trace; `observed` likewise, or "all". `calls` are kernel functions recorded
+    # call by call, `flat` profiles without callers. `target` is "vm", "local" or
+    # ``ssh://user@host[:port]``, `place` a real machine's disk or folder, `cluster` a Dask
+    # scheduler's address or "".
 
     profile: str
     pathologies: Sequence[str] = ()
@@ -87,10 +87,7 @@ class Request:
 
 
 def check_request(request: Request) -> None:
-    """Check that a request's options exist and go together, without asking another machine.
-
-    Raises UserError, naming the option.
-    """
+    """Check that a request's options exist and go together, without asking another machine."""
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
     if request.boots is not None and not 1 <= request.boots <= MOST_BOOTS:
@@ -177,10 +174,7 @@ def requested_profile(request: Request, pathology: Pathology) -> Profile:
 def condition_profile(
     profile: Profile, conditions: Iterable[Condition], boots: int, **changes: Any
 ) -> Profile:
-    """Return a profile of these conditions in every boot, without A/A pairs; else as `profile`.
-
-    Factors that a condition does not name have the first levels of the profile.
-    """
+    """Return a profile of these conditions in every boot, without A/A pairs; else as `profile`."""
     usual = {name: levels[0] for name, levels in profile.grids[0].items()}
     grids: list[Grid] = []
     for condition in conditions:
@@ -215,11 +209,10 @@ def sweep_label(request: Request) -> str:
 
 @dataclass
 class PathologyPlan:
-    """One pathology's part of a sweep, with the folder of its tables and pages.
+    """One pathology's part of a sweep, with the folder of its tables and pages."""
 
-    ``blocks`` are by their key in the store. ``kernels`` has the origin of each measured kernel,
-    ``unavailable`` why one cannot run here.
-    """
+    # ``blocks`` are by their key in the store. ``kernels`` has the origin of each measured kernel,
+    # ``unavailable`` why one cannot run here.
 
     pathology: Pathology
     folder: Path
@@ -229,11 +222,7 @@ class PathologyPlan:
 
 
 def plan_sweep(request: Request) -> list[PathologyPlan]:
-    """Plan the blocks of a request that `check_request` accepts, after fetching their kernels.
-
-    Raises UserError for an unknown name or a refused disk or folder, CannotRunError if no block can
-    run here.
-    """
+    """Plan the blocks of a request that `check_request` accepts, after fetching their kernels."""
     chosen = chosen_pathologies(request)
     return plan_blocks([(p, requested_profile(request, p)) for p in chosen], request)
 
@@ -261,10 +250,8 @@ def plan_blocks(
 
 
 def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, told: set[str]) -> None:
-    """Plan the blocks on every kernel that runs here, or on its first alternative that does.
-
-    `told` are the reasons that were logged: every pathology needs the same kernels.
-    """
+    """Plan the blocks on every kernel that runs here, or on its first alternative that does."""
+    # `told` are the reasons that were logged: every pathology needs the same kernels.
     # The parts that every kernel needs come first: if they are missing, there is one error.
     ensure_toolbox()
     ensure_image()
@@ -313,10 +300,7 @@ def _check_jobs(blocks: Iterable[Block]) -> None:
 def _plan_real(
     plan: PathologyPlan, request: Request, profile: Profile, machine: RealTarget
 ) -> None:
-    """Plan the blocks that a real machine can run, according to its survey.
-
-    A block stands for a boot there: nothing is rebooted.
-    """
+    """Plan the blocks that a real machine can run, according to its survey."""
     identity = machine.identity()
     for block in blocks_of(
         plan.pathology, profile, kernel=machine.kernel, clock=request.clock, seed=request.seed
@@ -364,10 +348,7 @@ def _said(result: Result) -> str:
 
 
 def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
-    """Check a job with fio's parser, by default the guest image's; UserError carries fio's message.
-
-    `fio` is the command that will run the job: ``["fio"]`` means this machine's.
-    """
+    """Check a job with the parser of a fio, by default the guest image's; UserError has its words."""
     if fio is None:
         # Raises on a machine that cannot run the guest's programs.
         ensure_toolbox()

@@ -40,13 +40,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Outcome:
-    """The result of one pathology's sweep: its plan, and what was measured.
+    """The result of one pathology's sweep: its plan, and what was measured."""
 
-    `measured` and `kept` count blocks of this sweep and earlier ones; `failed` has each failed
-    block or page and why. `cells` are in the tables, `invalid` counts those rejected by a gate.
-    `experiments` has a page for each kernel; `verdicts` are rows of
-    `iolab.stats.verdicts.verdict_summary`.
-    """
+    # `measured` and `kept` count blocks of this sweep and earlier ones; `failed` has each failed
+    # block or page and why. `cells` are in the tables, `invalid` counts those rejected by a gate.
+    # `experiments` has a page for each kernel; `verdicts` are rows of
+    # `iolab.stats.verdicts.verdict_summary`.
 
     plan: PathologyPlan
     measured: int = 0
@@ -60,11 +59,7 @@ class Outcome:
 
 
 def run_sweep(request: Request, on_progress: OnProgress = lambda progress: None) -> list[Outcome]:
-    """Measure what a request asks for and write it up; return the outcome of each pathology.
-
-    Raises UserError for an unknown name, a level out of range or a refused disk, CannotRunError if
-    no kernel of the request can run here.
-    """
+    """Measure what a request asks for and write it up; return the outcome of each pathology."""
     check_request(request)
     plans = plan_sweep(request)
     blocks = {key: block for plan in plans for key, block in plan.blocks.items()}
@@ -213,10 +208,7 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
-    """Make the page with every verdict and links to the other pages; return its HTML page.
-
-    Returns None if nothing was measured. Raises IolabError if the page cannot be made.
-    """
+    """Make the page with every verdict and all links, if anything is measured; return its HTML."""
     if not any(outcome.cells for outcome in outcomes):
         return None
     pages = {o.plan.pathology.name: o.page for o in outcomes if o.page}

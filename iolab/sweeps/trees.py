@@ -40,10 +40,9 @@ _NEEDED_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True)
 class JudgedTree:
-    """A kernel tree whose states are judged by one question.
+    """A kernel tree whose states are judged by one question."""
 
-    `fixed` is the digest of everything that an answer depends on besides the sources.
-    """
+    # `fixed` is the digest of everything that an answer depends on besides the sources.
 
     tree: Tree
     wanted: Configuration
@@ -56,10 +55,7 @@ class JudgedTree:
         return f"judged-{self.tree.folder.name[:8]}"
 
     def judge(self, state: State) -> Judgement:
-        """Build and judge a state, or return its remembered answer.
-
-        Raises CannotRunError if this machine cannot build or measure.
-        """
+        """Build and judge a state, or return its remembered answer."""
         memory = self._memory(state)
         if (known := _recalled(memory)) is not None:
             _log.info("%s: %s, as remembered", state.title, known.verdict)
@@ -77,10 +73,7 @@ class JudgedTree:
 
     @contextmanager
     def built(self, state: State) -> Iterator[str]:
-        """Build a state and lock its kernel for a ``with`` block; yield the kernel's name.
-
-        Raises BuildError if it does not compile; otherwise as `judge`.
-        """
+        """Build a state and lock its kernel for a ``with`` block; yield the kernel's name."""
         lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
         with locked(lock, lambda: _log.info("waiting: another kernel of this tree is judged")):
             self._build(state)
@@ -106,11 +99,7 @@ class JudgedTree:
 
 
 def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
-    """Open a tree whose states will be judged; `config` replaces iolab's small configuration.
-
-    Raises UserError for an unusable tree or configuration, CannotRunError if this machine cannot
-    build or measure.
-    """
+    """Open a tree whose states will be judged; `config` replaces iolab's small configuration."""
     check_tools()
     _check_room(how.root)
     wanted = configuration(config)
@@ -135,12 +124,7 @@ def instruments() -> list[Any]:
 def judge_here(
     how: Judging, kernel: str, *, commit: str | None = None, config: Path | None = None
 ) -> Judgement:
-    """Judge a kernel by its name, or build it from a source tree first; a name wins.
-
-    `commit` and `config` are for a tree, as in `icountvm.kbuild.building.build_kernel`. Raises
-    UserError if the kernel or a part of the question is unknown, CannotRunError if it cannot build
-    or run.
-    """
+    """Judge a kernel by its name, or build it from a source tree first; a name wins."""
     if kernel in known_kernels() or not Path(kernel).exists():
         if commit is not None or config is not None:
             raise UserError(f"--commit and --config are for a source tree, and {kernel} is a name")

@@ -72,12 +72,11 @@ _MOST_PAIRED: Final = 3
 
 @dataclass(frozen=True)
 class WhyRequest:
-    """The question: one pathology on one kernel ("" on a real machine, which runs its own).
+    """The question: one pathology on one kernel ("" on a real machine, which runs its own)."""
 
-    `claim` is a claim or its name, by default the first primary one that needs no trace; primary
-    claims of the same condition are answered with it. `interventions` are by default all that the
-    kernel offers; `boots` are those of the confirmation.
-    """
+    # `claim` is a claim or its name, by default the first primary one that needs no trace; primary
+    # claims of the same condition are answered with it. `interventions` are by default all that the
+    # kernel offers; `boots` are those of the confirmation.
 
     pathology: Pathology
     kernel: str
@@ -98,11 +97,7 @@ def why_request(
     jobs: int | None,
     root: Path,
 ) -> WhyRequest:
-    """Return the request for one pathology, by its name or file, on one kernel.
-
-    `jobs` is the number of virtual machines side by side; None: as many as fit. Raises UserError if
-    the pathology is unknown, or the file defines several.
-    """
+    """Return the request for one pathology, by its name or file, on one kernel."""
     found = named_pathologies([pathology])
     if len(found) > 1:
         raise UserError(f"{pathology} defines {len(found)} pathologies: name one")
@@ -121,13 +116,12 @@ def why_request(
 
 @dataclass(frozen=True)
 class Why:
-    """The result: the table of effects, and where the data are.
+    """The result: the table of effects, and where the data are."""
 
-    `claims` share one condition. `table` has `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a
-    confirmed row replaces its screened one. `tried` lists the screened interventions, `failed`
-    those with which the machine did not finish, and why, `fixed` what the kernel does not let
-    change. `folder` has ``attribution.json`` and both stages' tables.
-    """
+    # `claims` share one condition. `table` has `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a
+    # confirmed row replaces its screened one. `tried` lists the screened interventions, `failed`
+    # those with which the machine did not finish, and why, `fixed` what the kernel does not let
+    # change. `folder` has ``attribution.json`` and both stages' tables.
 
     pathology: str
     kernel: str
@@ -154,10 +148,7 @@ class _Run:
     def profile(
         self, claims: Sequence[Claim], levels: Sequence[str], *, boots: int, base: str = "quick"
     ) -> Profile:
-        """Return the profile of the claims' common condition, under each intervention.
-
-        Cells last as long as in the profile named `base`.
-        """
+        """Return the claims' condition under each intervention, with the times of a profile."""
         profiles = self.asked.pathology.profiles
         one = condition_profile(
             profiles[base].in_every_boot(*profiles["quick"].grids),
@@ -183,10 +174,7 @@ class _Run:
         seed: int = 0,
         base: str = "quick",
     ) -> dict[str, None]:
-        """Measure interventions beside a baseline; return the keys of the blocks.
-
-        If a machine does not finish, its interventions are halved until the culprit is found.
-        """
+        """Measure interventions beside a baseline, halved if a machine fails; return the keys."""
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
         _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress)
         done = [key for key in plan.blocks if self.store.has(key)]
@@ -219,12 +207,7 @@ class _Run:
 
 
 def find_causes(asked: WhyRequest, on_progress: OnProgress = lambda progress: None) -> Why:
-    """Survey, screen, confirm, and write the result; `on_progress` gets about ten calls a second.
-
-    Raises UserError for an unknown claim, intervention or kernel or fewer than two boots,
-    CannotRunError if the kernel cannot run or no claim can be judged on it, IolabError if measuring
-    was interrupted or fails without any intervention.
-    """
+    """Survey, screen, confirm, and write the result."""
     check_request(asked.request)
     if asked.boots < 2:
         raise UserError(f"a confirmation needs at least 2 boots, not {asked.boots}")
@@ -390,13 +373,11 @@ _IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
 
 
 def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> list[str]:
-    """Return the interventions to try on a kernel, each changing one thing.
-
-    `facts` are those of `iolab.agent.facts.collect`; `machine` is None for a real one, whose boot
-    is left alone. They are: every scheduler feature inverted, every other preemption model, every
-    setting at a quarter and four times its value (or toggled), the I/O schedulers of the devices of
-    `cell`, and for a virtual machine its timers, tick and CPUs.
-    """
+    """Return the interventions to try on a kernel, each changing one thing."""
+    # `facts` are those of `iolab.agent.facts.collect`; `machine` is None for a real one, whose boot
+    # is left alone. They are: every scheduler feature inverted, every other preemption model, every
+    # setting at a quarter and four times its value (or toggled), the I/O schedulers of the devices
+    # of `cell`, and for a virtual machine its timers, tick and CPUs.
     tunables = facts.get("scheduler_tunables") or {}
     words = str(tunables.get("features", "")).split()
     found = [w.removeprefix("NO_") if w.startswith("NO_") else f"NO_{w}" for w in words]
