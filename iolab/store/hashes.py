@@ -118,7 +118,7 @@ def write_hashes(
     header = {
         "format": HASHES_FORMAT,
         "tables": {name: digest_file(folder / name) for name in _TABLES},
-        "blocks_sha256": _digest("".join(lines)),
+        "blocks_sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
     }
     text = "".join([canonical_json(header) + "\n", *lines])
     atomic_write(folder / HASHES, gzip.compress(text.encode(), mtime=0))
@@ -130,10 +130,6 @@ def _line(store: RawStore, key: str, hashes: Mapping[str, CellHashes]) -> str:
     version = run.get("iolab", "")
     document = {"key": key, "iolab": version, "block": block, "target": target, "cells": cells}
     return canonical_json(document) + "\n"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def has_hashes(folder: Path) -> bool:

@@ -61,7 +61,7 @@ class ProfileStore:
         return self._profiles / key / f"{cell}.parquet"
 
     def has(self, key: str, cell: str, calls: Iterable[str] = (), *, flat: bool = False) -> bool:
-        """Return whether a cell's profile is there, with these calls and, unless `flat`, callers."""
+        """Return whether a cell's profile is there, with these calls, and callers unless `flat`."""
         path = self.path(key, cell)
         if not path.is_file() or (not flat and is_flat(path, below=self.root)):
             return False

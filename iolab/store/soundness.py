@@ -91,7 +91,9 @@ def block_state(
             raise IolabError("block.json is no block")
         named = foreign.line(str(document.get("format")), 80)
         if named != BLOCK_FORMAT:
-            return _of_another_format(store, key, document, named)
+            _check_key(store, key, document)
+            reason = f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
+            return BlockState(key, "other format", reason)
         block = Block.parse(document) if planned is None else planned
         words = f"{block.pathology} {block.kernel} boot {block.boot}"
         _check_key(store, key, document)
@@ -107,14 +109,6 @@ def block_state(
     except IolabError as error:
         return BlockState(key, "damaged", foreign.line(_without(str(error), folder)), words)
     return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
-
-
-def _of_another_format(store: RawStore, key: str, document: Any, named: str) -> BlockState:
-    """Return the state of a block that another iolab wrote, after checking its key."""
-    _check_key(store, key, document)
-    return BlockState(
-        key, "other format", f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
-    )
 
 
 def _without(sentence: str, folder: Path) -> str:

@@ -24,7 +24,7 @@ from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.request import Request, check_request, condition_profile, plan_blocks
-from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.errors import CannotRunError, UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,6 @@ __all__ = [
     "Verdict",
     "judge_kernel",
     "observe_kernel",
-    "untestable",
 ]
 
 Verdict = Literal["good", "bad", "untestable"]
@@ -87,11 +86,6 @@ class _OpenQuestionError(Exception):
 
 class _UntestableError(Exception):
     """The kernel cannot be judged; the message says why."""
-
-
-def untestable(error: IolabError) -> Judgement:
-    """Return the judgement for a kernel that did not compile."""
-    return Judgement("untestable", reason=" ".join(str(error).split()))
 
 
 @dataclass(frozen=True)

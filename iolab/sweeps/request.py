@@ -348,7 +348,7 @@ def _said(result: Result) -> str:
 
 
 def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
-    """Check a job with the parser of a fio, by default the guest image's; UserError has its words."""
+    """Check a job with fio's parser, by default the guest image's; its words are in UserError."""
     if fio is None:
         # Raises on a machine that cannot run the guest's programs.
         ensure_toolbox()

@@ -26,7 +26,7 @@ from icountvm.kbuild.source import Tree, open_tree
 from icountvm.kbuild.tools import check_tools, compiler, compiler_version
 from icountvm.kernels import check_name, known_kernels
 from icountvm.toolbox import ensure_toolbox
-from iolab.sweeps.judge import Judgement, Judging, judge_kernel, untestable
+from iolab.sweeps.judge import Judgement, Judging, judge_kernel
 from iolab.targets.vm import own_identity
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of, locked
@@ -66,7 +66,7 @@ class JudgedTree:
             if judgement.verdict == "untestable":
                 return judgement
         except BuildError as error:
-            judgement = untestable(error)
+            judgement = Judgement("untestable", reason=" ".join(str(error).split()))
         if memory is not None:
             atomic_write(memory, canonical_json(_document(judgement)))
         return judgement
