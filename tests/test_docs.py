@@ -12,7 +12,7 @@ import pytest
 
 from iolab.agent import plan
 from iolab.pathology import base, factors
-from iolab.store.columns import CELL_COLUMNS
+from iolab.store.counters import CELL_COLUMNS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

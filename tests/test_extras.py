@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iolab.extras import COMMANDS, PLACES, extra
-from iolab.sweeps.measuring import block_job, measure_jobs
+from iolab.sweeps.measure import block_job, measure_jobs
 from iolab.sweeps.request import Request
 from iolab_base.errors import CannotRunError
 from tests.support.command import Iolab

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 
 from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
-from iolab.store.columns import MECHANISM_COLUMNS
+from iolab.store.counters import MECHANISM_COLUMNS
 from iolab.store.dataset import Dataset, load
 from tests.support import synthetic
 from tests.support.reports import report

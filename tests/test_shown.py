@@ -23,7 +23,7 @@ from iolab.figures.save import caption, save_figure
 from iolab.figures.style import STYLE, styled
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
-from iolab.sweeps.page import Page, make_page
+from iolab.sweeps.pages import Page, make_page
 from iolab_base import foreign
 from tests.support import synthetic
 from tests.support.browser import listener, opened

@@ -193,7 +193,7 @@ def test_an_installed_notebook_runs_from_the_reference_data(installed: Installed
     page = Path(installed.output("python", "-c", code).strip()) / "00_start_here.ipynb"
     output = installed.here / "page.ipynb"
     code = (
-        "import sys; from pathlib import Path; from iolab.sweeps.page import Page, make_page\n"
+        "import sys; from pathlib import Path; from iolab.sweeps.pages import Page, make_page\n"
         "make_page(Page('start', Path(sys.argv[1]), Path(sys.argv[2])))"
     )
     installed.output("python", "-c", code, page, output)

@@ -22,7 +22,7 @@ from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
 from iolab.pathology.interventions import InterventionFactor
-from iolab.store.columns import (
+from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,

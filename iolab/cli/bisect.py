@@ -14,8 +14,8 @@ from iolab.paths import runs_dir
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.sweeps.bisecting import Step
-    from iolab.sweeps.judged_trees import JudgedTree
+    from iolab.sweeps.bisect import Step
+    from iolab.sweeps.trees import JudgedTree
 
 __all__ = ["bisect"]
 
@@ -47,8 +47,8 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """
     from iolab.cli.progress import SweepProgress
     from iolab.pathology.expressions import question_of
-    from iolab.sweeps.judged_trees import judged_tree
-    from iolab.sweeps.judging import Judging
+    from iolab.sweeps.judge import Judging
+    from iolab.sweeps.trees import judged_tree
 
     wanted = 2 if options["patches"] else 3
     if len(commits) != wanted:
@@ -79,8 +79,8 @@ def _search(
     judged: JudgedTree, commits: tuple[str, ...], *, fixed: bool, why: bool, as_json: bool
 ) -> None:
     from iolab.report.bisection import write_bisection
-    from iolab.sweeps.bisecting import bisect as search
-    from iolab.sweeps.explaining import explain
+    from iolab.sweeps.bisect import bisect as search
+    from iolab.sweeps.bisect import explain
 
     found = search(judged, commits[0], commits[1], fixed=fixed, on_step=_tell)
     if judged.tree.repository is None:
@@ -103,7 +103,7 @@ def _search(
 
 def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool) -> None:
     from iolab.cli.judgements import judgement_line
-    from iolab.sweeps.bisecting import judge_patches
+    from iolab.sweeps.bisect import judge_patches
 
     patches = sorted(folder.glob("*.patch")) if folder.is_dir() else [folder]
     if not patches:

@@ -16,7 +16,7 @@ from iolab.paths import runs_dir
 from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
-    from iolab.store.inspection import Inspection
+    from iolab.store.upkeep import Inspection
 
 __all__ = ["fsck"]
 
@@ -43,9 +43,9 @@ def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
     Exit code 0: all is sound; 1: something is damaged, even if it was set aside now; 2: there are
     no results, or another version of iolab wrote them.
     """
-    from iolab.store.inspection import inspect_folder
     from iolab.store.raw import RawStore
-    from iolab.sweeps.measuring import store_locked
+    from iolab.store.upkeep import inspect_folder
+    from iolab.sweeps.measure import store_locked
 
     root = folder.resolve()
     found = inspect_folder(root)

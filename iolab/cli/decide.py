@@ -16,7 +16,7 @@ from iolab.paths import runs_dir
 from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
-    from iolab.sweeps.deciding import Decisions
+    from iolab.sweeps.decide import Decisions
 
 __all__ = ["decide"]
 
@@ -47,7 +47,7 @@ def decide(as_json: bool, **options: Any) -> None:
     secondary claims are of `iolab sweep`.
     """
     from iolab.cli.progress import SweepProgress
-    from iolab.sweeps.deciding import decide as decided
+    from iolab.sweeps.decide import decide as decided
     from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.request import Request
 

@@ -18,8 +18,8 @@ from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.pathology.expressions import Question
-    from iolab.sweeps.baseline import Answer, Case
-    from iolab.sweeps.judgement import Verdict
+    from iolab.sweeps.judge import Verdict
+    from iolab.sweeps.lockfile import Case, CaseAnswer
 
 __all__ = ["EXIT_CODES", "judge"]
 
@@ -116,8 +116,8 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     """
     from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress
-    from iolab.sweeps.baseline import answered, outcome_of, write_lock
-    from iolab.sweeps.judging import Judging
+    from iolab.sweeps.judge import Judging
+    from iolab.sweeps.lockfile import answered, outcome_of, write_lock
     from iolab_base.files import check_outputs
 
     _check(questions, form, as_json=as_json, **options)
@@ -176,14 +176,14 @@ def _check(
 
 
 def _cases(questions: tuple[str, ...], kernel: str | None, lock: Path) -> list[Case]:
-    from iolab.sweeps.baseline import Case, of_lock, read_lock
+    from iolab.sweeps.lockfile import Case, of_lock, read_lock
 
     if not questions:
         return of_lock(read_lock(lock), lock.parent, kernel)
     return [Case(question.strip(), str(kernel)) for question in questions]
 
 
-def _document(answer: Answer) -> dict[str, Any]:
+def _document(answer: CaseAnswer) -> dict[str, Any]:
     document = {
         "question": answer.title,
         "kernel": answer.case.kernel,

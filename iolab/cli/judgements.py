@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from iolab.sweeps.baseline import Answer
-from iolab.sweeps.judgement import Judgement
+from iolab.sweeps.judge import Judgement
+from iolab.sweeps.lockfile import CaseAnswer
 from iolab_base import foreign
 
 __all__ = ["FORMATS", "as_junit", "as_ktap", "as_text", "judgement_line"]
@@ -29,12 +29,12 @@ def judgement_line(judgement: Judgement) -> str:
     )
 
 
-def as_text(answers: Sequence[Answer]) -> str:
+def as_text(answers: Sequence[CaseAnswer]) -> str:
     """Return a line for each answer."""
     return "\n".join(_line(answer, several=len(answers) > 1) for answer in answers)
 
 
-def _line(answer: Answer, *, several: bool) -> str:
+def _line(answer: CaseAnswer, *, several: bool) -> str:
     expects = answer.case.expected is not None
     kernel = f" on {answer.case.kernel}" if several or expects else ""
     words = f"{answer.title}{kernel}: {judgement_line(answer.judgement)} ({answer.seconds:.0f} s)"
@@ -47,7 +47,7 @@ def _line(answer: Answer, *, several: bool) -> str:
     return f"DIFFERENT  {words}; {answer.difference}"
 
 
-def as_ktap(answers: Sequence[Answer]) -> str:
+def as_ktap(answers: Sequence[CaseAnswer]) -> str:
     """Return answers as KTAP version 1."""
     lines = ["KTAP version 1", f"1..{len(answers)}"]
     for number, answer in enumerate(answers, 1):
@@ -67,7 +67,7 @@ def _of_ktap(words: str) -> str:
     return foreign.line(words).replace("#", "?")
 
 
-def as_junit(answers: Sequence[Answer]) -> str:
+def as_junit(answers: Sequence[CaseAnswer]) -> str:
     """Return answers as JUnit XML, for GitLab, Jenkins and others."""
     failed = sum(answer.outcome == "bad" for answer in answers)
     skipped = sum(answer.outcome == "untestable" for answer in answers)
@@ -87,7 +87,7 @@ def as_junit(answers: Sequence[Answer]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode")
 
 
-def _add_case(suite: ET.Element, answer: Answer) -> None:
+def _add_case(suite: ET.Element, answer: CaseAnswer) -> None:
     pathology, _, question = answer.title.partition(": ")
     case = ET.SubElement(
         suite,

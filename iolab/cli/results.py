@@ -55,7 +55,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
             echo(str(archive.path))
     elif canonical:
         from iolab.store.raw import RawStore
-        from iolab.store.tidy import canonical_lines
+        from iolab.store.tables import canonical_lines
 
         for line in canonical_lines(RawStore(root.resolve()), folder):
             click.echo(line)

@@ -16,13 +16,12 @@ from iolab.cli.terminal import echo, note, print_table
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
-from iolab.store.folders import RAW
+from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.store.garbage import Garbage
-    from iolab.store.merging import Merged
-    from iolab.sweeps.preview import KernelStatus
+    from iolab.store.upkeep import Garbage, Merged
+    from iolab.sweeps.preview import SweepStatus
 
 __all__ = ["gc", "merge", "status"]
 
@@ -64,7 +63,7 @@ def status(
         echo("all is measured")
 
 
-def _row(row: KernelStatus) -> dict[str, str]:
+def _row(row: SweepStatus) -> dict[str, str]:
     counts = f"{row.blocks_measured} of {row.blocks}", f"{row.cells_measured} of {row.cells}"
     left = row.reason or (rough_duration(row.seconds_left) if row.seconds_left else "-")
     return {
@@ -89,9 +88,9 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
 
     Exit code 1: a block was left out, or differs in virtual time.
     """
-    from iolab.store.merging import merge_store
     from iolab.store.raw import RawStore
-    from iolab.sweeps.measuring import store_locked
+    from iolab.store.upkeep import merge_store
+    from iolab.sweeps.measure import store_locked
 
     into = root.resolve()
     found: dict[Path, Merged] = {}
@@ -148,8 +147,8 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
     That is: plans of measured blocks, blocks that were set aside, profiles and kept tables without
     a block. Blocks of an interrupted sweep are not among them unless --unused is given.
     """
-    from iolab.store.garbage import find_garbage, remove_garbage
-    from iolab.sweeps.measuring import store_locked
+    from iolab.store.upkeep import find_garbage, remove_garbage
+    from iolab.sweeps.measure import store_locked
 
     root = folder.resolve()
     if not (root / RAW).is_dir():

@@ -19,8 +19,7 @@ from iolab.paths import REFERENCE
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.sweeps.choosing import Choice, ChosenBlock
-    from iolab.sweeps.verifying import CheckedBlock, CheckedCell
+    from iolab.sweeps.verify import CheckedBlock, CheckedCell, Choice, ChosenBlock
 
 __all__ = ["verify"]
 
@@ -70,7 +69,7 @@ def verify(
     had; 4: nothing can be compared, because another agent, image, QEMU or kernel measured the data,
     or because they carry no hashes.
     """
-    from iolab.sweeps.choosing import choose_blocks, read_sources
+    from iolab.sweeps.verify import choose_blocks, read_sources
 
     if blocks < 1:
         raise UserError(f"--blocks must be at least 1, not {blocks}")
@@ -92,7 +91,7 @@ def verify(
 
 def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
     from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.verifying import expected_seconds
+    from iolab.sweeps.verify import expected_seconds
 
     seconds = expected_seconds(choice.chosen, default_jobs())
     if as_json:
@@ -109,7 +108,7 @@ def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
 def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.verifying import verify_blocks
+    from iolab.sweeps.verify import verify_blocks
 
     done: list[CheckedBlock] = []
     interrupted = False
@@ -147,7 +146,7 @@ def _judge(done: Sequence[CheckedBlock]) -> None:
 
     Raises NothingComparedError if no block could be compared by its bytes.
     """
-    from iolab.sweeps.choosing import NothingComparedError
+    from iolab.sweeps.verify import NothingComparedError
 
     compared = [checked for checked in done if checked.compared]
     if differing := sum(not checked.same for checked in compared):

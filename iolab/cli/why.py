@@ -48,7 +48,7 @@ def why(as_json: bool, **options: Any) -> None:
     fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
     """
     from iolab.cli.progress import SweepProgress
-    from iolab.sweeps.page import make_why_page
+    from iolab.sweeps.pages import make_why_page
     from iolab.sweeps.why import find_causes, why_request
 
     if options["target"] == "vm" and not options["kernel"]:

@@ -18,9 +18,9 @@ from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
-from iolab.store.tidy import read_blocks
-from iolab.sweeps.measuring import measure_blocks
-from iolab.sweeps.observing import prepare_observer
+from iolab.store.tables import read_blocks
+from iolab.sweeps.block import prepare_observer
+from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.place import Place

@@ -187,7 +187,7 @@ class Comparison:
 
     @property
     def cells(self) -> pd.DataFrame:
-        """One row for each cell; the columns are those of `iolab.store.columns.column_types`."""
+        """One row for each cell; the columns are those of `iolab.store.counters.column_types`."""
         return self.data.cells
 
     @cached_property

@@ -12,7 +12,7 @@ from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names
 from iolab.experiment.progress import Bar
 from iolab.paths import runs_dir
-from iolab.sweeps.deciding import decide as decide_claims
+from iolab.sweeps.decide import decide as decide_claims
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
 

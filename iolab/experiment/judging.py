@@ -8,9 +8,8 @@ from pathlib import Path
 from iolab.experiment.progress import Bar
 from iolab.pathology.expressions import question_of
 from iolab.paths import runs_dir
-from iolab.sweeps.judged_trees import judge_here
-from iolab.sweeps.judgement import Judgement
-from iolab.sweeps.judging import Judging
+from iolab.sweeps.judge import Judgement, Judging
+from iolab.sweeps.trees import judge_here
 
 __all__ = ["judge"]
 

@@ -11,8 +11,7 @@ from icountvm.kbuild.git import Repository
 from iolab import shown
 from iolab.report.attribution import attribution_text
 from iolab.stats.profiles import difference
-from iolab.sweeps.bisecting import Bisection, Step
-from iolab.sweeps.explaining import Explanation
+from iolab.sweeps.bisect import Bisection, Explanation, Step
 from iolab_base.files import atomic_write
 
 __all__ = ["bisection_text", "write_bisection"]

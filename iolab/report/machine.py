@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.store.findings import findings
+from iolab.store.soundness import findings
 
 __all__ = ["machine_table"]
 
@@ -29,7 +29,7 @@ def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
     Raises
     ------
     IolabError
-        As `iolab.store.findings.findings`.
+        As `iolab.store.soundness.findings`.
     """
     rows = [
         {

@@ -4,7 +4,7 @@
 A *condition* is one setting of all of a pathology's factors. A *pair* is a treated cell and its
 control, measured next to each other in random order in one boot, so that a drift of the machine
 affects both alike (``docs/statistics.md``). Frames of cells have the columns of
-`iolab.store.columns.column_types`.
+`iolab.store.counters.column_types`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measures of one cell: from the report of fio, dd or a program, and the kernel's counters."""
+"""Columns of a cell's row, and its measures: from reports of fio, dd or a program, and counters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,77 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from iolab.agent.fio import active_sides
+from iolab.pathology import get_pathology
+from iolab.pathology.factors import IntegerFactor
 from iolab.results import CellResult, CpuSample, growth
-from iolab.store.program_counters import PROGRAM_COLUMNS, common_measures, program_measures
 from iolab_base import foreign
-from iolab_base.errors import IolabError
+from iolab_base.errors import IolabError, UserError
 
-__all__ = ["check_origin", "check_result", "histogram", "measures"]
+__all__ = [
+    "CELL_COLUMNS",
+    "LATENCY_COLUMNS",
+    "MECHANISM_COLUMNS",
+    "PROGRAM_COLUMNS",
+    "UNAVAILABLE_COLUMNS",
+    "check_origin",
+    "check_result",
+    "column_types",
+    "histogram",
+    "measures",
+]
 
+# Columns added with programs and antagonists: older tables lack them.
+PROGRAM_COLUMNS: Final = (
+    "seconds",
+    "runs_per_s",
+    "program_value",
+    "switches_per_s",
+    "work_wait",
+    "antagonist_cpu",
+)
+# The columns of every pathology's cells; the levels of its factors are added.
+CELL_COLUMNS: Final = {
+    "cell": "str",
+    "block": "str",
+    "pathology": "str",
+    "kernel": "str",
+    "kernel_release": "str",
+    "scheduler": "str",
+    "target": "str",
+    "clock": "str",
+    "boot": "int64",
+    "position": "int64",
+    "pair": "int64",
+    "role": "str",
+    "aa": "bool",
+    "recorded": "bool",
+    "twin": "str",
+    "iops": "float64",
+    "steady_iops": "float64",
+    "seconds_per_io": "float64",
+    "latency_mean_ns": "float64",
+    "latency_p50_ns": "float64",
+    "latency_p95_ns": "float64",
+    "latency_p99_ns": "float64",
+    "latency_p999_ns": "float64",
+    "fio_cpu": "float64",
+    "kworker_cpu": "float64",
+    "idle": "float64",
+    "switches_per_io": "float64",
+    "fio_voluntary_per_io": "float64",
+    "fio_involuntary_per_io": "float64",
+    "ios": "int64",
+    "runtime_s": "float64",
+    **dict.fromkeys(PROGRAM_COLUMNS, "float64"),
+    "valid": "bool",
+    "gate": "str",
+}
+LATENCY_COLUMNS: Final = {"cell": "str", "bin_ns": "float64", "count": "int64"}
+MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
+UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 # What a forged result raises: a missing key, a list for a mapping, letters for a number, a number
 # beyond all floats, two samples of one moment.
 _SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -28,8 +89,10 @@ _KEYS = {
     *("agent", "began_ns", "cgroup", "ended_ns", "measuring_from_ns", "measuring_until_ns"),
     *("fio_said", "recording", "reniced", "settings"),
 }
+# Sampled tasks represent a whole program if they had at least this share of its CPU time.
+_COVERED: Final = 0.95
+_Time = Literal["ran_ns", "waited_ns"]
 _Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
-
 _PERCENTILES = {
     "latency_p50_ns": 50.0,
     "latency_p95_ns": 95.0,
@@ -38,16 +101,24 @@ _PERCENTILES = {
 }
 # For a 64-bit counter.
 _MOST = 2.0**63
+# The measures of a cell that did not run.
 _NOTHING = {
-    **dict.fromkeys(
-        ("iops", "steady_iops", "seconds_per_io", "latency_mean_ns", *_PERCENTILES), math.nan
-    ),
-    **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), math.nan),
-    **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), math.nan),
-    **dict.fromkeys(PROGRAM_COLUMNS, math.nan),
+    **{name: math.nan for name, kind in CELL_COLUMNS.items() if kind == "float64"},
     "ios": 0,
     "runtime_s": 0.0,
 }
+
+
+def column_types(pathology: str) -> dict[str, str]:
+    """Return a pathology's cell columns with types; UserError if a factor's name is taken."""
+    found = get_pathology(pathology)
+    columns = dict(CELL_COLUMNS)
+    if taken := sorted(set(columns) & set(found.factors)):
+        raise UserError(f"pathology {pathology}: a factor cannot be called {', '.join(taken)}")
+    for name, factor in found.factors.items():
+        number = "Int64" if name == found.treatment else "int64"
+        columns[name] = number if isinstance(factor, IntegerFactor) else "str"
+    return columns
 
 
 def _sides(result: CellResult) -> list[Mapping[str, Any]]:
@@ -156,26 +227,24 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
 def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
     """Return the measures of a cell that ran; {} if its work is I/O and it did none."""
     if "program" in result:
-        shared = {**_from_counters(result, cpu), **common_measures(result)}
-        return {**shared, **program_measures(result)}
+        shared = {**_from_counters(result, cpu), **_common_measures(result)}
+        return {**shared, **_program_measures(result)}
     if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
         return {}
     own = _from_copies(result) if "copies" in result else _from_fio(result)
-    return {**own, **_from_counters(result, cpu), **common_measures(result)}
+    return {**own, **_from_counters(result, cpu), **_common_measures(result)}
 
 
 def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
-    """Return the measures of an agent's cell, with ``valid`` and ``gate``: why it is not valid.
-
-    Times are in the units of their names. CPU shares are of the core `cpu`, 0..1. Switches are
-    those of the whole system per I/O that the data device completed. ``fio_...`` are those of the
-    job, which may be dd; then ``iops`` are its writes per second of writing, as dd reports them,
-    and there are no latencies. For a fio job with several processes or directions, ``iops`` and
-    ``ios`` are sums, and ``runtime_s`` is the longest. Percentiles cover all I/Os together: fio's
-    bins (json+) are merged, and a percentile is the first bin that reaches it, as in fio. The job
-    may also be a program, see `iolab.store.program_counters`. ``idle`` is NaN where the kernel does
-    not count it. A cell that did not run has NaN. Raises IolabError for a malformed result.
-    """
+    """Return the measures of an agent's cell, with ``valid`` and ``gate``: why it is not valid."""
+    # Times are in the units of their names. CPU shares are of the core `cpu`, 0..1. Switches are
+    # those of the whole system per I/O that the data device completed. ``fio_...`` are those of the
+    # job, which may be dd; then ``iops`` are its writes per second of writing, as dd reports them,
+    # and there are no latencies. For a fio job with several processes or directions, ``iops`` and
+    # ``ios`` are sums, and ``runtime_s`` is the longest. Percentiles cover all I/Os together: fio's
+    # bins (json+) are merged, and a percentile is the first bin that reaches it, as in fio. The job
+    # may also be a program, see `_program_measures`. ``idle`` is NaN where the kernel does not
+    # count it. A cell that did not run has NaN.
     try:
         gates = list(result.get("gates", []))
         if not all(isinstance(gate, str) for gate in gates):
@@ -212,11 +281,8 @@ def check_result(result: CellResult, *, cpu: int) -> None:
 
 
 def histogram(result: CellResult) -> list[tuple[float, int]]:
-    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending.
-
-    The list is empty for a cell that did not run, for copies and for programs. Raises IolabError
-    for a malformed result.
-    """
+    """Return a cell's completion latencies as (midpoint of the bin in ns, count), ascending."""
+    # The list is empty for a cell that did not run, for copies and for programs.
     try:
         if result["state"] != "done" or "fio" not in result:
             return []
@@ -226,3 +292,64 @@ def histogram(result: CellResult) -> list[tuple[float, int]]:
     except _SENSELESS as error:
         raise _not_the_agents(error) from error
     return found
+
+
+def _grown(result: CellResult, name: _Time, kind: Literal["job", "antagonist"]) -> int:
+    first, last = result["first"], result["last"]
+    tasks = {pid: task for pid, task in last["tasks"].items() if task.get(kind)}
+    return sum(growth(first, pid, task, name) for pid, task in tasks.items())
+
+
+def _span_ns(result: CellResult) -> float:
+    """Return the time in which the work ran between the samples."""
+    if "program" in result and result["program"]["whole"]:
+        return result["program"]["seconds"] * 1e9
+    return result["last"]["at_ns"] - result["first"]["at_ns"]
+
+
+def _all_sampled(result: CellResult) -> bool:
+    """Return whether no task of the work ended unseen between the samples."""
+    if "copies" in result:
+        return False
+    if "program" in result and result["program"]["whole"]:
+        return _grown(result, "ran_ns", "job") >= _COVERED * result["program"]["ran_ns"]
+    gone = result["first"]["tasks"].keys() - result["last"]["tasks"].keys()
+    return not any(result["first"]["tasks"][pid]["job"] for pid in gone)
+
+
+def _common_measures(result: CellResult) -> dict[str, float]:
+    """Return the measures that every cell has, over the steady part of its run."""
+    # ``switches_per_s`` covers the whole system. ``work_wait`` is the time for which the tasks of
+    # the work were runnable and waited for a core, summed, as a share of the steady part; NaN if
+    # some of them were not seen at its end. ``antagonist_cpu`` is the antagonist's CPU time as a
+    # share of a core, NaN without one.
+    first, last = result["first"], result["last"]
+    elapsed_ns = last["at_ns"] - first["at_ns"]
+    waited_ns = _grown(result, "waited_ns", "job") if _all_sampled(result) else math.nan
+    beside_ns = _grown(result, "ran_ns", "antagonist") if "antagonist" in result else math.nan
+    return {
+        "switches_per_s": (last["context_switches"] - first["context_switches"]) / elapsed_ns * 1e9,
+        "work_wait": waited_ns / _span_ns(result),
+        "antagonist_cpu": beside_ns / elapsed_ns,
+    }
+
+
+def _program_measures(result: CellResult) -> dict[str, float | int]:
+    """Return the measures that only a program's cell has."""
+    # ``seconds`` and ``runs_per_s`` are NaN unless the program ran to its end. ``program_value`` is
+    # the number that it printed, NaN if the plan asks for none. ``fio_cpu`` is its CPU time as a
+    # share of a core. ``ios`` is what the cell's device completed.
+    program, first, last = result["program"], result["first"], result["last"]
+    value = program.get("value")
+    seconds, ran_ns = math.nan, _grown(result, "ran_ns", "job")
+    if program["whole"]:
+        # The kernel adds a program's children when they end; samples include only living tasks.
+        seconds, ran_ns = program["seconds"], program["ran_ns"]
+    return {
+        "seconds": seconds,
+        "runs_per_s": 1 / seconds,
+        "program_value": math.nan if value is None else value,
+        "fio_cpu": ran_ns / _span_ns(result),
+        "ios": last["ios"] - first["ios"],
+        "runtime_s": program["seconds"],
+    }

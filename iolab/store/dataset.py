@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
-from iolab.store.columns import (
+from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    PROGRAM_COLUMNS,
     UNAVAILABLE_COLUMNS,
     column_types,
 )
 from iolab.store.kernels import KernelBuild, read_builds
-from iolab.store.program_counters import PROGRAM_COLUMNS
-from iolab.store.twins import gate_other_regimes
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.parquet import as_frame, plain_texts, read_table
@@ -34,7 +34,6 @@ __all__ = [
     "Dataset",
     "MissingMeasureError",
     "UnknownPathologyError",
-    "conformed",
     "load",
     "result_folders",
     "with_measure",
@@ -47,6 +46,12 @@ _MOST: Final = {
     "scheduler": foreign.SCHEDULER,
 }
 _MOST_TRACES: Final = 1_000_000
+# By how much a traced cell may differ from its twin, as a factor. Half of the smallest published
+# loss of IOPS, in logarithms, is a factor of 1.3; the cost of tracing itself comes on top of it.
+_FACTOR: Final = 1.5
+# A difference of half a switch per I/O is not another regime, whatever the factor: regimes differ
+# by whole switches.
+_SWITCHES: Final = 0.5
 
 
 class MissingMeasureError(UserError):
@@ -162,10 +167,8 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.DataFrame:
-    """Return a table in long form, whose rows are of these cells.
-
-    A histogram repeats the name of its cell in each row: each name is checked once.
-    """
+    """Return a table in long form, whose rows are of these cells."""
+    # A histogram repeats the name of its cell in each row: each name is checked once.
     table = read_table(path, below=path.parent)
     known = set(cells["cell"].tolist())
     named = table["cell"] if "cell" in table.column_names else None
@@ -225,22 +228,7 @@ def _lines(texts: pd.Series, most: int) -> pd.Series:
 
 
 def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd.DataFrame:
-    """Return the columns of a table in their types, with texts of printable characters.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The table, which may come from anybody.
-    columns : mapping of str to str
-        The types of its columns by their names.
-    path : Path
-        Its origin, for errors.
-
-    Raises
-    ------
-    UserError
-        If a column is missing, or does not have its type.
-    """
+    """Return the columns of anybody's table in their types, with texts of printable characters."""
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise UserError(f"{path}: has no column {', '.join(missing)}")
@@ -254,3 +242,40 @@ def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd
     except (TypeError, ValueError, OverflowError) as error:
         said = foreign.line(str(error), 200)
         raise UserError(f"{path}: a column holds something else than expected ({said})") from error
+
+
+def gate_other_regimes(cells: pd.DataFrame) -> pd.DataFrame:
+    """Invalidate traced cells whose regime differs from that of their untraced twin."""
+    # A trace must explain the effect of its twin. Tracing always costs some IOPS; if it changes the
+    # context switches per I/O or the IOPS too much, it shows something that was not measured.
+    # Invalid twins and values that were not counted gate nothing. ``gate`` names both values.
+    traced = cells.index[cells["valid"] & cells["recorded"] & cells["twin"].ne("")]
+    twins = cells[cells["valid"]].drop_duplicates("cell").set_index("cell")
+    gates = {}
+    for index, cell in cells.loc[traced].iterrows():
+        if cell["twin"] in twins.index and (gate := _gate(cell, twins.loc[cell["twin"]])):
+            gates[index] = gate
+    if not gates:
+        return cells
+    found = cells.copy()
+    found.loc[list(gates), "valid"] = False
+    found.loc[list(gates), "gate"] = pd.Series(gates)
+    return found
+
+
+def _gate(cell: pd.Series, twin: pd.Series) -> str:
+    switches, without = cell["switches_per_io"], twin["switches_per_io"]
+    if abs(switches - without) > _SWITCHES and _apart(switches, without):
+        what = f"{switches:.3g} switches per I/O, {without:.3g} without tracing"
+        return f"tracing changed its regime: {what}"
+    if _apart(cell["steady_iops"], twin["steady_iops"]):
+        what = f"{cell['steady_iops']:.4g} IOPS, {twin['steady_iops']:.4g} without tracing"
+        return f"tracing changed its regime: {what}"
+    return ""
+
+
+def _apart(a: float, b: float) -> bool:
+    """Return whether two values differ by more than the factor; False if one was not counted."""
+    if not (np.isfinite(a) and np.isfinite(b)):
+        return False
+    return max(a, b) > _FACTOR * min(a, b)

@@ -2,7 +2,7 @@
 """Hashes of a folder of results: the measured blocks, their targets, and the SHA-256 of every cell.
 
 They lie beside the tables, so that anybody can measure a block again and compare bytes without the
-store that the tables were made from (`iolab.sweeps.verifying`). The first line of the file seals
+store that the tables were made from (`iolab.sweeps.verify`). The first line of the file seals
 the tables and the other lines; each of those is a block.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
-from iolab.store.block_files import digest_in, most_bytes
 from iolab.store.dataset import Dataset
+from iolab.store.files import digest_in, most_bytes
 from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import UserError
@@ -63,12 +63,11 @@ class CellHashes:
 
 @dataclass(frozen=True)
 class BlockHashes:
-    """A measured block, its target, and the hashes of its cells.
+    """A measured block, its target, and the hashes of its cells."""
 
-    The key in the store is the digest of `block` and `target`. `iolab` is the version that measured
-    it. `cells` are by their names in the plan, in the order of measuring. `line` is its JSON line
-    of the file.
-    """
+    # The key in the store is the digest of `block` and `target`. `iolab` is the version that
+    # measured it. `cells` are by their names in the plan, in the order of measuring. `line` is its
+    # JSON line of the file.
 
     key: str
     iolab: str
@@ -119,7 +118,7 @@ def write_hashes(
     header = {
         "format": HASHES_FORMAT,
         "tables": {name: digest_file(folder / name) for name in _TABLES},
-        "blocks_sha256": _digest("".join(lines)),
+        "blocks_sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
     }
     text = "".join([canonical_json(header) + "\n", *lines])
     atomic_write(folder / HASHES, gzip.compress(text.encode(), mtime=0))
@@ -133,21 +132,13 @@ def _line(store: RawStore, key: str, hashes: Mapping[str, CellHashes]) -> str:
     return canonical_json(document) + "\n"
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def has_hashes(folder: Path) -> bool:
     """Return whether a folder of results has hashes; those of older releases do not."""
     return os.path.lexists(folder / HASHES)
 
 
 def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
-    """Return the hashes in a folder of results, after checking everything that they seal.
-
-    Raises UserError, which names the file, if the hashes are damaged or of another format, or if a
-    table or a trace was not written with them.
-    """
+    """Return the hashes in a folder of results, after checking everything that they seal."""
     path = folder / HASHES
     header, *lines = _lines(path, folder)
     try:

@@ -31,13 +31,12 @@ _HZ: Final = re.compile(r"\d{1,6}")
 
 @dataclass(frozen=True)
 class KernelBuild:
-    """How a kernel was built and booted.
+    """How a kernel was built and booted."""
 
-    The version is that of ``uname -v``: the distribution's package, the compile-time preemption.
-    The preemption model in use is "none", "voluntary", "full", "lazy" or "rt", with commas between
-    those of several boots, or "" if unknown. `hz` is CONFIG_HZ, None if unknown. `tunables` are the
-    scheduler's tunables and features by file name, as the kernel booted.
-    """
+    # The version is that of ``uname -v``: the distribution's package, the compile-time preemption.
+    # The preemption model in use is "none", "voluntary", "full", "lazy" or "rt", with commas
+    # between those of several boots, or "" if unknown. `hz` is CONFIG_HZ, None if unknown.
+    # `tunables` are the scheduler's tunables and features by file name, as the kernel booted.
 
     version: str = ""
     preemption: str = ""
@@ -50,11 +49,9 @@ class KernelBuild:
 
 
 def build_of(facts: Mapping[str, Any]) -> KernelBuild:
-    """Return how a kernel was built and booted, from a block's facts.
-
-    What the kernel reports takes precedence: ``preempt=`` on its command line overrides its
-    configuration, which is not known in results of earlier releases.
-    """
+    """Return how a kernel was built and booted, from a block's facts."""
+    # What the kernel reports takes precedence: ``preempt=`` on its command line overrides its
+    # configuration, which is not known in results of earlier releases.
     tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
     options = dict(facts.get("kernel_options") or {})
     hz = str(options.get("HZ", ""))
@@ -74,10 +71,7 @@ def _preemption(in_use: str, options: Mapping[str, Any]) -> str:
 
 
 def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
-    """Return the build that several boots of one kernel have in common.
-
-    Different versions and preemption models are listed; different tunables are left out.
-    """
+    """Return one kernel's build in several boots: all versions, and the tunables in common."""
     found = list(builds)
     rates = {build.hz for build in found}
     common = dict(found[0].tunables)

@@ -12,7 +12,7 @@ import pandas as pd
 from guestprof.profile import Profile
 from guestprof.profile_file import EVENTS_KEY, is_flat, read_profile
 from iolab.blocks import Block, PlannedCell
-from iolab.store.folders import PROFILES
+from iolab.store.files import PROFILES
 from iolab.store.raw import RawStore
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
@@ -47,10 +47,9 @@ def _condition(block: Block, cell: PlannedCell) -> str:
 
 
 class ProfileStore:
-    """Profiles below ``root/profiles``: ``BLOCK/CELL.parquet`` of each observed cell.
+    """Profiles below ``root/profiles``: ``BLOCK/CELL.parquet`` of each observed cell."""
 
-    A block's raw results do not show whether it was observed: they are the same, to the byte.
-    """
+    # A block's raw results do not show whether it was observed: they are the same, to the byte.
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -62,10 +61,7 @@ class ProfileStore:
         return self._profiles / key / f"{cell}.parquet"
 
     def has(self, key: str, cell: str, calls: Iterable[str] = (), *, flat: bool = False) -> bool:
-        """Return whether a cell's profile is there, with the recorded calls of some functions.
-
-        A profile without callers is enough if `flat`.
-        """
+        """Return whether a cell's profile is there, with these calls, and callers unless `flat`."""
         path = self.path(key, cell)
         if not path.is_file() or (not flat and is_flat(path, below=self.root)):
             return False
@@ -78,10 +74,7 @@ class ProfileStore:
             atomic_write(self._profiles / key / path.name, path.read_bytes())
 
     def add(self, key: str, other: ProfileStore) -> None:
-        """Copy a stored block's profiles from another store; existing ones stay.
-
-        Raises RefusedProfileError if one is unreadable or irregular; the others are copied.
-        """
+        """Copy a stored block's profiles from another store; existing ones stay."""
         refused = ""
         names = [f"{cell.id}{end}" for cell in self._raw.block(key).cells for end in _ENDS]
         for path in [other._profiles / key / name for name in names]:
@@ -103,11 +96,9 @@ class ProfileStore:
                 yield f"{path.parent.name[:16]}-{path.stem}"
 
     def described(self, name: str) -> dict[str, str]:
-        """Return a description of an observed cell, by its name in the tables (column ``cell``).
-
-        If the store has its block, it includes ``pathology``, ``kernel``, ``boot``, ``role`` and
-        ``condition``: the factors that vary in the block.
-        """
+        """Return a description of an observed cell, by its name in the tables (column ``cell``)."""
+        # If the store has its block, it includes ``pathology``, ``kernel``, ``boot``, ``role`` and
+        # ``condition``: the factors that vary in the block.
         path = self._found(name, _PROFILE)
         found = {"cell": name}
         if self._raw.has(key := path.parent.name):

@@ -18,8 +18,11 @@ import tracedat
 from iolab.agent.plan import Cell
 from iolab.blocks import Block
 from iolab.results import MOST_CPUS, CellResult, cell_bytes, pages_bytes, result_bytes
-from iolab.store.block_files import (
+from iolab.store.counters import check_origin, check_result
+from iolab.store.files import (
+    ASIDE,
     DIGESTS,
+    RAW,
     RUN,
     digests_of,
     files_of,
@@ -27,8 +30,6 @@ from iolab.store.block_files import (
     run_of,
     said_of,
 )
-from iolab.store.counters import check_origin, check_result
-from iolab.store.folders import ASIDE, RAW
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of, scratch_dir
@@ -48,24 +49,20 @@ _MEND = "`iolab fsck --set-aside` lets the next sweep measure its block again"
 
 
 def block_key(block: Block, target: Mapping[str, Any]) -> str:
-    """Return the key (hex) of a block on a target: parameters, kernel, image, QEMU, tools, agent.
-
-    It covers the whole block: what ran before a cell contributes to the cell's result.
-    """
+    """Return the key (hex) of a whole block on a target: kernel, image, QEMU, tools and agent."""
+    # What ran before a cell contributes to the cell's result.
     return digest_of({"block": block.document(), "target": dict(target)})
 
 
 class RawStore:
-    """Blocks below ``root/raw``, each written once, whole, and read-only from then on.
+    """Blocks below ``root/raw``, each written once, whole, and read-only from then on."""
 
-    A block's folder contains ``block.json`` (the plan), ``target.json`` (the machine),
-    ``facts.json`` (the kernel's report), ``run.json`` (when and how long; the only file that
-    differs between two runs in virtual time), ``console.txt``, ``cells/ID.json.gz`` (the agent's
-    result with condition and provenance), ``traces/ID.dat``, and ``sha256.json`` with the digests
-    of all but ``run.json``. ``root/store.json`` names the format; ``root/set-aside`` has the blocks
-    from `set_aside`. ``root`` and ``raw`` may be links. A block contains only regular files of
-    these names.
-    """
+    # A block's folder contains ``block.json`` (the plan), ``target.json`` (the machine),
+    # ``facts.json`` (the kernel's report), ``run.json`` (when and how long; the only file that
+    # differs between two runs in virtual time), ``console.txt``, ``cells/ID.json.gz`` (the agent's
+    # result with condition and provenance), ``traces/ID.dat``, and ``sha256.json`` with the digests
+    # of all but ``run.json``. ``root/store.json`` names the format. ``root`` and ``raw`` may be
+    # links; a block contains only regular files.
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -93,6 +90,10 @@ class RawStore:
     def _format(self) -> Path:
         return self.root / "store.json"
 
+    def _name_format(self) -> None:
+        if not self._format.exists():
+            atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
+
     def all_keys(self) -> list[str]:
         """Return the keys of all blocks, sorted; whole or not."""
         try:
@@ -108,10 +109,7 @@ class RawStore:
         return self._raw.resolve().parent / ASIDE
 
     def set_aside(self, key: str) -> Path | None:
-        """Move a block out of the store, so that it can be measured again; return its new folder.
-
-        None if another process took it first.
-        """
+        """Move a block out of the store; return its new folder, None if another process took it."""
         aside = self.aside
         try:
             aside.mkdir(exist_ok=True)
@@ -148,11 +146,7 @@ class RawStore:
         results: Path,
         run: Mapping[str, Any],
     ) -> None:
-        """Store the agent's `results` folder under `key`, or nothing.
-
-        Raises IolabError if the results are damaged, implausible or of another block, the disk is
-        full, or the store is of another format.
-        """
+        """Store the agent's `results` folder under `key`, or nothing."""
         self.check_format()
         most = result_bytes(block.plan, _cpus(target))
         found, digests = _status(results, most["status.json"])
@@ -189,9 +183,8 @@ class RawStore:
             if (results / "console.txt").exists():
                 _copy(results, "console.txt", made, most)
             _check_traces(made, block, target)
-            _write_digests(made)
-            if not self._format.exists():
-                atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
+            atomic_write(made / DIGESTS, canonical_json(digests_of(made)), mode=0o444)
+            self._name_format()
             try:
                 made.rename(self._raw / key)
             except OSError as error:
@@ -201,11 +194,8 @@ class RawStore:
                     raise IolabError(sentence) from error
 
     def copy(self, key: str, other: RawStore) -> None:
-        """Copy a block of another store, which may change meanwhile: check the copy, not the block.
-
-        Raises IolabError if the block is not readable or has other files, and OSError if the copy
-        cannot be written. Either may leave parts of it.
-        """
+        """Copy a block of another store, or parts of it if that fails."""
+        # The other store may change meanwhile: check the copy, not the block.
         made = self._raw / key
         for name in other.files(key):
             place = made / name
@@ -225,8 +215,7 @@ class RawStore:
 
     def adopt(self, key: str, other: RawStore) -> None:
         """Move a block in from a store in this one's `workspace`; OSError if it cannot be moved."""
-        if not self._format.exists():
-            atomic_write(self._format, canonical_json({"format": STORE_FORMAT}) + "\n")
+        self._name_format()
         other.folder(key).rename(self._raw / key)
 
     def files(self, key: str) -> dict[str, os.stat_result]:
@@ -346,10 +335,8 @@ def _cpus(target: Mapping[str, Any]) -> int:
 
 
 def _check_traces(folder: Path, block: Block, target: Mapping[str, Any]) -> None:
-    """Raise IolabError if the traces in a block's folder claim more than its plan allows.
-
-    A damaged one passes: its cell becomes invalid, with the reason.
-    """
+    """Raise IolabError if the traces in a block's folder claim more than its plan allows."""
+    # A damaged one passes: its cell becomes invalid, with the reason.
     for cell in block.plan.cells:
         path = folder / "traces" / f"{cell.id}.dat"
         if cell.recording is None or not path.exists():
@@ -378,10 +365,7 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
 
 
 def named_blocks(folder: Path) -> list[str]:
-    """Return the keys of the blocks that a folder's tables are made of (``blocks.json``).
-
-    Raises FileNotFoundError if the file is missing, and UserError if it is damaged.
-    """
+    """Return the keys of the blocks that a folder's tables are made of (``blocks.json``)."""
     path = folder / "blocks.json"
     keys = foreign.read_document(path, below=folder)
     if not isinstance(keys, list) or not all(
@@ -389,10 +373,6 @@ def named_blocks(folder: Path) -> list[str]:
     ):
         raise UserError(f"{path} is damaged: it names no blocks")
     return keys
-
-
-def _write_digests(folder: Path) -> None:
-    atomic_write(folder / DIGESTS, canonical_json(digests_of(folder)), mode=0o444)
 
 
 def _status(results: Path, most: int) -> tuple[str, dict[str, str]]:

@@ -4,31 +4,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.results import CellResult
-from iolab.store.block_files import DIGESTS, RUN, digest_in, run_of
 from iolab.store.counters import check_result
-from iolab.store.findings import machine_gates
+from iolab.store.files import DIGESTS, RUN, digest_in, run_of
 from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_of
 
-__all__ = ["BlockState", "block_state", "block_states"]
+__all__ = [
+    "BlockState",
+    "block_state",
+    "block_states",
+    "findings",
+    "machine_gates",
+]
+
+_KINDS = {"what": str, "found": str, "good": bool, "needed": bool}
+
+
+def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the findings of `iolab.agent.preflight`; [] for a virtual machine."""
+    found = facts.get("preflight", [])
+    if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
+        raise IolabError("the findings of the machine are malformed")
+    return [
+        {**entry, "what": foreign.line(entry["what"]), "found": foreign.line(entry["found"])}
+        for entry in found
+    ]
+
+
+def _is_one(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
+        return False
+    return all(isinstance(entry[name], kind) for name, kind in _KINDS.items())
+
+
+def machine_gates(facts: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each needed finding that is bad: each makes all cells invalid."""
+    return [f"{f['what']}: {f['found']}" for f in findings(facts) if f["needed"] and not f["good"]]
 
 
 @dataclass(frozen=True)
 class BlockState:
-    """The state of a stored block, and the reason if it is not sound.
+    """The state of a stored block, and the reason if it is not sound."""
 
-    "refused" means that the machine was not fit for measuring, so no cell is valid. `words` are its
-    pathology, kernel and boot; "" where they are unreadable.
-    """
+    # "refused" means that the machine was not fit for measuring, so no cell is valid. `words` are
+    # its pathology, kernel and boot; "" where they are unreadable.
 
     key: str
     state: Literal["sound", "refused", "damaged", "other format"]
@@ -50,13 +78,11 @@ def block_states(store: RawStore) -> Iterator[BlockState]:
 def block_state(
     store: RawStore, key: str, planned: Block | None = None, *, read: bool = True
 ) -> BlockState:
-    """Return the state of a block.
-
-    Its files are compared with their digests, and its cells are parsed, because anybody may have
-    made the digests. Traces are not read. A `planned` block, from which the key was computed,
-    replaces parsing the stored one: equal keys mean equal blocks. Without `read`, the cells of a
-    block that has digests are not parsed.
-    """
+    """Return the state of a block."""
+    # Its files are compared with their digests, and its cells are parsed, because anybody may have
+    # made the digests. Traces are not read. A `planned` block, from which the key was computed,
+    # replaces parsing the stored one: equal keys mean equal blocks. Without `read`, the cells of a
+    # block that has digests are not parsed.
     folder = store.folder(key)
     words = ""
     try:
@@ -65,7 +91,9 @@ def block_state(
             raise IolabError("block.json is no block")
         named = foreign.line(str(document.get("format")), 80)
         if named != BLOCK_FORMAT:
-            return _of_another_format(store, key, document, named)
+            _check_key(store, key, document)
+            reason = f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
+            return BlockState(key, "other format", reason)
         block = Block.parse(document) if planned is None else planned
         words = f"{block.pathology} {block.kernel} boot {block.boot}"
         _check_key(store, key, document)
@@ -81,14 +109,6 @@ def block_state(
     except IolabError as error:
         return BlockState(key, "damaged", foreign.line(_without(str(error), folder)), words)
     return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
-
-
-def _of_another_format(store: RawStore, key: str, document: Any, named: str) -> BlockState:
-    """Return the state of a block that another iolab wrote, after checking its key."""
-    _check_key(store, key, document)
-    return BlockState(
-        key, "other format", f"its format is {named}, this iolab reads {BLOCK_FORMAT}"
-    )
 
 
 def _without(sentence: str, folder: Path) -> str:

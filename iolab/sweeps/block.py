@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""Run one block.
-
-``python -m iolab.sweeps.block PLAN ROOT`` measures one in a process of its own.
-"""
+"""Run one block, and observe it; ``python -m iolab.sweeps.block PLAN ROOT`` is its program."""
 
 from __future__ import annotations
 
 import json
+import logging
 import platform
 import re
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iolab import __version__
 from iolab.blocks import Block
 from iolab.logs import lines_shown
+from iolab.pathology import get_pathology
+from iolab.pathology.expressions import parse_levels
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.observed import Observed, read_observed
 from iolab.sweeps.programs import run_saying
 from iolab.targets import Target
 from iolab.targets.machines import real_target
@@ -37,13 +37,23 @@ if TYPE_CHECKING:
     from guestprof.observation import Observation
 
 __all__ = [
+    "Observed",
     "measure_block",
+    "note_observed",
+    "observation_of",
+    "observed_cells",
+    "prepare_observer",
     "read_block",
+    "read_observed",
     "run_on",
     "target_of",
     "write_block",
 ]
 
+_log = logging.getLogger(__name__)
+_ALL = "all"
+_NO_GUEST = "a real machine cannot be observed from outside"
+_RECORD = "perf record -a -g -- sleep 30"
 _CELL_LINE = re.compile(r"iolab: cell ([0-9]{1,6})/([0-9]{1,6}) ")
 
 
@@ -73,6 +83,123 @@ def target_of(block: Block) -> Target:
     )
 
 
+class Observed(NamedTuple):
+    """What is observed: cells by id, functions whose calls are recorded, and if without callers."""
+
+    cells: list[str]
+    calls: list[str]
+    flat: bool
+
+
+def _note(plan: Path) -> Path:
+    return plan.with_suffix(".observe")
+
+
+def read_observed(plan: Path) -> Observed:
+    """Read the note beside a block's file, empty if missing; raise UserError if damaged."""
+    try:
+        noted = json.loads(read_regular(_note(plan)))
+        cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))
+        return Observed(cells, calls, bool(noted["flat"]))
+    except FileNotFoundError:
+        return Observed([], [], flat=False)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
+
+
+def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
+    """Return the ids of a block's cells that are observed: all, or both cells of some pairs."""
+    # ``wanted`` has the pairs' levels, ``FACTOR=LEVEL[,LEVEL...]``, or is "all".
+    if _ALL in wanted:
+        return [cell.id for cell in block.cells]
+    if not wanted:
+        return []
+    levels = parse_levels(get_pathology(block.pathology), "--observe", wanted)
+    pairs = {
+        cell.pair
+        for cell in block.cells
+        if all(cell.condition[name] in chosen for name, chosen in levels.items())
+    }
+    return [cell.id for cell in block.cells if cell.pair in pairs]
+
+
+def _no_guest(target: str) -> str:
+    """Return why a real machine is not observed, and what to do there instead."""
+    # perf does not run beside the measurement: it would interrupt what is measured.
+    command = _RECORD if target == "local" else f"ssh {target} {_RECORD}"
+    if target == "local" and shutil.which("perf") is None:
+        return f"{_NO_GUEST}: install perf (Debian's linux-perf) and profile a run that is not kept"
+    return f"{_NO_GUEST}: profile a run that is not kept, with `{command}`"
+
+
+def prepare_observer(
+    blocks: Iterable[Block],
+    wanted: Sequence[str],
+    *,
+    calls: Sequence[str] = (),
+) -> list[str]:
+    """Build what observes the machines of some blocks; return why some cannot be observed."""
+    reasons = []
+    seen = set()
+    for block in blocks:
+        machine = (block.kernel, block.clock, block.machine, block.target)
+        cells = observed_cells(block, wanted)
+        if not cells or machine in seen:
+            continue
+        seen.add(machine)
+        try:
+            if block.target is not None:
+                raise CannotRunError(_no_guest(block.target))
+            observation_of(target_of(block), block, cells, calls=calls)
+        except CannotRunError as error:
+            reasons.append(str(error))
+            _log.info("not observed, but measured: %s", error)
+    return reasons
+
+
+def note_observed(
+    plan: Path,
+    block: Block,
+    wanted: Sequence[str],
+    calls: Sequence[str] = (),
+    *,
+    flat: bool = False,
+) -> None:
+    """Write the note on what is observed beside a block's file; the block is unchanged."""
+    if cells := observed_cells(block, wanted):
+        noted = Observed(cells, list(calls), flat)
+        atomic_write(_note(plan), json.dumps(noted._asdict()))
+    else:
+        _note(plan).unlink(missing_ok=True)
+
+
+def observation_of(
+    target: Target,
+    block: Block,
+    cells: Iterable[str],
+    *,
+    calls: Sequence[str] = (),
+    flat: bool = False,
+) -> Observation | None:
+    """Return the observation of these cells of a block; None without cells."""
+    from guestprof.observation import ready_observer
+    from iolab.targets.shipped import program_entries
+
+    wanted = set(cells)
+    positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
+    if not positions:
+        return None
+    if not isinstance(target, VmTarget):
+        raise CannotRunError(_no_guest(block.target or ""))
+    return ready_observer(
+        target,
+        cells=positions,
+        files=program_entries(block.plan),
+        events=calls,
+        flat=flat,
+    )
+
+
 def _measure(
     block: Block,
     store: RawStore,
@@ -85,7 +212,6 @@ def _measure(
     observation = None
     if observed.cells:
         from iolab.store.profiles import ProfileStore
-        from iolab.sweeps.observing import observation_of
 
         profiles = ProfileStore(store.root)
         cells, calls, flat = observed
@@ -126,11 +252,7 @@ def run_on(
     *,
     observation: Observation | None = None,
 ) -> dict[str, Any]:
-    """Run a block's plan on its machine, and return when and how it ran: ``run.json``.
-
-    Leaves the agent's folder in ``results``. Calls ``progress`` with the cells done and their
-    number.
-    """
+    """Run a block's plan on its machine, and return when and how it ran: ``run.json``."""
 
     def on_line(line: str) -> None:
         if match := _CELL_LINE.match(line):
@@ -170,11 +292,7 @@ def _check_same(store: RawStore, key: str, results: Path) -> None:
 
 
 def measure_block(plan_path: Path, store: RawStore) -> str:
-    """Measure the block in a file unless the store has it, and return its key.
-
-    Writes its progress to ``PLAN.progress`` while it runs. Raises UserError for an invalid block;
-    after any error nothing is stored.
-    """
+    """Measure the block in a file unless the store has it, and return its key."""
     block, observed = read_block(plan_path), read_observed(plan_path)
     note = plan_path.with_suffix(".progress")
 

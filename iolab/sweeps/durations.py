@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""How long blocks take on this machine: measured durations, a forecast, and their order.
+"""Durations of blocks: measured on this machine and in a store, a forecast, and their order.
 
-The cache has a line for each measured block; only the newest are kept.
+The cache has a line for each block measured on this machine; only the newest are kept.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from statistics import median
 from typing import Final
 
 from iolab.blocks import Block
-from iolab.sweeps.limits import usable_cores
+from iolab.store.raw import RawStore
+from iolab.sweeps.pool import usable_cores
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 
 __all__ = [
+    "BlockDuration",
     "Took",
     "assumed_block",
+    "block_durations",
     "expected_s",
     "forecast",
     "in_order",
@@ -44,16 +47,24 @@ _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
 # Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
+# What reading a damaged block raises.
+_DAMAGED: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 
 
 @dataclass(frozen=True)
 class Took:
-    """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores.
+    """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores."""
 
-    ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
-    ``machine`` is a digest of the machine's name, processor and number of cores.
-    """
+    # ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
+    # ``machine`` is a digest of the machine's name, processor and number of cores.
 
     pathology: str
     kernel: str
@@ -94,11 +105,9 @@ def _file() -> Path:
 
 
 def note_duration(block: Block, seconds: float, beside: float) -> None:
-    """Record how long a block took on this machine, from the start of its program to its end.
-
-    On average ``beside`` blocks ran at the same time, this one included. Does nothing if the cache
-    cannot be written.
-    """
+    """Record how long a block took on this machine, from the start of its program to its end."""
+    # On average ``beside`` blocks ran at the same time, this one included. Does nothing if the
+    # cache cannot be written.
     took = Took(
         pathology=block.pathology,
         kernel=block.kernel,
@@ -143,10 +152,7 @@ def measured_here() -> list[Took]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long blocks take: until the last one ends, and in sum with a core for each.
-
-    ``basis`` explains the forecast in words; ``known`` blocks have similar ones measured here.
-    """
+    """How long blocks take: until the last one ends, and in sum with a core for each."""
 
     seconds: float
     block_seconds: float
@@ -199,10 +205,7 @@ def forecast(
     history: Sequence[Took] | None = None,
     cores: int | None = None,
 ) -> Forecast:
-    """Forecast how long blocks take that start in this order, ``jobs`` side by side.
-
-    By default it uses the durations measured on this machine, and the cores usable here.
-    """
+    """Forecast how long blocks take that start in this order, ``jobs`` side by side."""
     cores = usable_cores() if cores is None else cores
     alone: list[float] = []
     used, counts = Counter[str](), dict[str, int]()
@@ -270,12 +273,10 @@ def _basis(used: Counter[str], counts: dict[str, int]) -> str:
 def in_order(
     keys: Iterable[str], blocks: Mapping[str, Block], history: Sequence[Took]
 ) -> list[str]:
-    """Return the keys of blocks in the order of measuring, the longest pathology's first.
-
-    At the end cores wait for the last block, so the last ones should be short. Machines take turns
-    within a pathology: a machine is booted once and then restored, and two first blocks of one
-    machine side by side would leave a core idle.
-    """
+    """Return the keys of blocks in the order of measuring, the longest pathology's first."""
+    # At the end cores wait for the last block, so the last ones should be short. Machines take
+    # turns within a pathology: a machine is booted once and then restored, and two first blocks of
+    # one machine side by side would leave a core idle.
     pathologies: dict[str, dict[object, list[str]]] = {}
     for key in keys:
         block = blocks[key]
@@ -288,3 +289,44 @@ def in_order(
     groups = sorted(pathologies.values(), key=longest, reverse=True)
     turns = (chain.from_iterable(zip_longest(*machines.values())) for machines in groups)
     return [key for key in chain.from_iterable(turns) if key is not None]
+
+
+@dataclass(frozen=True)
+class BlockDuration:
+    """How long one block took: `wall_s` is from the start of its machine to its results."""
+
+    # The target is "vm", "local" or "ssh". `runtime_ms` is the longest job in the machine's own
+    # time, 0 where cells are numbers of writes.
+
+    pathology: str
+    clock: str
+    target: str
+    runtime_ms: int
+    cells: int
+    wall_s: float
+
+
+def block_durations(root: Path) -> list[BlockDuration]:
+    """Return the durations of all blocks in the store below `root` that are not damaged."""
+    durations = []
+    store = RawStore(root)
+    for key in store.all_keys():
+        try:
+            block, target, run = (
+                json.loads(store.content(key, f"{name}.json"))
+                for name in ("block", "target", "run")
+            )
+            jobs = (cell.get("job") or {} for cell in block["plan"]["cells"])
+            durations.append(
+                BlockDuration(
+                    pathology=str(block["pathology"]),
+                    clock=str(block["clock"]),
+                    target=str(target["target"]),
+                    runtime_ms=max((int(job.get("runtime_ms", 0)) for job in jobs), default=0),
+                    cells=len(block["cells"]),
+                    wall_s=float(run["wall_s"]),
+                )
+            )
+        except (IolabError, *_DAMAGED):
+            continue
+    return durations

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import IO, Any, Protocol
+from typing import IO, Any, Final, Protocol
 
-from iolab.sweeps.limits import usable_cores
+from iolab.agent.proc import text_of
 from iolab.sweeps.programs import (
     Failure,
     end_all,
@@ -27,30 +28,32 @@ from iolab_base.process import kill_group, start
 from tracedat import free_bytes
 
 __all__ = [
+    "MACHINE_BYTES",
     "BlockJob",
+    "JobPlace",
     "LocalPlace",
     "OnEnd",
     "OnProgress",
-    "Place",
     "Progress",
     "default_jobs",
     "run_jobs_in",
+    "usable_cores",
 ]
 
+# The files of one virtual machine at work: its image, its channel, and the block's results.
+MACHINE_BYTES: Final = 512 << 20
 # Between two polls: after each job a core is idle for half of it on average.
 _POLL_S = 0.1
 # Time to end its virtual machine and remove its folders, on a busy host.
 _GRACE_S = 10.0
 _VM_BYTES = 2 << 30
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
 class BlockJob:
-    """A block in the file ``plan``, to be measured into the store below ``root``.
-
-    ``memory_bytes`` is the most its virtual machine takes; ``expected_s`` its forecast duration
-    with a core of its own, or 0.
-    """
+    """A block in a file, its store, the most memory it takes, and its forecast (or 0)."""
 
     name: str
     plan: Path
@@ -87,7 +90,7 @@ OnEnd = Callable[[Any, Failure | None], None]
 OnTime = Callable[[Any, float, float], None]
 
 
-class Place(Protocol):
+class JobPlace(Protocol):
     """Where jobs run: this machine (`LocalPlace`) or a cluster."""
 
     def fits(self, job: Any) -> bool:
@@ -135,12 +138,11 @@ def _unlimited() -> int:
 
 
 class LocalPlace:
-    """The local machine, with `jobs` programs side by side.
+    """The local machine, with `jobs` programs side by side."""
 
-    `memory` returns the bytes that programs can still use. A job starts only if it fits beside the
-    running ones into what was free at first, and alone into what is free now; the only job always
-    starts.
-    """
+    # `memory` returns the bytes that programs can still use. A job starts only if it fits beside
+    # the running ones into what was free at first, and alone into what is free now; the only job
+    # always starts.
 
     def __init__(
         self,
@@ -211,29 +213,66 @@ class LocalPlace:
         remove_short_dirs()
 
 
-def default_jobs(clock: str = "virtual") -> int:
-    """Return how many virtual machines run side by side here, by cores and free memory.
+def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
+    """Return the cores that this process may keep busy, at least 1."""
+    # Respects its affinity (taskset, cpusets) and the quota of each cgroup above it (``cpu.max``;
+    # ``cpu.cfs_quota_us`` in version 1). The file ``own`` lists this process's cgroups.
+    cores = float(len(os.sched_getaffinity(0)))
+    for folder in _folders(cgroups, own):
+        words = (text_of(folder / "cpu.max") or "").split()
+        if not words:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            words = [text_of(folder / name) or "" for name in names]
+        quota, period = (_number(word) for word in (*words, "", "")[:2])
+        if quota and period:
+            cores = min(cores, quota / period)
+    return max(1, int(cores))
 
-    Limits of containers and other cgroups apply. On the host's clock it is one: two would share
-    caches and cores and disturb each other.
-    """
+
+def _number(word: str) -> int | None:
+    # "max", and -1 in version 1, mean no limit.
+    return int(word) if word.isdecimal() else None
+
+
+def _folders(cgroups: Path, own: Path) -> Iterator[Path]:
+    """Yield the folders of the cgroups that limit this process, from its own up to the root."""
+    # In a container the path may be the host's and not be visible; then the visible folders above
+    # it count, at least the mount itself.
+    for line in (text_of(own) or "").splitlines():
+        number, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if number == "0" and not names:
+            base = cgroups
+        elif "cpu" in names.split(","):
+            base = cgroups / "cpu"
+        else:
+            continue
+        folder = base / path.lstrip("/")
+        while folder != base and base in folder.parents:
+            if ".." not in folder.parts and folder.is_dir():
+                yield folder
+            folder = folder.parent
+        yield base
+
+
+def default_jobs(clock: str = "virtual") -> int:
+    """Return how many virtual machines run side by side here, by cores and free memory."""
+    # On the host's clock two would share caches and cores, and disturb each other.
     if clock == "host":
         return 1
     return max(1, min(usable_cores(), free_bytes() // _VM_BYTES))
 
 
 def run_jobs_in(
-    place: Place,
+    place: JobPlace,
     wanted: Iterable[Any],
     *,
     on_progress: OnProgress = lambda progress: None,
     on_end: OnEnd = lambda job, error: None,
 ) -> dict[str, Failure]:
-    """Run jobs, as many side by side as fit, and return the error of each that failed.
-
-    On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
-    `Progress` about ten times a second, ``on_end`` each ended job with its error if it failed.
-    """
+    """Run jobs, as many side by side as fit, and return the error of each that failed."""
+    # On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
+    # `Progress` about ten times a second, ``on_end`` each ended job with its error if it failed.
     waiting = list(wanted)
     state = Progress(len(waiting), sum(job.cells for job in waiting))
     length = _length_of(waiting)

@@ -13,9 +13,8 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Condition
-from iolab.store.durations import BlockDuration, block_durations
 from iolab.store.raw import RawStore
-from iolab.sweeps.durations import forecast
+from iolab.sweeps.durations import BlockDuration, block_durations, forecast
 from iolab.sweeps.request import (
     Request,
     check_request,
@@ -26,16 +25,12 @@ from iolab.sweeps.request import (
 )
 from iolab_base.errors import CannotRunError, UserError
 
-__all__ = ["KernelStatus", "PathologyPreview", "preview_sweep", "sweep_status"]
+__all__ = ["PathologyPreview", "SweepStatus", "preview_sweep", "sweep_status"]
 
 
 @dataclass(frozen=True)
 class KernelPreview:
-    """What would be measured on one kernel, "cached" or "to fetch".
-
-    ``alternatives`` are tried in this order if it cannot be fetched. ``recorded`` is how many of
-    the cells are traced.
-    """
+    """What would be measured on one kernel, "cached" or "to fetch"."""
 
     kernel: str
     state: str
@@ -56,11 +51,7 @@ class DurationEstimate:
 
 @dataclass(frozen=True)
 class PathologyPreview:
-    """What a sweep would measure for one pathology.
-
-    ``factors`` has the levels of these cells; None is the control. ``unavailable`` has why kernels
-    cannot run here, ``undecided`` why claims cannot be decided.
-    """
+    """What a sweep would measure for one pathology."""
 
     pathology: str
     title: str
@@ -74,12 +65,8 @@ class PathologyPreview:
 
 
 def preview_sweep(request: Request) -> list[PathologyPreview]:
-    """Return what a sweep in virtual machines would measure for each pathology.
-
-    Reads only the cache and the store; the first alternative kernel counts, reachable or not.
-    Raises UserError as `iolab.sweeps.sweep.run_sweep` does, for a real machine, or for a cell that
-    the agent would refuse.
-    """
+    """Return what a sweep in virtual machines would measure for each pathology."""
+    # Reads only the cache and the store; the first alternative kernel counts, reachable or not.
     check_request(request)
     if request.target != "vm":
         raise UserError(
@@ -164,11 +151,7 @@ def _estimate(
     planned: Sequence[Block],
     durations: Sequence[BlockDuration],
 ) -> DurationEstimate:
-    """Return the time of all blocks.
-
-    Based on what this machine measured, else on equal blocks in the store (perhaps measured
-    elsewhere), else on an assumption.
-    """
+    """Return the time of all blocks, as measured here, else in the store, else assumed."""
     cells = sum(len(block.cells) for block in planned)
     expected = forecast(planned, request.jobs)
     each = expected.block_seconds / max(1, cells)
@@ -190,11 +173,8 @@ def _estimate(
 
 
 @dataclass(frozen=True)
-class KernelStatus:
-    """What is measured of one pathology on one kernel, and the time left.
-
-    ``reason`` is why nothing can be measured there.
-    """
+class SweepStatus:
+    """What is measured of one pathology on one kernel and the seconds left, or why nothing is."""
 
     pathology: str
     kernel: str
@@ -206,13 +186,10 @@ class KernelStatus:
     reason: str = ""
 
 
-def sweep_status(request: Request) -> list[KernelStatus]:
-    """Return what a sweep in virtual machines has measured, for each pathology and kernel.
-
-    Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
-    Fetches and boots no kernel. Raises UserError as `preview_sweep` does, CannotRunError without
-    the virtual machines' tools.
-    """
+def sweep_status(request: Request) -> list[SweepStatus]:
+    """Return what a sweep in virtual machines has measured, for each pathology and kernel."""
+    # Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
+    # Fetches and boots no kernel.
     store = RawStore(request.root)
     rows = []
     previews = {preview.pathology: preview for preview in preview_sweep(request)}
@@ -231,7 +208,7 @@ def sweep_status(request: Request) -> list[KernelStatus]:
                     there = (b for key, b in plan.blocks.items() if store.has(key))
                     measured = [len(block.cells) for block in there]
             rows.append(
-                KernelStatus(
+                SweepStatus(
                     pathology=pathology.name,
                     kernel=kernel.kernel,
                     blocks=blocks,
@@ -245,7 +222,7 @@ def sweep_status(request: Request) -> list[KernelStatus]:
                 )
             )
         rows += [
-            KernelStatus(pathology.name, kernel, 0, 0, 0, 0, 0.0, reason)
+            SweepStatus(pathology.name, kernel, 0, 0, 0, 0, 0.0, reason)
             for kernel, reason in preview.unavailable.items()
         ]
     return rows

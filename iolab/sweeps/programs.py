@@ -71,10 +71,7 @@ def open_log() -> IO[bytes]:
 
 
 def run_saying(work: Callable[[], None]) -> int:
-    """Run a program's work and return its exit code; print an error as one line of JSON.
-
-    SIGTERM ends the work as Ctrl-C does, with its virtual machines and folders.
-    """
+    """Run a program's work, which SIGTERM ends, and return its exit code; print errors as JSON."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         work()
@@ -113,11 +110,9 @@ def error_said(log: IO[bytes], code: int) -> Failure:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM and SIGHUP to the end of a ``with`` block.
-
-    An exception between a process's start and its registration would leave it running. Children
-    started in the block do not inherit the mask.
-    """
+    """Defer SIGINT, SIGTERM and SIGHUP to the end of a ``with`` block."""
+    # An exception between a process's start and its registration would leave it running. Children
+    # started in the block do not inherit the mask.
     if threading.current_thread() is not threading.main_thread():
         # Python's handlers run in the main thread alone.
         yield
@@ -141,11 +136,9 @@ def signals_held() -> Iterator[None]:
 
 
 def end_all(programs: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> None:
-    """End programs, each in a session of its own, and wait for the end of their descendants.
-
-    A virtual machine has its own session, so a signal to the program's group does not reach it. The
-    programs share ``grace_s`` between SIGTERM and SIGKILL.
-    """
+    """End programs, each in a session of its own, and wait for the end of their descendants."""
+    # A virtual machine has its own session, so a signal to the program's group does not reach it.
+    # The programs share ``grace_s`` between SIGTERM and SIGKILL.
     below = _stopped(programs)
     for program in programs:
         with suppress(ProcessLookupError):

@@ -8,22 +8,25 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from icountvm.guest import check_clock
+from icountvm.guest_programs import guest_program
 from icountvm.image import ensure_image
 from icountvm.kernels import check_name
 from icountvm.toolbox import ensure_toolbox
-from iolab.agent.plan import OpenJob
+from iolab.agent.fio import fio_argv, job_files
+from iolab.agent.plan import FioJob, OpenJob
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.expressions import override
+from iolab.pathology.factors import Condition, Grid
 from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.paths import runs_dir
-from iolab.store.columns import column_types
+from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.fio_check import check_job
 from iolab.targets import Target
 from iolab.targets.machines import real_target
 from iolab.targets.place import Place
@@ -31,12 +34,15 @@ from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.names import one_of
+from iolab_base.process import Result, run
 
 __all__ = [
     "PathologyPlan",
     "Request",
+    "check_job",
     "check_request",
     "chosen_pathologies",
+    "condition_profile",
     "plan_blocks",
     "plan_sweep",
     "requested_profile",
@@ -52,15 +58,15 @@ _SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; empty `kernels` and `boots` None stand for the profile's.
+    """What the user asked for; empty `kernels` and `boots` None stand for the profile's."""
 
-    `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own. `pathologies` are
-    names or files; empty: all known ones with the profile and every factor that is set. `settings`
-    and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the profile's, and
-    to trace; `observed` likewise, or "all". `calls` are kernel functions recorded call by call,
-    `flat` profiles without callers. `target` is "vm", "local" or ``ssh://user@host[:port]``,
-    `place` a real machine's disk or folder, `cluster` a Dask scheduler's address or "".
-    """
+    # `profile` is "smoke", "quick", "full", "study", "survey" or a pathology's own. `pathologies`
+    # are names or files; empty: all known ones with the profile and every factor that is set.
+    # `settings` and `recorded` are ``FACTOR=LEVEL[,LEVEL...]``: levels to measure instead of the
+    # profile's, and to trace; `observed` likewise, or "all". `calls` are kernel functions recorded
+    # call by call, `flat` profiles without callers. `target` is "vm", "local" or
+    # ``ssh://user@host[:port]``, `place` a real machine's disk or folder, `cluster` a Dask
+    # scheduler's address or "".
 
     profile: str
     pathologies: Sequence[str] = ()
@@ -81,10 +87,7 @@ class Request:
 
 
 def check_request(request: Request) -> None:
-    """Check that a request's options exist and go together, without asking another machine.
-
-    Raises UserError, naming the option.
-    """
+    """Check that a request's options exist and go together, without asking another machine."""
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
     if request.boots is not None and not 1 <= request.boots <= MOST_BOOTS:
@@ -168,6 +171,25 @@ def requested_profile(request: Request, pathology: Pathology) -> Profile:
     return override(pathology, profile, request.settings, request.recorded)
 
 
+def condition_profile(
+    profile: Profile, conditions: Iterable[Condition], boots: int, **changes: Any
+) -> Profile:
+    """Return a profile of these conditions in every boot, without A/A pairs; else as `profile`."""
+    usual = {name: levels[0] for name, levels in profile.grids[0].items()}
+    grids: list[Grid] = []
+    for condition in conditions:
+        whole = {**usual, **condition}
+        grid = {name: (level,) for name, level in whole.items() if level is not None}
+        grids += [] if grid in grids else [grid]
+    return replace(
+        profile.in_every_boot(*grids),
+        boots=boots,
+        recorded_boots=boots,
+        repeats_control=False,
+        **changes,
+    )
+
+
 def sweep_label(request: Request) -> str:
     """Return the name of a sweep's folders; it depends on levels, boots, kernels and target."""
     label = request.profile
@@ -187,11 +209,10 @@ def sweep_label(request: Request) -> str:
 
 @dataclass
 class PathologyPlan:
-    """One pathology's part of a sweep, with the folder of its tables and pages.
+    """One pathology's part of a sweep, with the folder of its tables and pages."""
 
-    ``blocks`` are by their key in the store. ``kernels`` has the origin of each measured kernel,
-    ``unavailable`` why one cannot run here.
-    """
+    # ``blocks`` are by their key in the store. ``kernels`` has the origin of each measured kernel,
+    # ``unavailable`` why one cannot run here.
 
     pathology: Pathology
     folder: Path
@@ -201,11 +222,7 @@ class PathologyPlan:
 
 
 def plan_sweep(request: Request) -> list[PathologyPlan]:
-    """Plan the blocks of a request that `check_request` accepts, after fetching their kernels.
-
-    Raises UserError for an unknown name or a refused disk or folder, CannotRunError if no block can
-    run here.
-    """
+    """Plan the blocks of a request that `check_request` accepts, after fetching their kernels."""
     chosen = chosen_pathologies(request)
     return plan_blocks([(p, requested_profile(request, p)) for p in chosen], request)
 
@@ -233,10 +250,8 @@ def plan_blocks(
 
 
 def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, told: set[str]) -> None:
-    """Plan the blocks on every kernel that runs here, or on its first alternative that does.
-
-    `told` are the reasons that were logged: every pathology needs the same kernels.
-    """
+    """Plan the blocks on every kernel that runs here, or on its first alternative that does."""
+    # `told` are the reasons that were logged: every pathology needs the same kernels.
     # The parts that every kernel needs come first: if they are missing, there is one error.
     ensure_toolbox()
     ensure_image()
@@ -285,10 +300,7 @@ def _check_jobs(blocks: Iterable[Block]) -> None:
 def _plan_real(
     plan: PathologyPlan, request: Request, profile: Profile, machine: RealTarget
 ) -> None:
-    """Plan the blocks that a real machine can run, according to its survey.
-
-    A block stands for a boot there: nothing is rebooted.
-    """
+    """Plan the blocks that a real machine can run, according to its survey."""
     identity = machine.identity()
     for block in blocks_of(
         plan.pathology, profile, kernel=machine.kernel, clock=request.clock, seed=request.seed
@@ -319,3 +331,33 @@ def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[Pathology
     missing = next((block for key, block in blocks if not store.has(key)), None)
     if missing is not None:
         machine.check(missing.plan)
+
+
+def _said(result: Result) -> str:
+    """Return fio's message about a job's fault, on one line."""
+    words: list[str] = []
+    for line in result.stderr.splitlines():
+        # getopt prints the program's name as it was started: a wrapper's fio prints its whole path.
+        one = re.sub(r"^(\S*/)?fio: ", "", line.strip())
+        if one and not re.fullmatch(r"job .* dropped", one) and one not in words:
+            words.append(one)
+    valid = re.findall(r"^\s+(?:valid values)?: *(\S+)", result.stdout, re.MULTILINE)
+    if valid:
+        words.append(f"valid values: {', '.join(valid)}")
+    return "; ".join(words)[:600] or f"exit {result.returncode}"
+
+
+def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
+    """Check a job with fio's parser, by default the guest image's; its words are in UserError."""
+    if fio is None:
+        # Raises on a machine that cannot run the guest's programs.
+        ensure_toolbox()
+        fio = guest_program(ensure_image(), "fio")
+    # The measured machine's cores and folders are not this machine's.
+    files = job_files(job, Path("/iolab"))
+    argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)
+    # fio would create its output file and list the valid values there.
+    options = [option for option in argv[1:] if not option.startswith("--output")]
+    result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
+    if result.returncode:
+        raise UserError(f"fio refuses the job: {_said(result)}")

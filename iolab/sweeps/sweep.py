@@ -24,10 +24,10 @@ from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
-from iolab.sweeps.measuring import Measured, measure, store_locked
-from iolab.sweeps.observing import prepare_observer
-from iolab.sweeps.page import Page, make_page, make_pages
+from iolab.store.tables import write_tables
+from iolab.sweeps.block import prepare_observer
+from iolab.sweeps.measure import Measured, measure, store_locked
+from iolab.sweeps.pages import Page, make_page, make_pages
 from iolab.sweeps.pool import OnProgress
 from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_sweep, sweep_label
 from iolab_base import foreign
@@ -40,13 +40,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Outcome:
-    """The result of one pathology's sweep: its plan, and what was measured.
+    """The result of one pathology's sweep: its plan, and what was measured."""
 
-    `measured` and `kept` count blocks of this sweep and earlier ones; `failed` has each failed
-    block or page and why. `cells` are in the tables, `invalid` counts those rejected by a gate.
-    `experiments` has a page for each kernel; `verdicts` are rows of
-    `iolab.stats.verdicts.verdict_summary`.
-    """
+    # `measured` and `kept` count blocks of this sweep and earlier ones; `failed` has each failed
+    # block or page and why. `cells` are in the tables, `invalid` counts those rejected by a gate.
+    # `experiments` has a page for each kernel; `verdicts` are rows of
+    # `iolab.stats.verdicts.verdict_summary`.
 
     plan: PathologyPlan
     measured: int = 0
@@ -60,11 +59,7 @@ class Outcome:
 
 
 def run_sweep(request: Request, on_progress: OnProgress = lambda progress: None) -> list[Outcome]:
-    """Measure what a request asks for and write it up; return the outcome of each pathology.
-
-    Raises UserError for an unknown name, a level out of range or a refused disk, CannotRunError if
-    no kernel of the request can run here.
-    """
+    """Measure what a request asks for and write it up; return the outcome of each pathology."""
     check_request(request)
     plans = plan_sweep(request)
     blocks = {key: block for plan in plans for key, block in plan.blocks.items()}
@@ -213,10 +208,7 @@ def _publish(root: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
-    """Make the page with every verdict and links to the other pages; return its HTML page.
-
-    Returns None if nothing was measured. Raises IolabError if the page cannot be made.
-    """
+    """Make the page with every verdict and all links, if anything is measured; return its HTML."""
     if not any(outcome.cells for outcome in outcomes):
         return None
     pages = {o.plan.pathology.name: o.page for o in outcomes if o.page}

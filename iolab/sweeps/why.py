@@ -10,15 +10,17 @@ profile ``long``, its longer cells show what only *delays* the effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
+from iolab.agent.plan import Cell
+from iolab.agent.settings import preemption_models
 from iolab.pathology import named_pathologies
-from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
@@ -31,17 +33,30 @@ from iolab.stats.attribution import (
 from iolab.stats.claims import boot_values
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
-from iolab.store.tidy import read_blocks, write_tables
-from iolab.sweeps.measuring import measure_blocks, store_locked
+from iolab.store.tables import read_blocks, write_tables
+from iolab.sweeps.measure import measure_blocks, store_locked
 from iolab.sweeps.pool import OnProgress, default_jobs
 from iolab.sweeps.programs import Failure
-from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_blocks
-from iolab.sweeps.switches import fixed_switches, switches
+from iolab.sweeps.request import (
+    PathologyPlan,
+    Request,
+    check_request,
+    condition_profile,
+    plan_blocks,
+)
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json
 from iolab_base.names import one_of
 
-__all__ = ["CONFIRMING_BOOTS", "Why", "WhyRequest", "find_causes", "why_request"]
+__all__ = [
+    "CONFIRMING_BOOTS",
+    "Why",
+    "WhyRequest",
+    "find_causes",
+    "fixed_switches",
+    "switches",
+    "why_request",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -57,12 +72,11 @@ _MOST_PAIRED: Final = 3
 
 @dataclass(frozen=True)
 class WhyRequest:
-    """The question: one pathology on one kernel ("" on a real machine, which runs its own).
+    """The question: one pathology on one kernel ("" on a real machine, which runs its own)."""
 
-    `claim` is a claim or its name, by default the first primary one that needs no trace; primary
-    claims of the same condition are answered with it. `interventions` are by default all that the
-    kernel offers; `boots` are those of the confirmation.
-    """
+    # `claim` is a claim or its name, by default the first primary one that needs no trace; primary
+    # claims of the same condition are answered with it. `interventions` are by default all that the
+    # kernel offers; `boots` are those of the confirmation.
 
     pathology: Pathology
     kernel: str
@@ -83,11 +97,7 @@ def why_request(
     jobs: int | None,
     root: Path,
 ) -> WhyRequest:
-    """Return the request for one pathology, by its name or file, on one kernel.
-
-    `jobs` is the number of virtual machines side by side; None: as many as fit. Raises UserError if
-    the pathology is unknown, or the file defines several.
-    """
+    """Return the request for one pathology, by its name or file, on one kernel."""
     found = named_pathologies([pathology])
     if len(found) > 1:
         raise UserError(f"{pathology} defines {len(found)} pathologies: name one")
@@ -106,13 +116,12 @@ def why_request(
 
 @dataclass(frozen=True)
 class Why:
-    """The result: the table of effects, and where the data are.
+    """The result: the table of effects, and where the data are."""
 
-    `claims` share one condition. `table` has `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a
-    confirmed row replaces its screened one. `tried` lists the screened interventions, `failed`
-    those with which the machine did not finish, and why, `fixed` what the kernel does not let
-    change. `folder` has ``attribution.json`` and both stages' tables.
-    """
+    # `claims` share one condition. `table` has `iolab.stats.attribution.ATTRIBUTION_COLUMNS`; a
+    # confirmed row replaces its screened one. `tried` lists the screened interventions, `failed`
+    # those with which the machine did not finish, and why, `fixed` what the kernel does not let
+    # change. `folder` has ``attribution.json`` and both stages' tables.
 
     pathology: str
     kernel: str
@@ -139,22 +148,16 @@ class _Run:
     def profile(
         self, claims: Sequence[Claim], levels: Sequence[str], *, boots: int, base: str = "quick"
     ) -> Profile:
-        """Return the profile of the claims' common condition, under each intervention.
-
-        Cells last as long as in the profile named `base`.
-        """
+        """Return the claims' condition under each intervention, with the times of a profile."""
         profiles = self.asked.pathology.profiles
-        grid = {name: levels_[0] for name, levels_ in profiles["quick"].grids[0].items()}
-        chosen = {**grid, **claims[0].condition}
-        one = {n: (level,) for n, level in chosen.items() if level is not None}
-        return replace(
-            profiles[base].in_every_boot({**one, INTERVENTION: (NO_INTERVENTION, *levels)}),
-            boots=boots,
+        one = condition_profile(
+            profiles[base].in_every_boot(*profiles["quick"].grids),
+            [claims[0].condition],
+            boots,
             recorded={},
             control_boots=None if any(claim.contrast != "treated" for claim in claims) else 0,
-            # An A/A pair shows nothing about a switch.
-            repeats_control=False,
         )
+        return replace(one, grids=({**one.grids[0], INTERVENTION: (NO_INTERVENTION, *levels)},))
 
     def plan(self, profile: Profile, seed: int = 0) -> PathologyPlan:
         asked = self.asked
@@ -171,10 +174,7 @@ class _Run:
         seed: int = 0,
         base: str = "quick",
     ) -> dict[str, None]:
-        """Measure interventions beside a baseline; return the keys of the blocks.
-
-        If a machine does not finish, its interventions are halved until the culprit is found.
-        """
+        """Measure interventions beside a baseline, halved if a machine fails; return the keys."""
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
         _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress)
         done = [key for key in plan.blocks if self.store.has(key)]
@@ -207,12 +207,7 @@ class _Run:
 
 
 def find_causes(asked: WhyRequest, on_progress: OnProgress = lambda progress: None) -> Why:
-    """Survey, screen, confirm, and write the result; `on_progress` gets about ten calls a second.
-
-    Raises UserError for an unknown claim, intervention or kernel or fewer than two boots,
-    CannotRunError if the kernel cannot run or no claim can be judged on it, IolabError if measuring
-    was interrupted or fails without any intervention.
-    """
+    """Survey, screen, confirm, and write the result."""
     check_request(asked.request)
     if asked.boots < 2:
         raise UserError(f"a confirmation needs at least 2 boots, not {asked.boots}")
@@ -368,3 +363,52 @@ def _document(why: Why) -> dict[str, object]:
         "fixed": list(why.fixed),
         "rows": rows,
     }
+
+
+# Settings that are on or off.
+_ON_OFF: Final = ("autogroup", "timer_migration")
+# Tunables that decide when bfq idles (block/bfq-iosched.c).
+_BFQ: Final = ("iosched.slice_idle=0", "iosched.strict_guarantees=1")
+_IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
+
+
+def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> list[str]:
+    """Return the interventions to try on a kernel, each changing one thing."""
+    # `facts` are those of `iolab.agent.facts.collect`; `machine` is None for a real one, whose boot
+    # is left alone. They are: every scheduler feature inverted, every other preemption model, every
+    # setting at a quarter and four times its value (or toggled), the I/O schedulers of the devices
+    # of `cell`, and for a virtual machine its timers, tick and CPUs.
+    tunables = facts.get("scheduler_tunables") or {}
+    words = str(tunables.get("features", "")).split()
+    found = [w.removeprefix("NO_") if w.startswith("NO_") else f"NO_{w}" for w in words]
+    present, models = preemption_models(str(tunables.get("preempt", "")))
+    found += [f"preempt={model}" for model in models if present and model != present]
+    for name, value in sorted((facts.get("settings") or {}).items()):
+        if name in _ON_OFF:
+            found.append(f"{name}={0 if value else 1}")
+        elif value > 0:
+            found += [f"{name}={other}" for other in (value // 4, value * 4) if other != value]
+    found += _of_devices(cell)
+    if machine is not None:
+        found += ["nohz=off", f"highres={'on' if machine.coalesced_timers else 'off'}"]
+        found += [f"cpus={number}" for number in (1, 2, 4) if number != machine.cpus]
+    return found
+
+
+def fixed_switches(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a booted kernel does not let change, a phrase each; `facts` as in `switches`."""
+    tunables = facts.get("scheduler_tunables") or {}
+    found = []
+    if not tunables.get("features"):
+        found.append("its scheduler's features (not shown in debugfs)")
+    if not tunables.get("preempt"):
+        found.append("its preemption model (no CONFIG_PREEMPT_DYNAMIC, or not shown in debugfs)")
+    return found
+
+
+def _of_devices(cell: Cell) -> list[str]:
+    used = {device.scheduler for device in cell.devices} - {"none"}
+    if not used:
+        return []
+    others = [f"iosched={name}" for name in _IO_SCHEDULERS if name not in used]
+    return [*others, *(_BFQ if "bfq" in used else ())]

@@ -20,7 +20,7 @@ from iolab.stats.conditions import pathology_of
 from iolab.stats.families import measured_family
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import load, result_folders
-from iolab.sweeps.page import Page, make_pages
+from iolab.sweeps.pages import Page, make_pages
 from iolab.sweeps.pool import default_jobs
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write

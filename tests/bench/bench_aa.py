@@ -24,7 +24,7 @@ from iolab.paths import REFERENCE
 from iolab.report.tables import aa_check
 from iolab.store.dataset import load, result_folders
 from iolab.store.raw import RawStore, block_key
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from iolab.sweeps.block import measure_block
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place

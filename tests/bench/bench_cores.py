@@ -18,7 +18,7 @@ from pathlib import Path
 
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore
-from iolab.sweeps.measuring import measure_blocks
+from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.request import Request, plan_blocks, requested_profile
 from iolab_base.errors import IolabError
 from tests.support.cluster import cluster

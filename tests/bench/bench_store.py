@@ -21,9 +21,9 @@ from typing import Final
 
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
-from iolab.store.partitions import kept_tables
 from iolab.store.raw import RawStore
-from iolab.sweeps.measuring import missing_blocks
+from iolab.store.tables import kept_tables
+from iolab.sweeps.measure import missing_blocks
 from tests.support.large import large_blocks, large_store, large_tables
 
 # What is measured: cells, and the seconds and MiB that it may take.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from iolab.store.raw import RawStore, block_key
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from iolab_base.files import canonical_json
 from tests.support import synthetic
 from tests.support.command import ARGV, Iolab

@@ -11,7 +11,7 @@ import pytest
 
 from iolab.paths import REFERENCE
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from tests.support.command import Told
 from tests.support.stores import BUSY, spoil, stored
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from iolab.cli import main
-from iolab.sweeps import judged_trees
-from iolab.sweeps.judgement import Judgement
+from iolab.sweeps import trees
+from iolab.sweeps.judge import Judgement
 from iolab_base.errors import CannotRunError, UserError
 
 CLAIM = "dio_kworker: two switches per I/O"
@@ -26,7 +26,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judgement | BaseExcepti
                 raise told
             return told
 
-        monkeypatch.setattr(judged_trees, "judge_here", judge_here)
+        monkeypatch.setattr(trees, "judge_here", judge_here)
 
     return put
 
@@ -92,7 +92,7 @@ def test_several_questions_are_one_exit_code(
     monkeypatch: pytest.MonkeyPatch, in_process: Run
 ) -> None:
     told: list[Judgement] = []
-    monkeypatch.setattr(judged_trees, "judge_here", lambda *_, **__: told.pop())
+    monkeypatch.setattr(trees, "judge_here", lambda *_, **__: told.pop())
     good, bad = Judgement("good", 0.1, 1.0, 1, 2), Judgement("bad", 1.9, 1.0, 1, 2)
     lost = Judgement("untestable", reason="it does not boot")
     for answers, code in [((good, good), 0), ((good, lost), 125), ((lost, bad), 1)]:
@@ -108,7 +108,7 @@ def test_a_lock_is_written_judged_and_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(judged_trees, "instruments", list)
+    monkeypatch.setattr(trees, "instruments", list)
     code, error = in_process("judge")
     assert code == 128
     assert "no question, and no iolab.lock" in error

@@ -10,16 +10,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from iolab.cli.judgements import as_junit, as_ktap, as_text
-from iolab.sweeps.baseline import Answer, Case, Expected
-from iolab.sweeps.judgement import Judgement, Verdict
+from iolab.sweeps.judge import Judgement, Verdict
+from iolab.sweeps.lockfile import Case, CaseAnswer, Expected
 
 QUESTION = "dio_kworker: switches_per_io at weight=9600 < 0.5"
 # A tree may have any name, and a compiler's last words are anybody's.
 EVIL = "a\"b<c>&'# SKIP ]]>\n\x1b[31m\x00\u202e\udcff\ufffe"
 
 
-def answer(judgement: Judgement, kernel: str = "6.1", outcome: Verdict | None = None) -> Answer:
-    return Answer(Case(QUESTION, kernel), QUESTION, judgement, 1.5, outcome or judgement.verdict)
+def answer(judgement: Judgement, kernel: str = "6.1", outcome: Verdict | None = None) -> CaseAnswer:
+    return CaseAnswer(
+        Case(QUESTION, kernel), QUESTION, judgement, 1.5, outcome or judgement.verdict
+    )
 
 
 GOOD = answer(Judgement("good", 0.1, 0.5, 1, 2, measures={"iops": {"control": 1.5}}))

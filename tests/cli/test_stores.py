@@ -16,7 +16,7 @@ from tests.support.commands import every_command
 from tests.support.stores import spoil, stored, without_digests
 
 Run = Callable[..., Told]
-# Each command with --root. Those that measure ask `iolab.sweeps.measuring.store_locked`.
+# Each command with --root. Those that measure ask `iolab.sweeps.measure.store_locked`.
 _WITH_ROOT = (
     *("plan dio_kworker --root", "sweep --dry-run --root", "status dio_kworker --root"),
     *("profile --root", "profile CELL --root", "merge OTHER --root"),

@@ -16,7 +16,7 @@ import pytest
 from icountvm.parts import kept_lock
 from iolab.pathology import get_pathology
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.measuring import measure_blocks
+from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.request import Request, check_request, plan_blocks, requested_profile
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import cache_dir

@@ -19,7 +19,7 @@ from iolab.figures.lanes import embedded_span, first_view, scene, shares, work_n
 from iolab.paths import REFERENCE
 from iolab.shown import SCRIPTS
 from iolab.store.dataset import load
-from iolab.sweeps.html import html_page
+from iolab.sweeps.pages import html_page
 from iolab_base.errors import UserError
 from tests.support.browser import listener
 from tests.support.needs import program

@@ -30,7 +30,7 @@ from iolab.pathology import (
 from iolab.pathology.base import EXPERIMENT, Machine, Pathology
 from iolab.pathology.factors import Condition
 from iolab.paths import NOTEBOOKS
-from iolab.sweeps.page import handed_over
+from iolab.sweeps.pages import handed_over
 from iolab_base.errors import UserError
 from tests.support.command import ARGV
 from tests.support.own_pathology import NAME, example
@@ -302,7 +302,7 @@ import subprocess, sys
 from pathlib import Path
 exec(open(sys.argv[1]).read())
 import iolab
-from iolab.sweeps.page import handed_over
+from iolab.sweeps.pages import handed_over
 iolab.register(CGROUP_COST)
 with handed_over(Path(sys.argv[2])):
     subprocess.run([sys.executable, "-c", {_ASK!r}], check=True)
@@ -329,7 +329,7 @@ def test_a_pathology_whose_functions_are_in_a_module_beside_main(tmp_path: Path)
         "from pathlib import Path\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\n"
         f"import iolab, {NAME}\n"
-        "from iolab.sweeps.page import handed_over\n"
+        "from iolab.sweeps.pages import handed_over\n"
         f"iolab.register({NAME}.CGROUP_COST)\n"
         "with handed_over(Path('work')):\n"
         f"    subprocess.run([sys.executable, '-c', {_ASK!r}], check=True, cwd='/')\n"

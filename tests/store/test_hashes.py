@@ -17,7 +17,7 @@ from iolab.blocks import Block
 from iolab.store.dataset import load
 from iolab.store.hashes import HASHES, read_hashes
 from iolab.store.raw import RawStore
-from iolab.store.tidy import canonical_lines
+from iolab.store.tables import canonical_lines
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
 from tests.support.results import TARGET, block, result

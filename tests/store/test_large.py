@@ -9,7 +9,7 @@ from iolab.paths import REFERENCE
 from iolab.store.dataset import load
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_states
-from iolab.sweeps.measuring import missing_blocks
+from iolab.sweeps.measure import missing_blocks
 from tests.support.large import large_blocks, large_store, large_tables
 from tests.support.stores import spoil
 

@@ -17,11 +17,11 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.pathology import get_pathology
-from iolab.store.block_files import DIGESTS, digests_of
-from iolab.store.block_tables import block_rows
+from iolab.store.files import DIGESTS, digests_of
 from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
-from iolab.sweeps.measuring import missing_blocks
+from iolab.store.tables import block_rows
+from iolab.sweeps.measure import missing_blocks
 from iolab_base.errors import IolabError
 from tests.base.test_files import small_disk
 from tests.support.bombed_results import BOMBED, bomb_results

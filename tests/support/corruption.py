@@ -25,7 +25,7 @@ from iolab.store.dataset import load
 from iolab.store.hashes import HASHES, read_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.soundness import block_state
-from iolab.store.tidy import canonical_lines, write_tables
+from iolab.store.tables import canonical_lines, write_tables
 from iolab.sweeps.block import read_block, write_block
 from iolab_base.errors import IolabError
 from iolab_base.tars import unpack

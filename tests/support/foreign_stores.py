@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from tests.support.command import ARGV
 from tests.support.fault_runs import Hear, Run, half_written, left_over, said_wrong
 from tests.support.processes import child_environment

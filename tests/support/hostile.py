@@ -32,12 +32,12 @@ from guestprof.profile import Profile
 from guestprof.profile_file import write_profile
 from iolab.blocks import Block
 from iolab.cli import main
-from iolab.store.block_files import DIGESTS, digests_of
-from iolab.store.durations import block_durations
+from iolab.store.files import DIGESTS, digests_of
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
-from iolab.store.tidy import write_tables
-from iolab.sweeps.measuring import missing_blocks
+from iolab.store.tables import write_tables
+from iolab.sweeps.durations import block_durations
+from iolab.sweeps.measure import missing_blocks
 from iolab_base.errors import IolabError
 from tests.support.parquet_writer import (
     BYTE_ARRAY,

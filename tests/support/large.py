@@ -14,7 +14,7 @@ import pandas as pd
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
-from iolab.store.block_files import DIGESTS, digests_of
+from iolab.store.files import DIGESTS, digests_of
 from iolab.store.raw import STORE_FORMAT, RawStore, block_key
 from iolab_base.files import canonical_json
 from tests.support.results import TARGET, block

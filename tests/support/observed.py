@@ -18,9 +18,8 @@ from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
-from iolab.store.tidy import canonical_lines, write_tables
-from iolab.sweeps.block import write_block
-from iolab.sweeps.observing import note_observed, observed_cells
+from iolab.store.tables import canonical_lines, write_tables
+from iolab.sweeps.block import note_observed, observed_cells, write_block
 from iolab.targets.vm import prepare
 from iolab_base.errors import IolabError
 from iolab_base.names import one_of

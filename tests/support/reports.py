@@ -16,7 +16,7 @@ import pandas as pd
 
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.store.columns import (
+from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,

@@ -15,7 +15,7 @@ import pandas as pd
 
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore, block_key
-from iolab.store.tidy import write_tables
+from iolab.store.tables import write_tables
 from iolab_base.files import canonical_json, digest_file, digest_of
 from tests.support.results import TARGET, block, write_results
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.store.block_files import DIGESTS
+from iolab.store.files import DIGESTS
 from iolab.store.raw import RawStore, block_key
 from tests.support.results import TARGET, block, write_results
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from iolab.store.columns import (
+from iolab.store.counters import (
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
     UNAVAILABLE_COLUMNS,

@@ -14,9 +14,12 @@ import pytest
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
+from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.durations import (
+    BlockDuration,
     Took,
     assumed_block,
+    block_durations,
     forecast,
     in_order,
     measured_here,
@@ -25,6 +28,7 @@ from iolab.sweeps.durations import (
 from iolab.sweeps.preview import preview_sweep
 from iolab.sweeps.request import Request
 from iolab_base.files import cache_dir
+from tests.support.results import TARGET, block, write_results
 
 
 def blocks(name: str = "dio_kworker", kernel: str = "6.1", profile: str = "smoke") -> list[Block]:
@@ -191,3 +195,31 @@ def test_the_report_with_the_longest_blocks_is_measured_first() -> None:
     assert list(dict.fromkeys(names)) == ["fsnotify_contention", "dio_kworker", "bfq_idling"]
     assert names == sorted(names, key=list(dict.fromkeys(names)).index)
     assert in_order([], blocks, history) == []
+
+
+def test_the_durations_of_stored_blocks_are_read(tmp_path: Path) -> None:
+    store = RawStore(tmp_path)
+    planned = block()
+    results = write_results(tmp_path / "results", planned.plan)
+    key = block_key(planned, TARGET)
+    store.put(key, block=planned, target=TARGET, results=results, run={"wall_s": 31.5})
+    # The smoke profile's jobs run for 450 ms.
+    assert block_durations(tmp_path) == [
+        BlockDuration("dio_kworker", "virtual", "vm", runtime_ms=450, cells=4, wall_s=31.5)
+    ]
+
+
+def test_what_is_no_block_is_left_out(tmp_path: Path) -> None:
+    assert block_durations(tmp_path / "absent") == []
+    for name, texts in {
+        "a0": ["{}", "{}", "{}"],
+        "a1": ["[]", "[]", "[]"],
+        "a2": ["{", "", "{}"],
+        "a3": ['{"plan": {"cells": [1]}}', "{}", "{}"],
+    }.items():
+        folder = tmp_path / "raw" / name
+        folder.mkdir(parents=True)
+        for part, text in zip(("block", "target", "run"), texts, strict=True):
+            (folder / f"{part}.json").write_text(text)
+    (tmp_path / "raw" / "b0").mkdir()
+    assert block_durations(tmp_path) == []

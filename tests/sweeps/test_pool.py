@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,8 +14,17 @@ from typing import Any
 import pytest
 
 from iolab.sweeps import pool
-from iolab.sweeps.pool import BlockJob, LocalPlace, Progress, run_jobs_in
+from iolab.sweeps.pool import (
+    BlockJob,
+    LocalPlace,
+    Progress,
+    default_jobs,
+    run_jobs_in,
+    usable_cores,
+)
 from iolab.sweeps.programs import Failure
+from iolab.sweeps.request import Request, check_request
+from iolab_base.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -166,3 +176,53 @@ def test_on_a_machine_that_loses_memory_fewer_run_side_by_side(tmp_path: Path) -
     assert {"p0"} in at_work
     assert {"p1"} in at_work
     assert {"p0", "p1"} not in at_work
+
+
+def written(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+
+
+def own(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "own"
+    path.write_text(text)
+    return path
+
+
+def test_the_tightest_cgroup_above_counts(tmp_path: Path) -> None:
+    groups, mine = tmp_path / "cgroup", own(tmp_path, "0::/pod/container\n")
+    written(groups, cpu__stat="usage_usec 1")
+    written(groups / "pod", cpu__max="100000 100000")
+    written(groups / "pod/container", cpu__max="max 100000")
+    assert usable_cores(groups, mine) == 1
+
+
+def test_a_path_of_the_host_in_a_container_leaves_the_mount(tmp_path: Path) -> None:
+    groups, mine = tmp_path / "cgroup", own(tmp_path, "0::/../../kubepods/pod1\n")
+    written(groups, cpu__max="100000 100000")
+    assert usable_cores(groups, mine) == 1
+
+
+def test_version_1(tmp_path: Path) -> None:
+    groups = tmp_path / "cgroup"
+    mine = own(tmp_path, "12:pids:/x\n4:memory:/a\n3:cpuacct,cpu:/a\n0::/\n")
+    written(groups / "cpu/a", cpu__cfs_quota_us="50000", cpu__cfs_period_us="100000")
+    # Half a core is one machine that runs at half the speed.
+    assert usable_cores(groups, mine) == 1
+    written(groups / "cpu/a", cpu__cfs_quota_us="-1")
+    assert usable_cores(groups, mine) == len(os.sched_getaffinity(0))
+
+
+def test_no_limits_are_those_of_the_machine(tmp_path: Path) -> None:
+    groups, mine = tmp_path / "cgroup", own(tmp_path, "0::/\n")
+    written(groups, cpu__max="max 100000")
+    assert usable_cores(groups, mine) == len(os.sched_getaffinity(0))
+    assert usable_cores(tmp_path / "none", tmp_path / "none") == len(os.sched_getaffinity(0))
+
+
+def test_the_host_clock_is_for_one_block_at_a_time() -> None:
+    assert default_jobs("host") == 1
+    check_request(Request("smoke", clock="host"))
+    with pytest.raises(UserError, match="one block is measured at a time"):
+        check_request(Request("smoke", clock="host", jobs=2))

@@ -16,7 +16,7 @@ from bs4 import BeautifulSoup
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
-from iolab.sweeps.page import make_page
+from iolab.sweeps.pages import make_page
 from iolab.sweeps.request import PathologyPlan, Request
 from iolab.sweeps.sweep import _experiment
 from tests.support.command import ARGV

@@ -17,11 +17,10 @@ from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
-from iolab.sweeps.page import make_why_page
+from iolab.sweeps.pages import make_why_page
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import PathologyPlan, Request
-from iolab.sweeps.switches import fixed_switches, switches
-from iolab.sweeps.why import WhyRequest, find_causes
+from iolab.sweeps.why import WhyRequest, find_causes, fixed_switches, switches
 from iolab_base.errors import UserError
 from iolab_base.files import locked
 from tests.support.processes import PATIENCE_S, wait_until

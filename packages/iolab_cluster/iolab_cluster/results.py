@@ -10,10 +10,10 @@ from typing import Any
 
 from iolab.blocks import Block
 from iolab.results import result_bytes
-from iolab.store.block_files import run_of
-from iolab.store.merging import differing_files
+from iolab.store.files import run_of
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
+from iolab.store.upkeep import differing_files
 from iolab_base.errors import IolabError
 from iolab_base.reading import DOCUMENT_BYTES, read_regular
 from iolab_base.tars import unpack

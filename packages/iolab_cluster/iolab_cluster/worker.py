@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from icountvm.parts import LOCK_VARIABLE
 from iolab.agent.proc import text_of
-from iolab.sweeps.limits import MACHINE_BYTES
+from iolab.sweeps.pool import MACHINE_BYTES
 from iolab.sweeps.programs import Failure, error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
 from iolab_base.errors import IolabError

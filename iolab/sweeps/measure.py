@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""Measure the blocks of a plan that the store lacks, side by side, for all commands."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from iolab.blocks import Block
+from iolab.extras import PLACES, extra
+from iolab.shown import rough_duration
+from iolab.store.files import PLANS, PROFILES, RAW
+from iolab.store.raw import RawStore
+from iolab.store.soundness import block_state
+from iolab.sweeps import pool
+from iolab.sweeps.block import note_observed, observed_cells, read_block, write_block
+from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
+from iolab.sweeps.pool import MACHINE_BYTES
+from iolab.sweeps.programs import Failure
+from iolab.sweeps.request import Request
+from iolab_base.errors import IolabError, UserError
+from iolab_base.files import locked, remove_abandoned
+from tracedat import free_bytes
+
+__all__ = [
+    "Measured",
+    "block_job",
+    "blocks_to_measure",
+    "check_room",
+    "measure",
+    "measure_blocks",
+    "missing_blocks",
+    "store_locked",
+]
+
+_log = logging.getLogger(__name__)
+# Opens a place by its address, for blocks that are measured into a store.
+_OpenPlace = Callable[[str, Sequence[Block], RawStore], AbstractContextManager[pool.JobPlace]]
+
+
+class Measured(NamedTuple):
+    """The keys that had to be measured, and why blocks failed, by name."""
+
+    missing: list[str]
+    failed: dict[str, Failure]
+
+
+@contextmanager
+def store_locked(root: Path) -> Iterator[None]:
+    """Lock a store for a ``with`` block; log that another process has it."""
+    # Removes what killed processes left there, before and afterwards. A root without blocks is left
+    # without a lock file.
+    store = RawStore(root)
+    store.check_format()
+    lock, made = root / ".sweep.lock", not root.exists()
+    words = "something else measures into %s: waiting for its end"
+    with locked(lock, lambda: _log.info(words, root)):
+        _remove_left(root)
+        try:
+            yield
+        finally:
+            _remove_left(root)
+            if not any(store.all_keys()):
+                lock.unlink(missing_ok=True)
+                if made:
+                    with suppress(OSError):
+                        root.rmdir()
+
+
+def _remove_left(root: Path) -> None:
+    """Remove what killed sweeps left below a folder of results; the caller must lock it."""
+    for path in (root / PLANS).glob("*.progress"):
+        path.unlink(missing_ok=True)
+    own = [root, root / PLANS, root / RAW, *(root / PROFILES).glob("*")]
+    # Only our own folders: the root may be anywhere.
+    sweeps = {path.parent for path in root.glob("*/*/blocks.json")}
+    for folder in (*own, *sweeps, *(below for sweep in sweeps for below in sweep.iterdir())):
+        remove_abandoned(folder)
+
+
+def missing_blocks(store: RawStore, blocks: Mapping[str, Block]) -> list[str]:
+    """Return the keys of the blocks to measure; damaged and refused ones are set aside first."""
+    store.check_format()
+    missing = []
+    for key, planned in blocks.items():
+        if store.has(key):
+            state = block_state(store, key, planned, read=False)
+            if state.state == "sound":
+                continue
+            if state.state == "other format":
+                raise UserError(f"{store.folder(key)}: {state.reason}")
+            if place := store.set_aside(key):
+                word = f"{state.state} ({state.reason})"
+                words = "block %s is %s: set aside in %s, and measured again"
+                _log.info(words, state.name, word, place)
+        missing.append(key)
+    return missing
+
+
+def blocks_to_measure(blocks: Mapping[str, Block], request: Request) -> list[str]:
+    """Return the keys of blocks that the store lacks, or that lack requested profiles."""
+    wanting = set(missing_blocks(RawStore(request.root), blocks))
+    if request.observed:
+        from iolab.store.profiles import ProfileStore  # noqa: PLC0415 - pandas
+
+        profiles, calls, flat = ProfileStore(request.root), request.calls, request.flat
+        for key, block in blocks.items():
+            cells = observed_cells(block, request.observed)
+            if not all(profiles.has(key, cell, calls, flat=flat) for cell in cells):
+                wanting.add(key)
+    return [key for key in blocks if key in wanting]
+
+
+def check_room(request: Request, blocks: int) -> None:
+    """Check that the store's disk has room to measure so many blocks in virtual machines."""
+    if not blocks or request.target != "vm" or request.cluster:
+        return
+    request.root.mkdir(parents=True, exist_ok=True)
+    machines = min(request.jobs, blocks)
+    free, needed = shutil.disk_usage(request.root).free, machines * MACHINE_BYTES
+    if free < needed:
+        raise IolabError(
+            f"measuring needs {needed >> 20} MiB in {request.root} (--jobs {machines}), "
+            f"{free >> 20} MiB are free"
+        )
+
+
+def block_job(
+    name: str, block: Block, file: Path, root: Path, expected_s: float = 0.0
+) -> pool.BlockJob:
+    """Write a block to a file, and return the job that measures it into the store below `root`."""
+    write_block(file, block)
+    memory_bytes = block.machine.memory_mib << 20
+    return pool.BlockJob(name, file, root, len(block.cells), memory_bytes, expected_s)
+
+
+def measure_jobs(
+    jobs: Sequence[pool.BlockJob],
+    request: Request,
+    *,
+    on_progress: pool.OnProgress = lambda progress: None,
+    on_end: pool.OnEnd = lambda job, error: None,
+) -> dict[str, Failure]:
+    """Measure blocks on this machine or on the request's cluster; return errors by name."""
+    if request.cluster and jobs:
+        blocks = [read_block(job.plan) for job in jobs]
+        open_place: _OpenPlace = extra(PLACES, "cluster")
+        with open_place(request.cluster, blocks, RawStore(request.root)) as workers:
+            return pool.run_jobs_in(workers, jobs, on_progress=on_progress, on_end=on_end)
+
+    def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
+        block = read_block(job.plan)
+        # Observed blocks take longer, and a real machine is a different one.
+        if block.target is None and not request.observed:
+            note_duration(block, seconds, beside)
+
+    place = pool.LocalPlace(request.jobs, free_bytes, note_time)
+    return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
+
+
+def measure(
+    blocks: Mapping[str, Block],
+    request: Request,
+    on_progress: pool.OnProgress = lambda progress: None,
+) -> Measured:
+    """Measure the blocks that the store lacks; the caller must lock the store."""
+    missing = blocks_to_measure(blocks, request)
+    if kept := len(blocks) - len(missing):
+        _log.info("%d of %d blocks are in the store already", kept, len(blocks))
+    check_room(request, len(missing))
+    history = measured_here()
+    missing = in_order(missing, blocks, history)
+    wanted = [blocks[key] for key in missing]
+    if wanted and request.target == "vm" and not request.cluster:
+        expected = forecast(wanted, request.jobs, history=history)
+        about = rough_duration(expected.seconds)
+        _log.info("%d blocks to measure, about %s (%s)", len(wanted), about, expected.basis)
+    jobs = []
+    for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
+        file = request.root / PLANS / f"{key}.json"
+        jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
+        note_observed(file, block, request.observed, request.calls, flat=request.flat)
+
+    def on_end(job: pool.BlockJob, error: Failure | None) -> None:
+        _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")
+
+    failed = measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end)
+    return Measured(missing, failed)
+
+
+def measure_blocks(
+    blocks: Mapping[str, Block],
+    request: Request,
+    on_progress: pool.OnProgress,
+) -> tuple[int, dict[str, Failure]]:
+    """Measure blocks as `measure` does; return how many the store had, and why others failed."""
+    store = RawStore(request.root)
+    before = sum(map(store.has, blocks))
+    try:
+        missing, failed = measure(blocks, request, on_progress)
+    except KeyboardInterrupt:
+        done = sum(map(store.has, blocks)) - before
+        raise IolabError(
+            f"interrupted: {done} of {len(blocks) - before} blocks are measured and kept; "
+            "run it again to go on"
+        ) from None
+    return len(blocks) - len(missing), failed

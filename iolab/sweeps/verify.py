@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: MIT
+"""Verify folders of results: measure some of their blocks again, and compare with their hashes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from icountvm.image import ensure_image
+from icountvm.kernels import known_kernels
+from icountvm.toolbox import ensure_toolbox
+from iolab import __version__
+from iolab.blocks import BLOCK_FORMAT, Block
+from iolab.stats.conditions import main_value
+from iolab.store.dataset import Dataset, load, result_folders
+from iolab.store.hashes import HASHES, BlockHashes, CellHashes, cell_hashes, has_hashes, read_hashes
+from iolab.store.raw import RawStore, block_key
+from iolab.store.tables import block_tables
+from iolab.sweeps.durations import forecast
+from iolab.sweeps.measure import block_job
+from iolab.sweeps.pool import BlockJob, LocalPlace, OnProgress, run_jobs_in
+from iolab.sweeps.programs import Failure
+from iolab.targets.vm import own_identity, prepare
+from iolab_base import foreign
+from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.files import cache_dir, scratch_dir
+from iolab_base.names import one_of
+from tracedat import free_bytes
+
+__all__ = [
+    "LATENCIES",
+    "CheckedBlock",
+    "CheckedCell",
+    "Choice",
+    "ChosenBlock",
+    "NothingComparedError",
+    "block_values",
+    "choose_blocks",
+    "compare_block",
+    "different_values",
+    "expected_seconds",
+    "read_sources",
+    "verify_blocks",
+]
+
+_log = logging.getLogger(__name__)
+
+# The parts of a target's identity, in words. Where a kernel comes from does not change its bytes.
+_PARTS: Final = {
+    "agent": "agent",
+    "guest_init": "first program of the guest",
+    "machine": "virtual machine",
+    "image": "guest image",
+    "qemu": "QEMU",
+    "kernel": "kernel",
+    "start": "start of the machine",
+}
+_NOT_COMPARED: Final = "kernel_source"
+_SHOWN: Final = 100
+_DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+# The name of the latency histogram among the values of a cell.
+LATENCIES: Final = "latency histogram"
+# Sums of floats may differ in the last digits between two releases of NumPy.
+_TOLERANCE: Final = 1e-9
+
+
+class NothingComparedError(IolabError):
+    """Nothing could be compared: the data lack hashes, or were measured by something else."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class HashedFolder:
+    """A folder of results that carries hashes: its tables, and its blocks."""
+
+    folder: Path
+    data: Dataset
+    blocks: list[BlockHashes]
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenBlock:
+    """A block to measure again on a target, which may differ from then, as (then, now)."""
+
+    folder: Path
+    data: Dataset
+    hashes: BlockHashes
+    identity: Mapping[str, Any]
+    # Empty: the bytes must be the same.
+    differs: Mapping[str, tuple[str, str]]
+
+    @property
+    def words(self) -> str:
+        """The block's name for people."""
+        return f"{self.hashes.pathology} {self.hashes.kernel} boot {self.hashes.boot}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Blocks to measure again, in the order drawn, and why blocks before them were left out."""
+
+    chosen: list[ChosenBlock]
+    left_out: list[str]
+
+
+class _LeftOutError(Exception):
+    """A block cannot be measured again here, or not with the same bytes: the reason."""
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
+def read_sources(folders: Iterable[Path]) -> list[HashedFolder]:
+    """Return the folders with hashes, after checking what these cover; log those without."""
+    found: list[Path] = []
+    bare: list[Path] = []
+    for folder in folders:
+        held = [f for f in _held(folder) if f not in found]
+        without = [f for f in held if not has_hashes(f)]
+        found += held
+        bare += [folder] if held and without == held else without
+    with_hashes = [folder for folder in found if has_hashes(folder)]
+    if bare:
+        sentence = (
+            f"{', '.join(map(str, bare))} {'carries' if len(bare) == 1 else 'carry'} no hashes "
+            f"({HASHES}): measured before iolab wrote them, nothing can be compared"
+        )
+        if not with_hashes:
+            raise NothingComparedError(sentence)
+        _log.info("%s", sentence)
+    sources = []
+    for folder in with_hashes:
+        data = load(folder)
+        sources.append(HashedFolder(folder, data, read_hashes(folder, data)))
+    return sources
+
+
+def _held(folder: Path) -> list[Path]:
+    """Return the folders of results at or below a folder; raise UserError if there are none."""
+    if (folder / "cells.parquet").exists():
+        return [folder]
+    return sorted(path.parent for path in folder.glob("*/cells.parquet")) or result_folders(folder)
+
+
+@dataclass
+class _Machines:
+    """The virtual machines of this iolab: each is prepared once, or the obstacle is remembered."""
+
+    fetch: bool
+    known: dict[tuple[str, int, int], Mapping[str, Any] | CannotRunError] = field(
+        default_factory=dict
+    )
+
+    def identity(self, block: Block) -> Mapping[str, Any]:
+        """Return the identity of a block's target; without fetching, only its known parts."""
+        if not self.fetch:
+            return own_identity()
+        if not self.known:
+            # The parts that every kernel needs come first: without them nothing can be measured.
+            ensure_toolbox()
+            ensure_image()
+        shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
+        if shape not in self.known:
+            self.known[shape] = self._prepared(*shape)
+        found = self.known[shape]
+        if isinstance(found, CannotRunError):
+            raise _LeftOutError(str(found), missing=True)
+        return found
+
+    def _prepared(
+        self, kernel: str, cpus: int, memory_mib: int
+    ) -> Mapping[str, Any] | CannotRunError:
+        if kernel not in known_kernels():
+            return CannotRunError(f"kernel {kernel} is not known here (`iolab kernels add`)")
+        try:
+            made = prepare(kernel, "virtual", cpus=cpus, memory_mib=memory_mib)
+            return made.identity()
+        except CannotRunError as error:
+            return error
+
+
+def choose_blocks(
+    sources: Sequence[HashedFolder],
+    number: int,
+    seed: int,
+    *,
+    kernels: Sequence[str] = (),
+    anyway: bool = False,
+    fetch: bool = True,
+) -> Choice:
+    """Draw up to `number` blocks, each equally likely, among those that can give the same bytes."""
+    # `anyway` also takes blocks measured on something else. Without `fetch`, only iolab's own parts
+    # of the target are compared.
+    for kernel in kernels:
+        one_of("kernel", kernel, {b.kernel for source in sources for b in source.blocks})
+    drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
+    # Reproducible on purpose: the same seed draws the same blocks.
+    random.Random(seed).shuffle(drawn)  # noqa: S311
+    machines = _Machines(fetch)
+    chosen: list[ChosenBlock] = []
+    left_out: dict[str, list[BlockHashes]] = {}
+    missing = True
+    for source, hashes in drawn:
+        if len(chosen) == number:
+            break
+        try:
+            chosen.append(_chosen(source, hashes, machines, anyway=anyway))
+        except _LeftOutError as error:
+            left_out.setdefault(str(error), []).append(hashes)
+            missing = missing and error.missing
+    sentences = [f"{_names(blocks)}: {reason}" for reason, blocks in left_out.items()]
+    if not chosen:
+        kind = CannotRunError if missing else NothingComparedError
+        raise kind("; ".join(sentences) or "the folders hold no blocks")
+    return Choice(chosen, sentences)
+
+
+def _names(blocks: Iterable[BlockHashes]) -> str:
+    """Name the pathologies and kernels of some blocks."""
+    kernels: dict[str, dict[str, None]] = {}
+    for block in blocks:
+        kernels.setdefault(block.pathology, {})[block.kernel] = None
+    return "; ".join(f"{name} on {', '.join(sorted(of))}" for name, of in sorted(kernels.items()))
+
+
+def _chosen(
+    source: HashedFolder, hashes: BlockHashes, machines: _Machines, *, anyway: bool
+) -> ChosenBlock:
+    virtual = hashes.target["target"] == "vm" and "target" not in hashes.block
+    if not virtual or hashes.block["clock"] != "virtual":
+        raise _LeftOutError("not measured in virtual time, where alone bytes come out again")
+    # Before anything is fetched: most often it is the agent.
+    differs = _differences(hashes.target, own_identity())
+    if differs and not anyway:
+        raise _LeftOutError(_other(hashes, differs))
+    if (found := hashes.block["format"]) != BLOCK_FORMAT:
+        raise _LeftOutError(
+            f"its block's format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}"
+        )
+    identity = machines.identity(Block.parse(hashes.block))
+    differs = _differences(hashes.target, identity)
+    if differs and not anyway:
+        raise _LeftOutError(_other(hashes, differs))
+    return ChosenBlock(source.folder, source.data, hashes, identity, differs)
+
+
+def _differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the parts of an identity that differ, among those known here."""
+    parts = [*_PARTS, *(name for name in here if name not in _PARTS)]
+    pairs = {part: (stored.get(part), here[part]) for part in parts if part in here}
+    return {
+        part: (_shown(part, stored), _shown(part, here))
+        for part, (one, other) in pairs.items()
+        if one != other and part != _NOT_COMPARED
+    }
+
+
+def _shown(part: str, identity: Mapping[str, Any]) -> str:
+    words = _DIGEST.sub(r"\1", str(identity.get(part, "none")))
+    source = identity.get(_NOT_COMPARED)
+    # Untrusted text that becomes part of a sentence.
+    return foreign.line(f"{source}, {words}" if part == "kernel" and source else words, _SHOWN)
+
+
+def _other(hashes: BlockHashes, differs: Mapping[str, tuple[str, str]]) -> str:
+    """Return a sentence on how a block's target differs from the one here."""
+    words = [f"another {_PARTS.get(p, p)} ({a}; here {b})" for p, (a, b) in differs.items()]
+    by = f" by iolab {hashes.iolab} (this is {__version__})" * (hashes.iolab != __version__)
+    return (
+        f"measured{by} with {' and '.join(words)}, so the same bytes cannot come out; --anyway "
+        "measures, and says how far the values agree"
+    )
+
+
+def block_values(
+    block: str, cells: pd.DataFrame, latency: pd.DataFrame, mechanism: pd.DataFrame
+) -> dict[str, dict[str, Any]]:
+    """Return all values of each cell of a block (named as in the tables), by its id in the plan."""
+    rows = cells[cells["cell"].str.startswith(f"{block}-")]
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows.to_dict("records"):
+        values = {str(name): value for name, value in row.items()}
+        # The same block has another name if its kernel comes from another place.
+        name = _without(block, str(values.pop("cell")))
+        shared = {column: _without(block, str(values[column])) for column in ("block", "twin")}
+        found[name] = {**values, **shared}
+    for entry in mechanism[mechanism["cell"].isin(rows["cell"])].to_dict("records"):
+        found[_without(block, entry["cell"])][entry["measure"]] = entry["value"]
+    for cell, bins in latency[latency["cell"].isin(rows["cell"])].groupby("cell", sort=False):
+        pairs = tuple(zip(bins["bin_ns"], bins["count"], strict=True))
+        found[_without(block, str(cell))][LATENCIES] = pairs
+    return found
+
+
+def _without(block: str, name: str) -> str:
+    return name.removeprefix(block).removeprefix("-")
+
+
+def different_values(
+    stored: Mapping[str, Any], measured: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return the values of a cell that differ, each as stored and as measured; None is missing.
+
+    >>> different_values({"iops": 3000.0, "idle": math.nan}, {"iops": 2990.0, "idle": math.nan})
+    {'iops': (3000.0, 2990.0)}
+    """
+    names = [*stored, *(name for name in measured if name not in stored)]
+    pairs = {name: (stored.get(name), measured.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if not _same(*pair)}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        return bool(one == other)
+    if pd.isna(one) or pd.isna(other):
+        return bool(pd.isna(one) and pd.isna(other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_TOLERANCE)
+    return bool(one == other)
+
+
+@dataclass(frozen=True)
+class CheckedCell:
+    """A cell measured again; values are pairs (tables, now), `same_trace` is None without one."""
+
+    id: str
+    role: str
+    same_bytes: bool
+    same_trace: bool | None
+    different: dict[str, tuple[Any, Any]]
+    value: tuple[float, float]
+
+    @property
+    def same(self) -> bool:
+        """Whether everything is the same."""
+        return self.same_bytes and self.same_trace is not False and not self.different
+
+    @property
+    def ratio(self) -> float:
+        """The work done now, relative to the tables."""
+        stored, measured = self.value
+        return measured / stored if stored else float("nan")
+
+
+@dataclass(frozen=True)
+class CheckedBlock:
+    """A block measured again, or the `error`; `value` is the column for the amount of work."""
+
+    chosen: ChosenBlock
+    value: str = "iops"
+    cells: Sequence[CheckedCell] = ()
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def compared(self) -> bool:
+        """Whether its bytes were compared: it was measured on the same target."""
+        return not self.error and not self.chosen.differs
+
+    @property
+    def same(self) -> bool:
+        """Whether all bytes and all values of the tables are the same."""
+        return self.compared and all(cell.same for cell in self.cells)
+
+
+def verify_blocks(
+    chosen: Sequence[ChosenBlock],
+    *,
+    jobs: int,
+    on_progress: OnProgress = lambda progress: None,
+    on_block: Callable[[CheckedBlock], None] = lambda checked: None,
+) -> None:
+    """Measure blocks again, side by side, in the cache; `on_block` gets each when compared."""
+    blocks = [Block.parse(one.hashes.block) for one in chosen]
+    with scratch_dir(cache_dir("verify")) as root:
+        wanted = {}
+        for number, (one, block) in enumerate(zip(chosen, blocks, strict=True)):
+            # Two folders may have blocks of the same name, even the same block.
+            own = root / str(number)
+            job = block_job(f"{number} {one.words}", block, own / "plan.json", own)
+            wanted[job.name] = (one, block_key(block, one.identity), RawStore(job.root), job)
+
+        def on_end(job: BlockJob, error: Failure | None) -> None:
+            one, key, store, _ = wanted[job.name]
+            on_block(
+                CheckedBlock(one, error=str(error)) if error else compare_block(one, key, store)
+            )
+
+        place = LocalPlace(jobs, free_bytes)
+        again = [job for *_, job in wanted.values()]
+        run_jobs_in(place, again, on_progress=on_progress, on_end=on_end)
+
+
+def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
+    """Return the seconds to measure blocks again, `jobs` of them side by side."""
+    return forecast([Block.parse(one.hashes.block) for one in chosen], jobs).seconds
+
+
+def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:
+    """Compare a block measured again, in a store under a key, with its hashes and tables."""
+    found = cell_hashes(store, key)
+    cells, latency, mechanism = block_tables(store, [key])
+    now = block_values(key[:16], cells, latency, mechanism)
+    data = one.data
+    before = block_values(one.hashes.name, data.cells, data.latency, data.mechanism)
+    value = main_value(data.cells)
+    checked = [
+        _cell(name, value, (hashes, found[name]), (before[name], now[name]))
+        for name, hashes in one.hashes.cells.items()
+    ]
+    return CheckedBlock(one, value, checked, float(store.read(key, "run.json")["wall_s"]))
+
+
+def _cell(
+    name: str,
+    value: str,
+    hashes: tuple[CellHashes, CellHashes],
+    values: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> CheckedCell:
+    (stored, found), (before, now) = hashes, values
+    traced = stored.trace_sha256 or found.trace_sha256
+    return CheckedCell(
+        id=name,
+        role=str(before["role"]),
+        same_bytes=stored.recorded_sha256 == found.recorded_sha256,
+        same_trace=stored.trace_sha256 == found.trace_sha256 if traced else None,
+        different=different_values(before, now),
+        value=(float(before[value]), float(now[value])),
+    )

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""iolab decide: real boots; what three decide gets no more, and what they do not gets three."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import iolab
+from iolab.pathology import get_pathology
+from iolab.pathology.base import Pathology
+from iolab.pathology.claims import Claim
+from iolab.pathology.registry import register
+from iolab.store.dataset import load
+from iolab.sweeps.decide import decide
+from iolab.sweeps.request import Request
+from iolab_base.errors import UserError
+
+_NAME = "one_reference"
+
+
+@pytest.fixture
+def pathology() -> Pathology:
+    """fsnotify_contention with a claim that six boots do not decide: its limit is the truth."""
+    base = get_pathology("fsnotify_contention")
+    libaio, uring = (
+        next(c for c in base.claims if c.name == f"a parent reference per read, {engine}")
+        for engine in ("libaio", "io_uring")
+    )
+    exactly = Claim(
+        name="more than one reference",
+        kind="mechanism",
+        statement="a read takes more than one parent reference",
+        condition=libaio.condition,
+        value=libaio.value,
+        contrast="difference",
+        # One for each read, and 19 for a million of them: what else looks up files in that time.
+        above=1.00002,
+    )
+    made = replace(base, name=_NAME, claims=(exactly, uring), preregistered=())
+    register(made)
+    return made
+
+
+def request(root: Path, **different: object) -> Request:
+    words = {"profile": "quick", "pathologies": [_NAME], "kernels": ["6.1"], "jobs": 2}
+    return Request(**{**words, "root": root, **different})  # type: ignore[arg-type]
+
+
+def test_bad_input_is_refused_before_anything_boots(pathology: Pathology, tmp_path: Path) -> None:
+    for different, sentence in (
+        ({"boots": 4}, "their intervals how many boots"),
+        ({"settings": ["watch=node"]}, "the claims say what is measured"),
+        ({"observed": ["all"]}, "the claims say what is measured"),
+        ({"pathologies": ["one_referense"]}, "did you mean one_reference"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            decide(request(tmp_path, **different))
+    assert not (tmp_path / "raw").exists()
+
+
+@pytest.mark.vm
+@pytest.mark.usefixtures("target")
+def test_three_boots_decide_or_three_more_follow(
+    pathology: Pathology, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = decide(request(tmp_path))
+    rows = {row.claim.name: row for row in found.rows}
+    done, left = rows["a parent reference per read, io_uring"], rows["more than one reference"]
+    assert (done.judged.verdict, done.judged.n, done.confidence) == ("reproduced", 3, 0.99)
+    assert (left.judged.verdict, left.judged.n, left.confidence) == ("inconclusive", 6, 0.96)
+    assert "2 claims open: 3 boots, judged at 99%" in caplog.messages
+    assert "1 claim open: 6 boots, judged at 96%" in caplog.messages
+    # Two pairs in each of three boots, one in each of three more.
+    assert found.cells == 3 * 4 + 3 * 2
+    assert not found.failed
+    folder = found.folders[_NAME]
+    assert len(load(folder).cells) == found.cells
+    written = json.loads((folder / "decisions.json").read_text())
+    assert written["rows"] == [row.document() for row in found.rows]
+    # Nothing is measured twice, and a notebook is told the same.
+    again = iolab.decide(_NAME, kernel="6.1", root=tmp_path, progress=False)
+    assert again.to_dict("records") == written["rows"]
+    assert len(list((tmp_path / "raw").iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["fsnotify_contentoin"], "did you mean fsnotify_contention"),
+        (["fsnotify_contention", "--kernel", "../6.1"], "unknown kernel"),
+        (["fsnotify_contention", "--seed", "-1"], "--seed must be 0 or more"),
+        (
+            ["fsnotify_contention", "--kernel", "6.1", "--target", "local"],
+            "--kernel is for virtual",
+        ),
+        (["fsnotify_contention", "--jobs", "0"], "--jobs must be at least 1"),
+    ],
+)
+def test_the_command_refuses_bad_input_in_a_sentence(
+    words: list[str], sentence: str, in_process: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    code, said = in_process("decide", *words, "--root", str(tmp_path))
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert sentence in said
+    assert not list(tmp_path.iterdir())
