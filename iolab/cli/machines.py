@@ -32,7 +32,7 @@ def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
     A run that was killed may have left some changed; its journal says which. Beside a run at work
     nothing is restored: one sentence says which process that is, since when, and how to stop it.
     """
-    from iolab.targets.machines import real_target
+    from iolab.targets import real_target
 
     with lines_shown(note):
         lines = real_target(target).restore(show=show, wait=wait)

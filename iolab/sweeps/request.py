@@ -24,8 +24,7 @@ from iolab.paths import runs_dir
 from iolab.store.columns import column_types
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.fio_check import check_job
-from iolab.targets import Target
-from iolab.targets.machines import real_target
+from iolab.targets import Target, real_target
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
