@@ -17,7 +17,7 @@ from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from icountvm.kernels import Kernel
-    from iolab.doctor import Finding
+    from iolab.doctor import Check
 
 __all__ = ["doctor", "kernels", "restore"]
 
@@ -75,7 +75,7 @@ def doctor(as_json: bool) -> None:
         echo("a sweep in virtual time can run here")
 
 
-def _show_finding(finding: Finding) -> None:
+def _show_finding(finding: Check) -> None:
     mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
     echo(f"{mark}  {finding.what}: {finding.found}")
     if finding.fix:
