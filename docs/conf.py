@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from iolab import __version__
-from iolab.cli import app, extras
+from iolab.cli import app, mail
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 # The page of the command line shows an extra's own command, with its options.
-app.add_command(extras.mail.load())
+app.add_command(mail.load())
 
 project = "iolab"
 author = "The iolab developers"

@@ -31,18 +31,18 @@ _PUBLIC = {
     "Comparison": "iolab.experiment",
     "antagonist": "iolab.experiment",
     "compare": "iolab.experiment",
-    "decide": "iolab.experiment.deciding",
-    "judge": "iolab.experiment.judging",
+    "decide": "iolab.experiment.claims",
+    "judge": "iolab.experiment.claims",
     "kernels": "iolab.experiment.listing",
     "load": "iolab.experiment.listing",
     "pathologies": "iolab.experiment.listing",
-    "profile": "iolab.experiment.profiles",
+    "profile": "iolab.experiment.listing",
     "question": "iolab.experiment",
     "read_trace": "iolab.experiment.listing",
     "register": "iolab.pathology",
-    "sweep": "iolab.experiment.sweeping",
+    "sweep": "iolab.experiment.sweep",
     "timeline": "iolab.figures.interactive",
-    "why": "iolab.experiment.causes",
+    "why": "iolab.experiment.claims",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - the names are strings

@@ -159,10 +159,7 @@ def _check(raw: object, kinds: _Kinds, where: str) -> None:
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:
-    """Return a plan as the JSON values that `iolab.agent.plan_reader.parse_plan` reads.
-
-    Fields at their default are left out.
-    """
+    """Return a plan as the JSON values that the agent reads, without fields at their default."""
     return {"format": FORMAT, **_encode(plan)}
 
 

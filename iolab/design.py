@@ -189,10 +189,8 @@ def _number(name: str) -> int:
 
 
 def _control_first(run: str, boot: int, pair: _Pair) -> bool:
-    """Draw which cell of a pair comes first in boots 0, 2, 4; the next boot has the other order.
-
-    A recorded pair has the order of its twin.
-    """
+    """Draw which cell of a pair comes first in boots 0, 2, 4; the next boot has the other order."""
+    # A recorded pair has the order of its twin.
     drawn = _number(f"{run}-{boot // 2}-{canonical_json([pair.condition, pair.aa])}") % 2
     return drawn == boot % 2
 
@@ -207,14 +205,10 @@ def _sides(pair: _Pair, treatment: str, control_first: bool) -> list[tuple[_Role
 def blocks_of(
     pathology: Pathology, profile: Profile, *, kernel: str, clock: str, seed: int = 0
 ) -> list[Block]:
-    """Return the blocks of a pathology on one kernel: one per boot and level of boot factors.
-
-    Every treated cell has its own control right before or after it, and each control condition has
-    one A/A pair unless the profile asks for none. Pairs are in random order. The order within a
-    pair is drawn for one boot and reversed in the next. A recorded pair has the jobs, seeds and
-    order of its twin. `kernel` and `clock` change no order and no seed. Raises UserError if the
-    pathology's functions fail, or the agent would refuse a cell of the first boot.
-    """
+    """Return the blocks of a pathology on one kernel: one per boot and level of boot factors."""
+    # Every treated cell has its own control right before or after it. Pairs are in random order,
+    # the order within a pair is drawn for one boot and reversed in the next. The kernel and the
+    # clock change no order and no seed.
     blocks = [
         _block(
             pathology,

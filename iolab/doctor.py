@@ -24,7 +24,7 @@ from iolab_base.errors import IolabError
 from iolab_base.files import cache_dir
 from tracedat import free_bytes
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Check", "examine"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,40 +33,38 @@ _NEEDED_MEMORY = 2 << 30
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One check: what was examined, what was found, and what fixes it.
-
-    ``needed``: the default sweep, in virtual time, needs it.
-    """
+class Check:
+    """One check: what was examined, what was found, and what fixes it."""
 
     what: str
     good: bool
     found: str
     fix: str = ""
+    # The default sweep, in virtual time, needs it.
     needed: bool = True
 
 
-def _program(name: str) -> Finding:
+def _program(name: str) -> Check:
     if path := shutil.which(name):
-        return Finding(name, True, path)
+        return Check(name, True, path)
     if shutil.which("apt-get"):
-        return Finding(name, False, "not on PATH", f"as root: apt-get install {name}")
-    return Finding(name, False, "not on PATH", f"install this distribution's package of {name}")
+        return Check(name, False, "not on PATH", f"as root: apt-get install {name}")
+    return Check(name, False, "not on PATH", f"install this distribution's package of {name}")
 
 
-def _mirror() -> Finding:
+def _mirror() -> Check:
     what = "mirror of Debian"
     try:
-        return Finding(what, True, shown_uri(mirror_of("debian")), needed=False)
+        return Check(what, True, shown_uri(mirror_of("debian")), needed=False)
     except NoMirrorError as error:
-        return Finding(what, False, error.problem, error.fix, needed=False)
+        return Check(what, False, error.problem, error.fix, needed=False)
     except IolabError as error:
-        return Finding(what, False, str(error), needed=False)
+        return Check(what, False, str(error), needed=False)
 
 
-def _processor() -> Finding:
+def _processor() -> Check:
     machine = platform.machine()
-    return Finding(
+    return Check(
         "processor",
         machine == "x86_64",
         machine,
@@ -74,12 +72,12 @@ def _processor() -> Finding:
     )
 
 
-def _space(folder: Path) -> Finding:
+def _space(folder: Path) -> Check:
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(existing, os.W_OK):
-        return Finding(f"room in {folder}", False, "may not be written", f"chown {existing}")
+        return Check(f"room in {folder}", False, "may not be written", f"chown {existing}")
     free = shutil.disk_usage(existing).free
-    return Finding(
+    return Check(
         f"room in {folder}",
         free >= _NEEDED_BYTES,
         f"{free / 1e9:.1f} GB free",
@@ -87,9 +85,9 @@ def _space(folder: Path) -> Finding:
     )
 
 
-def _memory() -> Finding:
+def _memory() -> Check:
     free = free_bytes()
-    return Finding(
+    return Check(
         "memory",
         free >= _NEEDED_MEMORY,
         f"{free / 1e9:.1f} GB available: {default_jobs()} virtual machines side by side",
@@ -97,11 +95,11 @@ def _memory() -> Finding:
     )
 
 
-def _tried(what: str, attempt: Callable[[], str], fix: str) -> Finding:
+def _tried(what: str, attempt: Callable[[], str], fix: str) -> Check:
     try:
-        return Finding(what, True, attempt())
+        return Check(what, True, attempt())
     except IolabError as error:
-        return Finding(what, False, str(error), fix)
+        return Check(what, False, str(error), fix)
 
 
 def _virtual_time() -> str:
@@ -113,13 +111,13 @@ def _guest_image() -> str:
     return f"sha256:{ensure_image().digest[:16]}"
 
 
-def _kvm() -> Finding:
+def _kvm() -> Check:
     try:
         toolbox = ensure_toolbox()
         reason = kvm_boots(get_kernel("6.1"), ensure_image(), toolbox)
     except IolabError as error:
         reason = str(error)
-    return Finding(
+    return Check(
         "KVM (for clock=host)",
         not reason,
         reason or "a probe machine booted",
@@ -128,17 +126,17 @@ def _kvm() -> Finding:
     )
 
 
-def _kernel_builds() -> Finding:
+def _kernel_builds() -> Check:
     what = "kernels from a source tree"
     lacking = missing_tools()
     if lacking is None:
         cached = ", ccache" if shutil.which("ccache") else ""
-        return Finding(what, True, f"{compiler()}, make, flex, bison, bc{cached}", needed=False)
-    return Finding(what, False, f"without {', '.join(lacking.names)}", lacking.fix, needed=False)
+        return Check(what, True, f"{compiler()}, make, flex, bison, bc{cached}", needed=False)
+    return Check(what, False, f"without {', '.join(lacking.names)}", lacking.fix, needed=False)
 
 
-def examine() -> Iterator[Finding]:
-    """Yield findings one by one, fetching what the cache lacks."""
+def examine() -> Iterator[Check]:
+    """Yield checks one by one, fetching what the cache lacks."""
     yield _processor()
     yield _mirror()
     yield _memory()
@@ -149,7 +147,7 @@ def examine() -> Iterator[Finding]:
     yield _tried("guest image", _guest_image, online)
     _log.info("looking for kernels in the cache and the archives")
     for kernel in list_kernels():
-        yield Finding(
+        yield Check(
             f"kernel {kernel.name}",
             kernel.state != "unreachable",
             kernel.reason or f"{kernel.state}: {kernel.source}",

@@ -28,10 +28,7 @@ RUNS_VARIABLE: Final = "IOLAB_RUNS"
 
 
 def runs_dir() -> Path:
-    """Return the default folder of results.
-
-    ``$IOLAB_RUNS`` if set, else ``data/runs`` in the clone or, for a wheel, in the current folder.
-    """
+    """Return the default folder of results: ``$IOLAB_RUNS``, or ``data/runs`` (clone, or here)."""
     if folder := os.environ.get(RUNS_VARIABLE):
         return Path(folder)
     return (CHECKOUT or Path.cwd()) / "data" / "runs"

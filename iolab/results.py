@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Results that the agent leaves of a block: types of ``cells/ID.json``, and sizes.
 
-Counters are absolute: subtract the first sample from the last. `iolab.agent.block` writes results,
-and `iolab_base.foreign` checks those from a machine that is not trusted.
+Counters are absolute: subtract the first sample from the last.
 """
 
 from __future__ import annotations
@@ -53,37 +52,39 @@ class CpuSample(TypedDict):
 
 
 class TaskSample(TypedDict):
-    """A kworker or a process of the job or its antagonist, from its files in ``/proc``.
-
-    ``at_ns`` is CLOCK_MONOTONIC when it was read; ``ran_ns`` and ``waited_ns`` (runnable) are from
-    ``schedstat``. kworkers lack the last four; only kernels with ``sched`` files have migrations.
-    """
+    """A kworker or a process of the job or its antagonist, from its files in ``/proc``."""
 
     comm: str
     job: bool
+    # CLOCK_MONOTONIC when it was read.
     at_ns: int
+    # From schedstat; waited: runnable.
     ran_ns: int
     waited_ns: int
     nice: int
+    # kworkers have none of these.
     voluntary_ctxt_switches: NotRequired[int]
     nonvoluntary_ctxt_switches: NotRequired[int]
+    # Of kernels with `sched` files.
     migrations: NotRequired[int]
     antagonist: NotRequired[bool]
 
 
 class Sample(TypedDict):
-    """The kernel's counters at one moment, ``at_ns`` (CLOCK_MONOTONIC).
+    """The kernel's counters at one moment."""
 
-    ``context_switches`` are the whole system's, ``cpu`` is the measured core's, I/Os are those that
-    the data device completed, ``calls`` are by kernel function, ``tasks`` by process id.
-    """
-
+    # CLOCK_MONOTONIC.
     at_ns: int
+    # The whole system's.
     context_switches: int
+    # The measured core's.
     cpu: CpuSample
+    # Those that the data device completed.
     ios: int
     written_bytes: int
+    # By kernel function.
     calls: dict[str, int]
+    # By process id.
     tasks: dict[str, TaskSample]
 
 
@@ -99,24 +100,22 @@ class DdProcess(TypedDict):
 
 
 class ProgramResult(TypedDict):
-    """One program's run, from its start to its end (``seconds``).
+    """One program's run, from its start to its end; counters include children it waited for."""
 
-    ``whole`` runs end by themselves. ``exit`` is minus the number of the signal that ended it.
-    Counters include the children that it waited for. ``output`` is the last 64 KiB; if
-    ``output_full``, the program may have waited for it to be read. ``value`` is the number that the
-    plan extracts from it.
-    """
-
+    # Whether it ended by itself.
     whole: bool
     began_ns: int
     ended_ns: int
     seconds: float
+    # Minus the number of the signal that ended it.
     exit: int
     ran_ns: int
     voluntary_ctxt_switches: int
     nonvoluntary_ctxt_switches: int
+    # The last 64 KiB; if full, the program may have waited for it to be read.
     output: str
     output_full: bool
+    # The number that the plan extracts from the output.
     value: NotRequired[float | None]
 
 
@@ -131,17 +130,16 @@ class AntagonistResult(TypedDict):
 
 
 class CellResult(TypedDict):
-    """The result of a cell, with one of ``fio`` (its json+ report), ``copies`` and ``program``.
+    """The result of a cell, with one of ``fio`` (its json+ report), ``copies`` and ``program``."""
 
-    If ``state`` is not "done", only ``id`` and ``reason`` are present. ``first`` and ``last`` are
-    the two ends of the steady part; ``gates`` are the reasons why the cell is invalid.
-    """
-
+    # If the state is not "done", only the id and the reason are present.
     id: str
     state: Literal["done", "cannot run here", "failed"]
     reason: NotRequired[str]
+    # The two ends of the steady part.
     first: Sample
     last: Sample
+    # Why the cell is invalid.
     gates: NotRequired[list[str]]
     fio: NotRequired[Mapping[str, Any]]
     copies: NotRequired[list[DdProcess]]
@@ -168,10 +166,8 @@ def _processes(job: FioJob | None) -> int:
 
 
 def pages_bytes(recording: Recording, cpus: int) -> int:
-    """Return the most bytes of a recording's pages, decompressed, on a machine with `cpus`.
-
-    trace-cmd empties a buffer that is half full, and the window is short.
-    """
+    """Return the most bytes of a recording's pages, decompressed, on a machine with `cpus`."""
+    # trace-cmd empties a buffer that is half full, and the window is short.
     return min(2 * cpus * (recording.buffer_kib << 10), _MOST_PAGES)
 
 

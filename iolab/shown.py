@@ -65,7 +65,7 @@ _UNITS: Final = {
     "_mib": "MiB",
 }
 _SHARE = re.compile(r"(^|_)(idle|cpu|busy|share)$")
-# Columns of a table's value.
+# Columns of a table's value, which the frame's attrs["value"] names.
 _OF_A_VALUE = frozenset({"mean", "low", "high"})
 # From this size on, so many decimals.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2))
@@ -99,10 +99,7 @@ def terminal(words: str) -> str:
 
 
 def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table for CSV in which spreadsheets take no text or name for a formula.
-
-    Text that begins like a formula gets an apostrophe before it, unless it is a number.
-    """
+    """Return a table for CSV in which spreadsheets take no text or name for a formula."""
     plain = table.rename(columns=_no_formula)
     # By place: two columns may have one name.
     for place, kind in enumerate(plain.dtypes):
@@ -114,7 +111,7 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _no_formula(value: Any) -> Any:
-    # Wide characters count as well.
+    # What begins like a formula gets an apostrophe, unless it is a number; wide characters count.
     if not isinstance(value, str) or normalize("NFKC", value.lstrip()[:1]) not in _FORMULA:
         return value
     try:

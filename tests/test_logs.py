@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from iolab.experiment.progress import Bar
+from iolab.experiment import progress
 from iolab.logs import lines_shown
 from tests.support.processes import child_environment
 
@@ -44,12 +44,14 @@ def test_what_fails_while_a_line_is_shown_reaches_who_logs(
     assert not _LOG.isEnabledFor(logging.INFO)
 
 
-def test_the_bar_shows_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(shown=True) as bar:
-        bar._bar.delay = 0
+def test_the_bar_shows_the_last_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_DELAY_S", 0)
+    with progress.progress_bar(shown=True):
         _LOG.info("downloading 6.1")
     assert "downloading 6.1" in capsys.readouterr().err
-    with Bar(shown=False):
+    with progress.progress_bar(shown=False):
         _LOG.info("downloading 6.1")
     assert capsys.readouterr().err == ""
 

@@ -9,33 +9,51 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import Any
 
 import click
 
 from iolab import __version__, shown
-from iolab.cli.bisect import bisect
-from iolab.cli.checking import fsck
-from iolab.cli.choices import report_warnings
-from iolab.cli.decide import decide
-from iolab.cli.extras import mail
+from iolab.cli.cause import bisect, why
+from iolab.cli.completion import complete
 from iolab.cli.judge import judge
-from iolab.cli.kernels import kernels
 from iolab.cli.lab import lab
-from iolab.cli.machines import doctor, restore
-from iolab.cli.measuring import plan, sweep
-from iolab.cli.profile import profile
-from iolab.cli.results import export, trace, verdicts
-from iolab.cli.signals import Ending, ending_signals
-from iolab.cli.stores import gc, merge, status
-from iolab.cli.terminal import note
-from iolab.cli.verifying import verify
-from iolab.cli.why import why
+from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.process import Ending, ending_signals
+from iolab.cli.results import export, profile, trace, verdicts
+from iolab.cli.stores import fsck, gc, merge, status
+from iolab.cli.sweep import decide, plan, sweep
+from iolab.cli.terminal import note, report_warnings
+from iolab.cli.verify import verify
+from iolab.extras import COMMANDS, extra
 from iolab.interrupts import forget_interrupt
 from iolab.logs import lines_shown
 from iolab_base.errors import IolabError, UserError
 from tracedat import TraceError
 
-__all__ = ["main"]
+__all__ = ["ExtraCommand", "app", "mail", "main"]
+
+
+class ExtraCommand(click.Command):
+    """A command by its name and its line of help; the extra has all else."""
+
+    def load(self) -> click.Command:
+        """Return the extra's own command; raise CannotRunError if it is not there."""
+        command: click.Command = extra(COMMANDS, str(self.name))
+        return command
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **more: Any,
+    ) -> click.Context:
+        """Make the context of the extra's command, which is then what runs."""
+        return self.load().make_context(info_name, args, parent, **more)
+
+
+mail = ExtraCommand("mail", short_help="Write one finding as a mail to a list.")
 
 _COMMANDS = (
     *(bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
@@ -76,8 +94,6 @@ def _fail(message: str, code: int) -> int:
 def main() -> None:
     """Run the command line and exit with its code."""
     if _COMPLETION in os.environ:
-        from iolab.cli.shells import complete
-
         sys.exit(complete(app, _COMPLETION))
     with ending_signals() as ending:
         sys.exit(_code(ending))

@@ -1,40 +1,45 @@
 # SPDX-License-Identifier: MIT
-"""Values that the shell completes: pathologies, kernels, profiles, factors with their levels.
+"""Completion in shells: click's own, with pathologies, kernels, profiles and levels of factors.
 
-Each function returns what may stand for an incomplete word. They run in a process of their own for
-each key press, so they read names only.
+Each ``complete_...`` returns what may stand for an incomplete word. They run in a process of their
+own for each key press, so they read names only.
 """
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ZshComplete,
+    add_completion_class,
+    shell_complete,
+)
 
 from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from iolab.pathology.base import Pathology
 
 __all__ = [
+    "complete",
     "complete_kernel",
     "complete_levels",
     "complete_pathology",
     "complete_profile",
 ]
 
-_CONTROL = "control"
-
 
 def complete_pathology(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str] | list[CompletionItem[str]]:
     """Return the pathologies whose names begin so; if none does, complete a file's name."""
-    from click.shell_completion import CompletionItem
-
     from iolab.pathology import pathology_names
 
     return _beginning(pathology_names(), incomplete) or [CompletionItem(incomplete, type="file")]
@@ -63,15 +68,13 @@ def complete_profile(
 def complete_levels(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the factors of the chosen pathologies, or after ``FACTOR=`` its levels.
-
-    Levels already in the list are not offered again.
-    """
+    """Return the factors of the chosen pathologies, or after ``FACTOR=`` its levels."""
     name, separator, text = incomplete.partition("=")
     if not separator:
         return _beginning((f"{name}=" for p in _chosen(context) for name in p.factors), incomplete)
     listed, comma, last = text.rpartition(",")
     known = (level for p in _chosen(context) for level in _levels(p, name))
+    # None is offered twice.
     fresh = (level for level in known if level not in listed.split(","))
     return [f"{name}={listed}{comma}{level}" for level in _beginning(fresh, last)]
 
@@ -92,9 +95,71 @@ def _levels(pathology: Pathology, name: str) -> list[str]:
     levels: Iterable[int | str] = getattr(factor, "levels", ()) or sorted(
         {level for p in pathology.profiles.values() for grid in p.grids for level in grid[name]}
     )
-    own = [_CONTROL] if name == pathology.treatment else []
+    own = ["control"] if name == pathology.treatment else []
     return [*own, *map(str, levels)]
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+def complete(command: click.Command, variable: str) -> int:
+    """Handle the shell's request in an environment variable, and return the exit code."""
+    # Errors are silent: the user is in the middle of a word.
+    warnings.simplefilter("ignore")
+    try:
+        return shell_complete(command, {}, "iolab", variable, os.environ[variable])
+    except IolabError as error:
+        return error.exit_code
+
+
+@add_completion_class
+class Bash(BashComplete):
+    """Bash, where a word ends at each "=" (its variable COMP_WORDBREAKS)."""
+
+    source_template = BashComplete.source_template.replace(
+        "    return 0",
+        "    # What ends in = continues.\n"
+        "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n\n    return 0",
+    )
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words as the user typed them, with FACTOR=LEVEL as one word."""
+        args, incomplete = super().get_completion_args()
+        words: list[str] = []
+        for word in [*args, incomplete]:
+            if words and (word == "=" or (word and words[-1].endswith("="))):
+                words[-1] += word
+            else:
+                words.append(word)
+        self._typed = words[-1]
+        return words[:-1], words[-1]
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        """Drop the part before "=": Bash replaces only the word after it."""
+        name, separator, level = item.value.partition("=")
+        if separator and f"{name}=" in self._typed:
+            return f"{item.type},{level}"
+        return super().format_completion(item)
+
+
+@add_completion_class
+class Zsh(ZshComplete):
+    """Zsh, which adds a space after each completion unless a flag prevents it."""
+
+    source_template = ZshComplete.source_template.replace(
+        "        compadd -U -V unsorted -a completions",
+        "        local -a suffix\n"
+        "        # What ends in = continues.\n"
+        "        [[ $completions[1] == *= ]] && suffix=(-S '')\n"
+        "        compadd -U $suffix -V unsorted -a completions",
+    )
+
+
+@add_completion_class
+class Fish(FishComplete):
+    """Fish, with a script that does not cut a value at its first comma."""
+
+    source_template = FishComplete.source_template.replace(
+        'string split ","', 'string split --max 1 ","'
+    )

@@ -1,32 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""The command ``iolab judge``: a claim, or a measure with a limit, as an exit code."""
+"""The command ``iolab judge``: a claim, or a measure with a limit, as an exit code or a report."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from iolab.cli.completion import complete_kernel
-from iolab.cli.documents import json_option, print_json
-from iolab.cli.terminal import echo
-from iolab.paths import runs_dir
+from iolab.cli.options import PATH, json_option, root_option
+from iolab.cli.terminal import echo, print_json
+from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
+    from xml.etree import ElementTree as ET
+
     from iolab.pathology.expressions import Question
-    from iolab.sweeps.judge import Verdict
+    from iolab.sweeps.judge import Judgement, Verdict
     from iolab.sweeps.lockfile import Case, CaseAnswer
 
-__all__ = ["EXIT_CODES", "judge"]
+__all__ = ["EXIT_CODES", "as_junit", "as_ktap", "as_text", "judge", "judgement_line"]
 
 # As `git bisect run` reads them (git-bisect(1)).
 EXIT_CODES = {"good": 0, "bad": 1, "untestable": 125}
 _SWAPPED: dict[Verdict, Verdict] = {"good": "bad", "bad": "good", "untestable": "untestable"}
-_PATH = click.Path(path_type=Path)
 
 
 class AbortError(IolabError):
@@ -73,11 +75,11 @@ class JudgingCommand(click.Command):
     help="Kernel to boot, or a source tree to build one from.",
 )
 @click.option("--commit", help="What to build of a git repository; by default the work tree as is.")
-@click.option("--config", type=_PATH, help="A whole configuration instead of iolab's small one.")
+@click.option("--config", type=PATH, help="A whole configuration instead of iolab's small one.")
 @click.option("--fixed", is_flag=True, help="Swap 0 and 1: look for the commit that fixed it.")
 @click.option(
     "--lock",
-    type=_PATH,
+    type=PATH,
     default=Path("iolab.lock"),
     help="File of the expected answers; by default ./iolab.lock.",
 )
@@ -88,7 +90,7 @@ class JudgingCommand(click.Command):
     metavar="PERCENT",
     help="With --update: by how much a value may differ; 0 by default.",
 )
-@click.option("--root", type=_PATH, default=runs_dir, help="Folder of the results.")
+@root_option
 @click.option(
     "--format",
     "form",
@@ -114,7 +116,6 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     Building a kernel runs the tree's code as you: judge only trees that you trust, or in a
     container.
     """
-    from iolab.cli.judgements import FORMATS
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.judge import Judging
     from iolab.sweeps.lockfile import answered, outcome_of, write_lock
@@ -146,7 +147,7 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
         documents = [_document(answer) for answer in answers]
         print_json(documents[0] if len(questions) == 1 else documents)
     else:
-        echo(FORMATS[form](answers))
+        echo(_FORMATS[form](answers))
     if options["update"]:
         # The answers found are what is expected from now on.
         return EXIT_CODES["good" if all(a.found for a in answers) else "untestable"]
@@ -197,3 +198,105 @@ def _document(answer: CaseAnswer) -> dict[str, Any]:
             "expected": answer.case.expected,
         }
     return document
+
+
+def judgement_line(judgement: Judgement) -> str:
+    """Return a judgement in a few words."""
+    if judgement.reason:
+        return f"{judgement.verdict}: {judgement.reason}"
+    boots = "1 boot" if judgement.boots == 1 else f"{judgement.boots} boots"
+    return (
+        f"{judgement.verdict}: {judgement.value:.4g} where the limit is {judgement.expected:.4g}, "
+        f"{boots}, {judgement.cells} cells"
+    )
+
+
+def as_text(answers: Sequence[CaseAnswer]) -> str:
+    """Return a line for each answer."""
+    return "\n".join(_line(answer, several=len(answers) > 1) for answer in answers)
+
+
+def _line(answer: CaseAnswer, *, several: bool) -> str:
+    expects = answer.case.expected is not None
+    kernel = f" on {answer.case.kernel}" if several or expects else ""
+    words = f"{answer.title}{kernel}: {judgement_line(answer.judgement)} ({answer.seconds:.0f} s)"
+    if not expects:
+        return words
+    if answer.outcome == "untestable":
+        return f"untestable  {words}"
+    if answer.outcome == "good":
+        return f"as expected  {words}"
+    return f"DIFFERENT  {words}; {answer.difference}"
+
+
+def as_ktap(answers: Sequence[CaseAnswer]) -> str:
+    """Return answers as KTAP version 1, the format of the kernel's own tests."""
+    lines = ["KTAP version 1", f"1..{len(answers)}"]
+    for number, answer in enumerate(answers, 1):
+        lines.append(f"# {_of_ktap(judgement_line(answer.judgement))}")
+        if answer.difference:
+            lines.append(f"# {_of_ktap(answer.difference)}")
+        name = _of_ktap(f"{answer.title} on {answer.case.kernel}")
+        if answer.outcome == "untestable":
+            lines.append(f"ok {number} {name} # SKIP {_of_ktap(answer.judgement.reason)}")
+        else:
+            lines.append(f"{'ok' if answer.outcome == 'good' else 'not ok'} {number} {name}")
+    return "\n".join(lines)
+
+
+def _of_ktap(words: str) -> str:
+    """Return words for a line of KTAP, where "#" begins a directive."""
+    return foreign.line(words).replace("#", "?")
+
+
+def as_junit(answers: Sequence[CaseAnswer]) -> str:
+    """Return answers as JUnit XML, for GitLab, Jenkins and others."""
+    failed = sum(answer.outcome == "bad" for answer in answers)
+    skipped = sum(answer.outcome == "untestable" for answer in answers)
+    seconds = sum(answer.seconds for answer in answers)
+    counts = {
+        "tests": str(len(answers)),
+        "failures": str(failed),
+        "errors": "0",
+        "skipped": str(skipped),
+        "time": f"{seconds:.1f}",
+    }
+    from xml.etree import ElementTree as ET
+
+    suites = ET.Element("testsuites", counts)
+    suite = ET.SubElement(suites, "testsuite", {"name": "iolab judge", **counts})
+    for answer in answers:
+        _add_case(suite, answer)
+    ET.indent(suites, " ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode")
+
+
+def _add_case(suite: ET.Element, answer: CaseAnswer) -> None:
+    from xml.etree import ElementTree as ET
+
+    pathology, _, question = answer.title.partition(": ")
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        {
+            "classname": foreign.line(f"iolab.{pathology}"),
+            "name": foreign.line(f"{question} on {answer.case.kernel}"),
+            "time": f"{answer.seconds:.1f}",
+        },
+    )
+    words = foreign.line(judgement_line(answer.judgement))
+    if answer.outcome == "bad":
+        message = foreign.line(answer.difference or words)
+        ET.SubElement(case, "failure", {"message": message, "type": "bad"}).text = words
+    elif answer.outcome == "untestable":
+        ET.SubElement(case, "skipped", {"message": words})
+    measures = answer.judgement.measures or {}
+    told = [words, *(f"{name}: {_roles(values)}" for name, values in measures.items())]
+    ET.SubElement(case, "system-out").text = foreign.text("\n".join(told))
+
+
+def _roles(values: dict[str, float]) -> str:
+    return ", ".join(f"{role} {value:.10g}" for role, value in values.items())
+
+
+_FORMATS: Final = {"text": as_text, "ktap": as_ktap, "junit": as_junit}

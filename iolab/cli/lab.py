@@ -48,11 +48,8 @@ def lab(arguments: tuple[str, ...]) -> None:
 
 
 def _check_port(arguments: Sequence[str]) -> None:
-    """Check the port for JupyterLab; raise UserError if it is invalid, in use or forbidden.
-
-    JupyterLab silently takes the next port if one is in use, and prints a traceback if it is not a
-    number.
-    """
+    """Check the port for JupyterLab; raise UserError if it is invalid, in use or forbidden."""
+    # JupyterLab silently takes the next port, and prints a traceback if it is not a number.
     words = [word for argument in arguments for word in argument.split("=", 1)]
     given = [words[at + 1 : at + 2] for at, word in enumerate(words) if word in _PORT_OPTIONS]
     for port in (port for (port,) in filter(None, given)):

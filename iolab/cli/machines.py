@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""Commands for the machine that measures: doctor, restore."""
+"""Commands for the machine that measures, and for the kernels that virtual machines boot."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from iolab.cli.documents import json_option, print_json
-from iolab.cli.terminal import echo, note
+from iolab.cli.completion import complete_kernel
+from iolab.cli.options import PATH, json_option
+from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
-from iolab_base.errors import IolabError
+from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.doctor import Finding
+    from icountvm.kernels import Kernel
+    from iolab.doctor import Check
 
-__all__ = ["doctor", "restore"]
+__all__ = ["doctor", "kernels", "restore"]
+
+_INTERRUPTED = "interrupted; what was compiled is kept, and the next build goes on from there"
 
 
 @click.command()
@@ -32,7 +37,7 @@ def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
     A run that was killed may have left some changed; its journal says which. Beside a run at work
     nothing is restored: one sentence says which process that is, since when, and how to stop it.
     """
-    from iolab.targets.machines import real_target
+    from iolab.targets import real_target
 
     with lines_shown(note):
         lines = real_target(target).restore(show=show, wait=wait)
@@ -70,8 +75,148 @@ def doctor(as_json: bool) -> None:
         echo("a sweep in virtual time can run here")
 
 
-def _show_finding(finding: Finding) -> None:
+def _show_finding(finding: Check) -> None:
     mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
     echo(f"{mark}  {finding.what}: {finding.found}")
     if finding.fix:
         echo(f"       fix: {finding.fix}")
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--diff",
+    nargs=2,
+    metavar="A B",
+    shell_complete=complete_kernel,
+    help="Show in what two kernels differ: scheduler, preemption model, configuration.",
+)
+@json_option
+@click.pass_context
+def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool) -> None:
+    """List, compare, add, build or fetch kernels.
+
+    Without a command, each kernel is listed as cached, fetchable or unreachable, with its
+    preemption model and HZ, and what it said of its scheduler when it was booted.
+    """
+    if context.invoked_subcommand is not None:
+        if diff:
+            raise UserError(f"--diff compares kernels: leave {context.invoked_subcommand} away")
+        if as_json:
+            raise UserError(f"--json goes behind {context.invoked_subcommand}")
+        return
+    if diff:
+        _show_differences(*diff, as_json=as_json)
+        return
+    from icountvm.kernels import list_kernels
+    from iolab.report.kernels import kernel_document, kernel_lines
+
+    listed = list_kernels()
+    if as_json:
+        print_json([kernel_document(status) for status in listed])
+        return
+    for status in listed:
+        for line in kernel_lines(status):
+            echo(line)
+
+
+def _show_differences(first: str, second: str, *, as_json: bool) -> None:
+    from icountvm.kernels import kernel_facts
+    from iolab.report.kernels import differences
+
+    found = differences(first, second, {name: kernel_facts(name) for name in (first, second)})
+    if as_json:
+        print_json(found)
+    elif found:
+        rows = [{"": one.what, first: one.first, f"{second} ": one.second} for one in found]
+        print_table(rows, heading=[])
+    else:
+        echo(f"{first} and {second} do not differ")
+
+
+@kernels.command("add")
+@click.argument("name")
+@click.argument("files", type=PATH, nargs=-1, required=True)
+@json_option
+def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
+    """Add kernel NAME from FILES.
+
+    FILES are its packages (.deb, .rpm, .pkg.tar.zst), or its vmlinuz and its modules directory, or
+    the directory of a build.
+    """
+    from icountvm.kernels import add_kernel
+
+    with lines_shown(note):
+        added = add_kernel(name, files)
+    _show_cached([added], as_json=as_json)
+
+
+@kernels.command("build")
+@click.argument("tree", type=PATH)
+@click.option("--name", help="Name for it; by default its release and the commit.")
+@click.option("--config", type=PATH, help="A whole configuration instead of iolab's small one.")
+@click.option("--commit", help="What to build of a git repository; by default the work tree as is.")
+@json_option
+def kernels_build(
+    tree: Path, name: str | None, config: Path | None, commit: str | None, as_json: bool
+) -> None:
+    """Build a kernel from the source TREE.
+
+    TREE is a git work tree or bare repository, a tarball, a linux-source package, or a folder. It
+    is left as it is: files are compiled in iolab's cache, and the next build compiles only what
+    changed.
+
+    Building a kernel runs the tree's code as you, without your environment: build only trees that
+    you trust, or in a container.
+    """
+    from icountvm.kbuild.building import build_kernel
+
+    try:
+        with lines_shown(note):
+            built = build_kernel(tree, name=name, config=config, commit=commit)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_INTERRUPTED) from None
+    if as_json:
+        print_json(
+            {
+                **_document(built.kernel),
+                "built_from": built.title,
+                "options": built.options,
+                "options_absent": built.absent,
+                "files": built.files,
+                "seconds": round(built.seconds, 1),
+            }
+        )
+        return
+    if built.absent:
+        echo(f"not in this tree: {', '.join(built.absent)}")
+    took = f"{built.files} files in {built.seconds:.0f} s, {built.options} options on"
+    echo(f"kernel {built.kernel.name} is {built.kernel.release} ({built.title}); compiled {took}")
+
+
+@kernels.command("fetch")
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_kernel)
+@json_option
+def kernels_fetch(names: tuple[str, ...], as_json: bool) -> None:
+    """Fetch kernels of the catalogue into the cache."""
+    from icountvm.kernels import get_kernel
+
+    with lines_shown(note):
+        fetched = [get_kernel(name) for name in names]
+    _show_cached(fetched, as_json=as_json)
+
+
+def _document(kernel: Kernel) -> dict[str, str]:
+    return {
+        "name": kernel.name,
+        "release": kernel.release,
+        "source": kernel.source,
+        "identity": kernel.identity,
+    }
+
+
+def _show_cached(kernels: list[Kernel], *, as_json: bool) -> None:
+    if as_json:
+        print_json([_document(kernel) for kernel in kernels])
+        return
+    for kernel in kernels:
+        echo(f"kernel {kernel.name} is {kernel.release} ({kernel.source})")

@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: MIT
-"""Commands over results and traces: export, trace, verdicts."""
+"""Commands over results: export, verdicts, trace, and profile for observed cells."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from iolab import shown
-from iolab.cli.choices import defined_in
-from iolab.cli.documents import json_option, print_json, records
-from iolab.cli.terminal import echo, print_table
-from iolab.paths import REFERENCE, runs_dir
+from iolab.cli.options import PATH, defined_in, json_option, root_option
+from iolab.cli.terminal import echo, print_json, print_table, records
+from iolab.paths import REFERENCE
 from iolab_base.errors import UserError
 from iolab_base.files import check_outputs, write_output
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from guestprof.profile import Profile
+    from iolab.store.profiles import ProfileStore
     from tracedat import Trace
 
-__all__ = ["export", "trace", "verdicts"]
+__all__ = ["export", "profile", "trace", "verdicts"]
 
-_FILE = click.Path(path_type=Path)
+# Functions of a profile that are shown.
+_ROWS = 30
 _CLAIMS = ("pathology", "kernel", "claim", "kind", "verdict", "published", "rule", "result")
 
 
 @click.command()
-@click.argument("folder", type=_FILE)
+@click.argument("folder", type=PATH)
 @click.option("--canonical", is_flag=True, help="Write the same bytes for the same measurement.")
-@click.option("--pyperf", type=_FILE, help="Write archives for pyperf to this folder.")
-@click.option("--root", type=_FILE, default=runs_dir, help="Folder of the results.")
+@click.option("--pyperf", type=PATH, help="Write archives for pyperf to this folder.")
+@root_option
 @json_option
 @defined_in
 def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_json: bool) -> None:
@@ -70,7 +73,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
 
 
 @click.command()
-@click.argument("folders", type=_FILE, nargs=-1)
+@click.argument("folders", type=PATH, nargs=-1)
 @click.option("--claims", is_flag=True, help="Show each claim with its estimate, rule and reason.")
 @json_option
 @defined_in
@@ -109,11 +112,11 @@ def _texts(table: pd.DataFrame) -> list[dict[str, str]]:
 
 
 @click.command()
-@click.argument("file", type=_FILE)
-@click.option("--perfetto", type=_FILE, help="Write it for Perfetto's UI, as this file.")
+@click.argument("file", type=PATH)
+@click.option("--perfetto", type=PATH, help="Write it for Perfetto's UI, as this file.")
 @click.option("--from", "begin_s", type=float, help="Perfetto: seconds after the first event.")
 @click.option("--to", "end_s", type=float, help="Perfetto: seconds after the first event.")
-@click.option("--parquet", type=_FILE, help="Write one table per event to this folder.")
+@click.option("--parquet", type=PATH, help="Write one table per event to this folder.")
 @json_option
 def trace(
     *,
@@ -186,3 +189,141 @@ def _trace_document(trace: Trace, perfetto: Path | None, parquet: Path | None) -
         "perfetto": perfetto,
         "parquet": parquet,
     }
+
+
+@click.command()
+@click.argument("cells", nargs=-1)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="CELL",
+    help="Show the difference to this cell, per I/O; once for each CELL.",
+)
+@click.option("--flame", type=PATH, help="Write an interactive flame graph (HTML).")
+@click.option("--collapsed", type=PATH, help="Write collapsed stacks.")
+@click.option("--pprof", type=PATH, help="Write a profile for pprof.")
+@click.option("--perfetto", type=PATH, help="Write the recorded calls for Perfetto's UI.")
+@click.option(
+    "--switches",
+    is_flag=True,
+    help="Show who wakes and who preempts whom, from the recorded calls.",
+)
+@root_option
+@json_option
+def profile(
+    cells: tuple[str, ...],
+    *,
+    against: tuple[str, ...],
+    flame: Path | None,
+    collapsed: Path | None,
+    pprof: Path | None,
+    perfetto: Path | None,
+    switches: bool,
+    root: Path,
+    as_json: bool,
+) -> None:
+    """Show where the instructions of observed CELLS went.
+
+    A cell is named as in the column `cell` of `iolab export`; without one, the observed cells are
+    listed. Several cells, each with an --against, are the boots of one comparison, of two
+    conditions or two kernels: the differences then have an interval. The tables show the costliest
+    functions; --json gives all of them.
+    """
+    from iolab.store.profiles import ProfileStore
+    from iolab.store.raw import RawStore
+
+    RawStore(root).check_format()
+    store = ProfileStore(root.resolve())
+    files = {"flame": flame, "collapsed": collapsed, "pprof": pprof, "perfetto": perfetto}
+    wanted = {name: path for name, path in files.items() if path is not None}
+    if not cells:
+        if against or wanted or switches:
+            raise UserError("name the cell: `iolab profile` lists those that were observed")
+        _list(store, as_json)
+        return
+    if against and len(against) != len(cells):
+        raise UserError(f"{len(cells)} cells need as many --against, not {len(against)}")
+    if switches and (against or len(cells) > 1):
+        raise UserError("--switches is of one cell: name one, and no --against")
+    if len(cells) > 1 and (not against or wanted):
+        what = ", ".join(f"--{name}" for name in wanted) or "a table without --against"
+        raise UserError(f"{what} is of one cell: name one, not {len(cells)}")
+    check_outputs(wanted.values(), [root])
+    profiles = [store.profile(name) for name in cells]
+    others = [store.profile(name) for name in against]
+    if wanted:
+        title = " against ".join(_words(store, name) for name in (*cells, *against))
+        _write(wanted, profiles[0], others[0] if others else None, title)
+    if perfetto is not None:
+        _write_calls(perfetto, store.events(cells[0]))
+    if switches:
+        _print(_chain(profiles[0], store.events(cells[0])), {"per_io": 3, "wait_ns": 0}, as_json)
+    else:
+        _print(_costs(profiles, others), 1, as_json)
+
+
+def _list(store: ProfileStore, as_json: bool) -> None:
+    rows = [store.described(name) for name in store.names()]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        names = ("cell", "pathology", "kernel", "boot", "role", "condition")
+        print_table([{name: row.get(name, "") for name in names} for row in rows], [])
+
+
+def _write_calls(path: Path, calls: pd.DataFrame) -> None:
+    """Write recorded calls for Perfetto, with the schedule if they include it."""
+    from guestprof.calls import write_calls
+    from guestprof.switches import switches, tell_switches
+
+    write_calls(path, calls, switches(calls) if tell_switches(calls) else None)
+
+
+def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFrame:
+    """Return the costs by function: of a profile, of two compared, or over several boots."""
+    from iolab.stats.profiles import boot_differences, difference
+
+    if not others:
+        return profiles[0].functions()
+    if len(others) == 1:
+        return difference(profiles[0], others[0])
+    return boot_differences(list(zip(profiles, others, strict=True)))
+
+
+def _chain(profile: Profile, calls: pd.DataFrame) -> pd.DataFrame:
+    """Return who wakes and who preempts whom in a cell, per I/O if its device did any."""
+    from guestprof.switches import switch_chain, switches
+
+    return switch_chain(switches(calls), profile.totals.get("ios") or None)
+
+
+def _print(table: pd.DataFrame, digits: int | dict[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json(records(table))
+    else:
+        print_table(_texts(table.head(_ROWS).round(digits)), [])
+
+
+def _words(store: ProfileStore, name: str) -> str:
+    known = store.described(name)
+    kernel = f"kernel {known['kernel']}" if "kernel" in known else ""
+    words = (known.get("pathology"), kernel, known.get("role"), known.get("condition"), name)
+    return ", ".join(word for word in words if word)
+
+
+def _write(wanted: dict[str, Path], found: Profile, control: Profile | None, title: str) -> None:
+    """Write the requested files of a profile, or of its difference to a control."""
+    from guestprof.profile_export import write_collapsed, write_pprof
+
+    if path := wanted.get("flame"):
+        from guestprof.flame import differential_flame
+        from guestprof.flame import flame as flame_of
+
+        if control is None:
+            flame_of(found, title).save(path)
+        else:
+            differential_flame(found, control, title).save(path)
+    if path := wanted.get("collapsed"):
+        write_collapsed(path, found, control)
+    if path := wanted.get("pprof"):
+        write_pprof(path, found)

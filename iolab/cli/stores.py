@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands about what a store has, lacks and no longer needs: status, merge, gc."""
+"""Commands about what a store has, lacks and no longer needs: status, merge, gc, fsck."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.choices import defined_in
-from iolab.cli.completion import complete_pathology
-from iolab.cli.documents import json_option, print_json
-from iolab.cli.selection import SelectionCommand, selection, selection_options
-from iolab.cli.terminal import echo, note, print_table
+from iolab.cli.options import (
+    PATH,
+    SelectionCommand,
+    defined_in,
+    jobs_option,
+    json_option,
+    pathologies_argument,
+    selection,
+    selection_options,
+)
+from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
 from iolab.shown import rough_duration
@@ -20,20 +26,23 @@ from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.store.upkeep import Garbage, Merged
+    from iolab.store.upkeep import Garbage, Inspection, Merged
     from iolab.sweeps.preview import SweepStatus
 
-__all__ = ["gc", "merge", "status"]
+__all__ = ["fsck", "gc", "merge", "status"]
 
-_FOLDER = click.Path(path_type=Path)
+_WORDS = {
+    "damaged": "DAMAGED",
+    "refused": "refused",
+    "other format": "another iolab's",
+    "unknown": "not known here",
+}
 
 
 @click.command(cls=SelectionCommand)
-@click.argument(
-    "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
-)
+@pathologies_argument
 @selection
-@click.option("--jobs", type=int, help="Virtual machines side by side.")
+@jobs_option
 @json_option
 def status(
     pathologies: tuple[str, ...], jobs: int | None, *, as_json: bool, **options: Any
@@ -76,8 +85,8 @@ def _row(row: SweepStatus) -> dict[str, str]:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, metavar="FOLDER...", type=_FOLDER)
-@click.option("--root", type=_FOLDER, default=runs_dir, help="Folder that takes the blocks.")
+@click.argument("sources", nargs=-1, required=True, metavar="FOLDER...", type=PATH)
+@click.option("--root", type=PATH, default=runs_dir, help="Folder that takes the blocks.")
 @json_option
 @defined_in
 def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
@@ -105,17 +114,17 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
         if store.block(key).clock == "virtual"
     ]
     if as_json:
-        print_json([_document(source, merged) for source, merged in found.items()])
+        print_json([_merged_document(source, merged) for source, merged in found.items()])
     else:
         for source, merged in found.items():
-            _show(source, merged)
+            _show_merged(source, merged)
     left_out = sum(len(merged.left_out) for merged in found.values())
     if differing or left_out:
-        words = f"{left_out} block{'' if left_out == 1 else 's'}"
+        words = _counted(left_out, "block")
         raise IolabError(f"left out: {words}; different in virtual time: {len(differing)}")
 
 
-def _show(source: Path, merged: Merged) -> None:
+def _show_merged(source: Path, merged: Merged) -> None:
     for state in merged.left_out:
         echo(f"left out  block {state.name}: {state.state}: {state.reason}")
     for key, names in merged.different.items():
@@ -123,7 +132,7 @@ def _show(source: Path, merged: Merged) -> None:
     echo(f"{source}: {len(merged.taken)} taken, {len(merged.same)} were there")
 
 
-def _document(source: Path, merged: Merged) -> dict[str, object]:
+def _merged_document(source: Path, merged: Merged) -> dict[str, object]:
     return {
         "folder": source,
         "taken": merged.taken,
@@ -137,7 +146,7 @@ def _document(source: Path, merged: Merged) -> dict[str, object]:
 
 
 @click.command()
-@click.argument("folder", type=_FOLDER, default=runs_dir)
+@click.argument("folder", type=PATH, default=runs_dir)
 @click.option("--unused", is_flag=True, help="With blocks that no sweep's tables are made of.")
 @click.option("--delete", is_flag=True, help="Remove what is listed.")
 @json_option
@@ -170,3 +179,96 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
 def _show_garbage(found: list[Garbage]) -> None:
     size = sum(one.size_bytes for one in found) / (1 << 20)
     echo(f"{found[0].kind:10} {len(found):6} {size:10.1f} MiB  {found[0].path.parent}")
+
+
+@click.command()
+@click.argument("folder", type=PATH, default=runs_dir)
+@click.option("--set-aside", is_flag=True, help="Move damaged blocks to FOLDER/set-aside.")
+@json_option
+@defined_in
+def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
+    """List what is damaged in a folder of results.
+
+    FOLDER holds a store (raw), tables, or both. Each block's files are compared with their SHA-256
+    and its cells are read; the tables are compared with their hashes. A damaged block that is set
+    aside is measured again by the next sweep; nothing is deleted.
+
+    Exit code 0: all is sound; 1: something is damaged, even if it was set aside now; 2: there are
+    no results, or another version of iolab wrote them.
+    """
+    from iolab.store.raw import RawStore
+    from iolab.store.upkeep import inspect_folder
+    from iolab.sweeps.measure import store_locked
+
+    root = folder.resolve()
+    found = inspect_folder(root)
+    moved: dict[str, Path | None] = {}
+    if set_aside and found.damaged_blocks:
+        with lines_shown(note), store_locked(root):
+            # The process that held the lock may have repaired the store.
+            found = inspect_folder(root)
+            store = RawStore(root)
+            moved = {block.key: store.set_aside(block.key) for block in found.damaged_blocks}
+    if as_json:
+        print_json(_inspection_document(root, found, moved))
+    else:
+        _show_inspection(found, moved)
+    if found.damaged:
+        blocks, tables = len(found.damaged_blocks), found.damaged - len(found.damaged_blocks)
+        raise IolabError(
+            f"{_counted(blocks, 'block')} and {_counted(tables, 'folder')} are damaged"
+        )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _show_inspection(found: Inspection, moved: dict[str, Path | None]) -> None:
+    for block in found.blocks:
+        if block.state == "sound":
+            continue
+        echo(f"{_WORDS[block.state]}  block {block.name}: {block.reason}")
+        if block.state == "refused":
+            echo("    the next sweep measures it again")
+        elif block.state == "damaged" and block.key in moved:
+            echo(f"    set aside in {moved[block.key]}: the next sweep measures it again")
+        elif block.state == "damaged":
+            echo("    the next sweep sets it aside and measures it again, as --set-aside allows")
+    for tables in found.tables:
+        if tables.state != "sound":
+            echo(f"{_WORDS[tables.state]}  {tables.reason}")
+            if tables.mend:
+                echo(f"    {tables.mend}")
+    sound = sum(block.state == "sound" for block in found.blocks)
+    whole = sum(one.state == "sound" for one in found.tables)
+    blocks, folders = _counted(len(found.blocks), "block"), _counted(len(found.tables), "folder")
+    echo(f"{sound} of {blocks} and {whole} of {folders} of tables are sound")
+
+
+def _inspection_document(
+    root: Path, found: Inspection, moved: dict[str, Path | None]
+) -> dict[str, object]:
+    return {
+        "folder": root,
+        "damaged": found.damaged,
+        "blocks": [
+            {
+                "key": block.key,
+                "block": block.words or None,
+                "state": block.state.replace(" ", "_"),
+                "reason": block.reason or None,
+                "set_aside": moved.get(block.key),
+            }
+            for block in found.blocks
+        ],
+        "tables": [
+            {
+                "folder": one.folder,
+                "state": one.state,
+                "reason": one.reason or None,
+                "mend": one.mend or None,
+            }
+            for one in found.tables
+        ],
+    }

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""What commands print: lines and tables on standard output, progress on standard error.
+"""What commands print: lines, tables and JSON on standard output, progress on standard error.
 
-Nothing printed can control the terminal, whatever it quotes.
+Nothing printed can control the terminal, whatever it quotes. A JSON document is all that a command
+prints there; its keys are snake_case, a number's unit ends its key, and unknown values are null.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import sys
 import textwrap
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iolab import shown
 
-__all__ = ["echo", "note", "print_table"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-_GAP = "  "
+__all__ = ["echo", "note", "print_json", "print_table", "records", "report_warnings"]
 
 
 def echo(text: str = "", *, bold: bool = False) -> None:
@@ -32,17 +40,15 @@ def note(text: str) -> None:
 
 
 def print_table(rows: Sequence[Mapping[str, str]], heading: Sequence[str]) -> None:
-    """Print rows of equal keys, one line each, unless the terminal is too narrow for that.
-
-    A pipe or a file gets whole lines of any length, so that ``grep`` finds whole rows. On a narrow
-    terminal, rows with the same `heading` columns become a section, each row a paragraph of it.
-    """
+    """Print rows of equal keys, one line each, unless the terminal is too narrow for that."""
     lines = _lines(rows)
     width = shutil.get_terminal_size().columns
+    # A pipe or a file gets lines of any length, so that `grep` finds whole rows.
     if not sys.stdout.isatty() or max(map(len, lines), default=0) <= width:
         for line in lines:
             echo(line)
         return
+    # Rows with the same `heading` columns become a section, each row a paragraph of it.
     section = ""
     for row in rows:
         if (title := " ".join(row[name] for name in heading)) != section:
@@ -62,7 +68,7 @@ def _lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
     table = [[" ".join(shown.terminal(text).split()) for text in line] for line in table]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
-        _GAP.join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in table
     ]
 
@@ -76,3 +82,42 @@ def _paragraph(row: Mapping[str, str], width: int) -> list[str]:
             line = f"{name}: {text}"
             lines += textwrap.wrap(line, width, initial_indent="    ", subsequent_indent="      ")
     return lines
+
+
+def print_json(document: Any) -> None:
+    """Print a document: mappings, sequences, dataclasses, paths, strings, numbers and None."""
+    # JSON's escapes leave no control characters for a terminal.
+    click.echo(json.dumps(_plain(document), indent=1, allow_nan=False, ensure_ascii=True))
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as mappings; missing values are None."""
+    return [
+        {str(name).replace(" ", "_"): value for name, value in row.items()}
+        for row in table.astype(object).where(table.notna(), None).to_dict("records")
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, str | int | float | None) and hasattr(value, "item"):
+        value = value.item()  # a NumPy number
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def report_warnings() -> None:
+    """Print each warning of this process as one line on standard error, as errors are."""
+
+    def show(message: Warning | str, *context: Any, **more: Any) -> None:
+        print(shown.terminal(f"iolab: {message}"), file=sys.stderr)
+
+    warnings.showwarning = show

@@ -12,7 +12,7 @@ from typing import Any
 from icountvm.kernels import known_kernels
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
-from iolab.experiment.progress import Bar
+from iolab.experiment.progress import progress_bar
 from iolab.experiment.question import question
 from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import Pathology, Profile
@@ -124,10 +124,10 @@ def compare(
     )
     check_request(request)
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
-    with Bar(shown=progress) as bar:
+    with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)
         prepare_observer(plan.blocks.values(), request.observed, calls=request.calls)
-        kept, failed = measure_blocks(plan.blocks, request, bar.update)
+        kept, failed = measure_blocks(plan.blocks, request, update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:

@@ -253,7 +253,7 @@ class Comparison:
         UserError
             If there is more than one kernel and none is named.
         """
-        from iolab.experiment.causes import why  # noqa: PLC0415 - it measures, and this does not
+        from iolab.experiment.claims import why  # noqa: PLC0415 - it measures, and this does not
 
         kernels = kernels_of(self.cells)
         if len(kernels) > 1 and "kernel" not in options:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is available: kernels, pathologies, folders of results, traces."""
+"""What is available: kernels, pathologies, folders of results, traces, profiles."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pathlib import Path
 import pandas as pd
 
 import tracedat
+from guestprof.profile import Profile
 from icountvm.kernels import list_kernels
 from iolab import pathology
-from iolab.paths import REFERENCE
+from iolab.paths import REFERENCE, runs_dir
 from iolab.store import dataset
 from iolab.store.dataset import Dataset
+from iolab.store.profiles import ProfileStore
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 from tracedat import Trace, TraceError
 
-__all__ = ["kernels", "load", "pathologies", "read_trace"]
+__all__ = ["kernels", "load", "pathologies", "profile", "read_trace"]
 
 
 def kernels() -> pd.DataFrame:
@@ -104,3 +106,26 @@ def read_trace(path: Path | str) -> Trace:
     if len(found.losses):
         warnings.warn(f"{path}: events were lost, see losses", stacklevel=2)
     return found
+
+
+def profile(cell: str, root: Path | str | None = None) -> Profile:
+    """Return the profile of a cell: its instructions and calls by task, function and caller.
+
+    Parameters
+    ----------
+    cell : str
+        The cell's name (column ``cell`` of the tables).
+    root : Path or str, optional
+        Folder of the results; by default `iolab.paths.runs_dir`.
+
+    Raises
+    ------
+    IolabError
+        If the cell was not observed (``observe=True``, ``--observe``).
+
+    Examples
+    --------
+    >>> cell = "3f2a9c0d1e4b5a67-c003"
+    >>> iolab.profile(cell).functions().head()  # doctest: +SKIP
+    """
+    return ProfileStore(Path(root or runs_dir()).resolve()).profile(cell)

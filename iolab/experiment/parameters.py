@@ -30,6 +30,7 @@ PARAMETERS: Final = (
     *("target", "results", "data", "block", "figures_folder", "results_file", "family"),
 )
 
+_NUMBER: Final = r"[0-9]+(\.[0-9]*)?|\.[0-9]+"
 # Names that IPython itself puts into a notebook's namespace.
 _IPYTHON = frozenset({"In", "Out", "exit", "quit", "open", "get_ipython"})
 
@@ -43,11 +44,7 @@ def listed(given: object) -> list[object]:
 
 
 def kernel_names(given: object, known: Iterable[str]) -> list[str]:
-    """Return the names of kernels, given as strings or numbers.
-
-    A number stands for the known kernel of the same value: 5.1 is "5.10" unless "5.1" is known.
-    Raises UserError if no known kernel matches, or two do.
-    """
+    """Return the names of kernels; the number 5.1 is the known "5.10", unless "5.1" is known."""
     names = []
     for one in listed(given):
         if isinstance(one, str):
@@ -55,7 +52,7 @@ def kernel_names(given: object, known: Iterable[str]) -> list[str]:
             continue
         if not isinstance(one, int | float) or isinstance(one, bool):
             raise UserError(f"a kernel is a name such as '6.1', not {one!r}")
-        equal = [name for name in known if re.fullmatch(r"[0-9.]+", name) and _equal(name, one)]
+        equal = [name for name in known if re.fullmatch(_NUMBER, name) and float(name) == one]
         if len(equal) != 1:
             which = f"either of {', '.join(sorted(equal))}" if equal else "no known kernel"
             raise UserError(
@@ -68,13 +65,6 @@ def kernel_names(given: object, known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _equal(name: str, number: float) -> bool:
-    try:
-        return float(name) == number
-    except ValueError:
-        return False
-
-
 def base_condition(pathology: Pathology) -> Condition:
     """Return the condition of a pathology's first claim, or of its quick profile."""
     grid = pathology.profiles["quick"].grids[0]
@@ -85,11 +75,7 @@ def base_condition(pathology: Pathology) -> Condition:
 def factor_levels(
     pathology: Pathology, given: Mapping[str, object]
 ) -> dict[str, tuple[int | str, ...]]:
-    """Return the levels of every factor: those that are given, else the base condition's.
-
-    A string may have several levels, separated by commas; None stands for the default. Raises
-    UserError for an unknown factor, a level out of range, or no level of the treatment.
-    """
+    """Return the levels of every factor: those that are given and not None, else the default."""
     levels: dict[str, tuple[int | str, ...]] = {}
     for name, value in given.items():
         one_of(f"parameter or factor of {pathology.name}", name, pathology.factors)
@@ -112,12 +98,9 @@ def factor_levels(
 
 
 def check_names(namespace: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse names in a notebook's namespace that are not among its parameters.
-
-    papermill assigns every parameter that it is given and only warns of those that the notebook
-    lacks (nteract/papermill#667). Call this before anything else is assigned. The UserError
-    suggests the nearest parameter.
-    """
+    """Raise UserError for a name in a notebook's namespace that is not among its parameters."""
+    # papermill assigns every parameter that it is given and only warns of those that the notebook
+    # lacks (nteract/papermill#667). Nothing else may have been assigned yet.
     names = set(known)
     for name, value in namespace.items():
         hidden = name.startswith("_") or name in _IPYTHON or name in names

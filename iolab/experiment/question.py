@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
-from iolab.experiment.changes import Cells, Change, changes
-from iolab.experiment.recipe import Recipe
+from iolab.experiment.recipe import Cells, Change, Recipe, changes
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid, first_levels
 from iolab.pathology.fio_text import parse_fio

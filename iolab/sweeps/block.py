@@ -24,8 +24,7 @@ from iolab.pathology import get_pathology
 from iolab.pathology.expressions import parse_levels
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.programs import run_saying
-from iolab.targets import Target
-from iolab.targets.machines import real_target
+from iolab.targets import Target, real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare
 from iolab_base import foreign

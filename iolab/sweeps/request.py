@@ -27,8 +27,7 @@ from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab.paths import runs_dir
 from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
-from iolab.targets import Target
-from iolab.targets.machines import real_target
+from iolab.targets import Target, real_target
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from iolab.agent.plan import Plan
+from iolab_base.errors import UserError
 
-__all__ = ["Target"]
+if TYPE_CHECKING:
+    from iolab.targets.real import RealTarget
+
+__all__ = ["Target", "real_target"]
 
 
 class Target(Protocol):
@@ -24,3 +28,16 @@ class Target(Protocol):
 
     def run(self, plan: Plan, into: Path, progress: Callable[[str], None] = ...) -> dict[str, Any]:
         """Run `plan`, leave its results at `into`, and return the machine's facts."""
+
+
+def real_target(name: str) -> RealTarget:
+    """Return the machine with a name, "local" or ``ssh://user@host[:port]``, or raise UserError."""
+    if name == "local":
+        from iolab.targets.local import LocalTarget  # noqa: PLC0415 - slow to load
+
+        return LocalTarget()
+    if name.startswith("ssh://"):
+        from iolab.targets.ssh import SshTarget  # noqa: PLC0415
+
+        return SshTarget(name)
+    raise UserError(f"unknown target {name!r} (known: local, ssh://user@host[:port], vm)")

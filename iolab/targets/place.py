@@ -22,16 +22,13 @@ _LEAST_MIB = 512
 
 @dataclass(frozen=True)
 class Place:
-    """A folder on a mounted file system, or a disk to be overwritten, or a plan's own devices.
-
-    ``serial`` is the disk's serial number if the user typed it. ``make`` is the kind of device that
-    is made for each cell instead (one of `MADE`): zram and brd in memory, loop on a file in the
-    folder.
-    """
+    """A folder on a mounted file system, or a disk to be overwritten, or a plan's own devices."""
 
     directory: str | None = None
     disk: str | None = None
+    # The disk's serial number if the user typed it.
     serial: str | None = None
+    # What is made for each cell instead, one of `MADE`: zram and brd in memory, loop in the folder.
     make: str | None = None
 
     @property

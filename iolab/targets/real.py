@@ -9,8 +9,8 @@ import re
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from iolab.agent.program import NEEDS_GUEST
 from iolab.blocks import encode_plan
 from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
-from iolab.targets.shipping import agent_archive, agent_digest
+from iolab.targets.shipped import agent_archive, agent_digest
 from iolab_base import foreign
 from iolab_base.errors import BusyError, IolabError, error_of
 from iolab_base.files import digest_of, scratch_dir
 from iolab_base.reading import CONSOLE_BYTES, DOCUMENT_BYTES
 
-__all__ = ["RUNS", "RealTarget", "agent_words", "checked_survey"]
+__all__ = ["RUNS", "RealTarget", "agent_ending", "agent_words", "checked_survey"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,13 +49,12 @@ def run_bytes(plan: Plan, cpus: int) -> dict[str, int]:
 
 
 class RealTarget(ABC):
-    """A real machine, which is not booted for a measurement and must be left as it was.
-
-    ``where`` names it in sentences; ``facts`` is its survey (see `iolab.agent.facts.survey`).
-    """
+    """A real machine, which is not booted for a measurement and must be left as it was."""
 
     kind: str
+    # Names it in sentences.
     where: str
+    # Its survey (`iolab.agent.facts.survey`).
     facts: dict[str, Any]
 
     @property
@@ -107,12 +106,9 @@ class RealTarget(ABC):
         into: Path,
         progress: Callable[[str], None] = lambda line: None,
     ) -> dict[str, Any]:
-        """Run `plan` detached, leave the results folder at `into`, and return the machine's facts.
-
-        A run of the same plan that a dead caller began is followed; one that was killed, or gave up
-        before we looked, continues after its finished cells. Raises IolabError if the run was
-        killed, or, with the agent's message, if the agent gave up.
-        """
+        """Run `plan` detached, leave its results at `into`, and return the machine's facts."""
+        # A run of the same plan that a dead caller began is followed; one that was killed, or gave
+        # up before we looked, continues after its finished cells.
         document = encode_plan(plan)
         name = digest_of({"plan": document, "agent": agent_digest()})[:16]
         folder = f"{RUNS}/{name}"
@@ -144,10 +140,7 @@ class RealTarget(ABC):
         return facts
 
     def _follow(self, folder: str, plan: Plan, progress: Callable[[str], None]) -> None:
-        """Wait for the end of a run, and pass on each line of its output.
-
-        Raises IolabError if the run was killed, prints too much, or no cell ends for too long.
-        """
+        """Wait for the end of a run, and pass on each line of its output."""
         offset, rest, done = 0, b"", -1
         until = time.monotonic() + _longest_cell_s(plan)
         while True:
@@ -189,44 +182,33 @@ class RealTarget(ABC):
         return False
 
     def _check_ending(self, work: Path) -> None:
-        try:
-            ending = foreign.document((work / "agent.json").read_bytes())
-            code, words = int(ending["exit"]), str(ending["stderr"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise IolabError(f"{self.where} did not say how the run ended") from error
-        if code == 0:
-            return
-        last = agent_words(words, f"exit {code}")
-        message = f"the agent gave up on {self.where}: {last}"
-        raise error_of(code)(message)
+        code, words = agent_ending(work, self.where)
+        if code:
+            raise error_of(code)(f"the agent gave up on {self.where}: {words}")
 
     def check(self, plan: Plan) -> None:
         """Check, without writing, that a plan's disks and folders may be used, else UserError."""
-        folder = f"{RUNS}/check-{secrets.token_hex(8)}"
-        try:
-            self.send(folder, "agent.pyz", agent_archive())
+        with self._agent_folder("check") as folder:
             self.send(folder, "plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode())
             self.agent(folder, "check", f"{folder}/plan.json")
+
+    @contextmanager
+    def _agent_folder(self, what: str) -> Iterator[str]:
+        """Yield a folder there with the agent in it, for the duration of a ``with`` block."""
+        folder = f"{RUNS}/{what}-{secrets.token_hex(8)}"
+        try:
+            self.send(folder, "agent.pyz", agent_archive())
+            yield folder
         finally:
             self.remove(folder)
 
     def restore(self, *, show: bool, wait: bool = False) -> list[str]:
-        """Undo what an earlier run left changed, unless `show`; return a line for each change.
-
-        `wait` waits for a run at work to end, and logs once which process that is, since when it
-        runs, and how to stop it. Raises IolabError if a run is at work and is not waited for, or a
-        change cannot be undone.
-        """
-        folder = f"{RUNS}/restore-{secrets.token_hex(8)}"
-        try:
-            self.send(folder, "agent.pyz", agent_archive())
+        """Undo what an earlier run left changed, unless `show`; return a line for each change."""
+        with self._agent_folder("restore") as folder:
             said = self._idle_agent(folder, "restore", "--show", wait=wait)
-            lines = list(map(foreign.line, said.splitlines()))
             if not show:
                 self._idle_agent(folder, "restore", wait=wait)
-        finally:
-            self.remove(folder)
-        return lines
+        return list(map(foreign.line, said.splitlines()))
 
     def _idle_agent(self, folder: str, *words: str, wait: bool) -> str:
         """Run the folder's agent as `agent` does; with `wait`, once no other one is at work."""
@@ -260,10 +242,7 @@ class RealTarget(ABC):
 
     @abstractmethod
     def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
-        """Copy the files of `most` that exist, and nothing else, into a folder here.
-
-        Raises IolabError if one has more bytes than `most` allows.
-        """
+        """Copy the files of `most` that exist, and no more bytes of each, into a folder here."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
@@ -275,6 +254,16 @@ def _longest_cell_s(plan: Plan) -> float:
     jobs = [cell.job for cell in plan.cells if cell.job is not None]
     longest_ms = max((job.ramp_ms + job.runtime_ms for job in jobs), default=0)
     return _CELL_S + _RUNTIMES * longest_ms / 1e3
+
+
+def agent_ending(folder: Path, where: str) -> tuple[int, str]:
+    """Return the exit code of the agent that left its results in a folder, and its last words."""
+    try:
+        ending = foreign.document((folder / "agent.json").read_bytes())
+        code, stderr = int(ending["exit"]), str(ending["stderr"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IolabError(f"{where} did not say how the run ended") from error
+    return code, agent_words(stderr, f"exit {code}")
 
 
 def agent_words(stderr: str, reason: str) -> str:

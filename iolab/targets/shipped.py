@@ -1,37 +1,48 @@
 # SPDX-License-Identifier: MIT
-"""Take a program of this machine into the guest, with its loader and its libraries.
+"""What is shipped to the measured machine: the agent, and programs with their libraries.
 
-The guest has its own userland and C library. A program of this machine runs there with its own C
-library: its loader is called with the folder of its libraries, so the guest's loader and library
-path play no part. The loader's file carries the program's name, because the kernel names a task
-after the executed file: traces show ``stress-ng``, not ``ld-linux-x86-64``.
-
-Files that a program opens later by name (dlopen, data files) are not found this way.
+A program runs with its own loader and C library, not the guest's. The loader's file carries the
+program's name, because the kernel names a task after the executed file: traces show
+``stress-ng``, not ``ld-linux-x86-64``. Files that a program opens by name (dlopen) are not found.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import shlex
 import shutil
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import iolab_base
 from icountvm.cpio import Entry
 from icountvm.elf import Needs, needs
 from iolab.agent.plan import Plan, programs_of
 from iolab.agent.plan_work import PROGRAMS, Program
+from iolab_base.code import code_of
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_file
 from iolab_base.process import run
 
-__all__ = ["Shipped", "program", "program_entries", "ship"]
+__all__ = ["Shipped", "agent_archive", "agent_digest", "program", "program_entries", "ship"]
 
+_AGENT = Path(__file__).resolve().parents[1] / "agent"
+_BASE = Path(iolab_base.__file__).resolve().parent
+# Any Python must be able to read it, so that an old one prints what is wrong.
+_MAIN = """import sys
+if sys.version_info < (3, 9):
+    sys.stderr.write("iolab-agent: Python 3.9 is needed, this is %d.%d\\n" % sys.version_info[:2])
+    sys.exit(3)
+from iolab.agent.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 # The interpreters of the guest's own userland.
 _INTERPRETERS: Final = {"python3": "/usr/bin/python3", "sh": "/bin/sh", "dash": "/bin/sh"}
@@ -44,25 +55,52 @@ _LIBGCC: Final = "libgcc_s.so.1"
 _LARGEST_MIB: Final = 256
 
 
+@cache
+def agent_archive() -> bytes:
+    """Return the agent with its imports as a zipapp, with the same bytes on every machine."""
+    # Only code is shipped, without docstrings and comments: editing them changes neither the agent
+    # nor the keys of the results, which depend on it.
+    shared = [_BASE / "errors.py", _BASE / "process.py"]
+    places = {"iolab/agent": sorted(_AGENT.glob("*.py")), "iolab_base": shared}
+    members = {
+        f"{place}/{path.name}": code_of(path.read_text("utf-8"))
+        for place, paths in places.items()
+        for path in paths
+    }
+    # Not the package's own: its public names are not the agent's, and each byte that the agent
+    # unpacks shifts the counted clock.
+    members |= {"iolab/__init__.py": "", "iolab_base/__init__.py": ""}
+    members["__main__.py"] = _MAIN
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            info.create_system = 3
+            archive.writestr(info, members[name])
+    return stream.getvalue()
+
+
+@cache
+def agent_digest() -> str:
+    """Return the SHA-256 (hex) of the agent as it is shipped."""
+    return hashlib.sha256(agent_archive()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Shipped:
-    """A program as the guest runs it.
+    """A program as the guest runs it."""
 
-    ``argv`` precedes the program's own arguments. ``files`` has the SHA-256 of each file by its
-    path in the guest; the contents are in iolab's cache.
-    """
-
+    # Precedes the program's own arguments.
     argv: tuple[str, ...]
+    # SHA-256 of each file, by its path in the guest; the contents are in iolab's cache.
     files: dict[str, str]
 
 
 def ship(path_or_name: str | Path) -> Shipped:
-    """Find a program by path or name, and keep the files that it needs to start in the cache.
-
-    A script runs with the guest's own python3 or sh; these two names alone mean the guest's
-    interpreter. Raises UserError for a missing program or library, or another architecture.
-    """
+    """Find a program by path or name, and keep the files that it needs to start in the cache."""
     name = str(path_or_name)
+    # A script runs with the guest's own python3 or sh; so do these names alone.
     if name in _INTERPRETERS:
         return Shipped((_INTERPRETERS[name],), {})
     path = _find(name)
@@ -109,10 +147,7 @@ def program(argv: Sequence[str], **different: Any) -> Program:
 
 
 def program_entries(plan: Plan) -> Iterator[Entry]:
-    """Yield the files that the programs of a plan need in the guest.
-
-    Raises CannotRunError if the cache of this machine lacks one, or has it damaged.
-    """
+    """Yield the files of a plan's programs; CannotRunError if the cache lacks one."""
     files = {p: d for cell in plan.cells for one in programs_of(cell) for p, d in one.files.items()}
     for path, digest in sorted(files.items()):
         kept = _kept(digest)

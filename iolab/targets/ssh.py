@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The ssh target: a machine that OpenSSH reaches with the user's own configuration.
 
-One connection carries everything. It is made by a client that dies with us (``ssh -M -N``), behind
-a socket in a folder that nobody else can enter. Remote command lines consist of constants and our
-own paths.
+One connection, of a client that dies with us, behind a socket that nobody else reaches, carries
+everything. Remote command lines consist of constants and our own paths.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import select
 import shlex
 import subprocess
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
-from iolab.targets.shipping import agent_archive
+from iolab.targets.shipped import agent_archive
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError, UserError, error_of
-from iolab_base.files import digest_of, short_dir
+from iolab_base.files import short_dir
 from iolab_base.process import kill_group, start
 from iolab_base.tars import TarError, tar_bytes, unpack
 
@@ -122,14 +122,12 @@ def _reason(stderr: str, where: str) -> IolabError:
 
 
 class _Bounds:
-    """Time limits of a machine's output: `_SILENT_S` without output, `most_s` in all.
-
-    If it `drips`, fewer than `_LEAST_BYTES` in `_SILENT_S` do not count as output.
-    """
+    """Time limits of a machine's output: `_SILENT_S` without output, `most_s` in all."""
 
     def __init__(self, where: str, most_s: float, *, drips: bool) -> None:
         self._where = where
         self._most_s = most_s
+        # If it drips, fewer bytes in `_SILENT_S` do not count as output.
         self._least = _LEAST_BYTES if drips else 1
         self._began = self._last = time.monotonic()
         self._bytes = 0
@@ -141,10 +139,7 @@ class _Bounds:
             self._bytes, self._last = 0, time.monotonic()
 
     def left(self) -> float:
-        """Return how many seconds may pass until more output.
-
-        Raises LostError if the machine sent nothing for too long, IolabError if its time is up.
-        """
+        """Return how many seconds may pass until more output; raise an error if none is left."""
         now = time.monotonic()
         if now - self._began >= self._most_s:
             raise IolabError(f"{self._where} did not finish within {self._most_s:.0f} s")
@@ -159,12 +154,7 @@ class SshTarget(RealTarget):
     kind = "ssh"
 
     def __init__(self, address: str, *, config: Path | None = None) -> None:
-        """Connect and survey the machine.
-
-        `config` is another file for ssh's own ``-F``. Raises UserError if the address is invalid or
-        the login is refused, HostKeyError, LostError, or CannotRunError if the machine lacks
-        Python, root or sudo.
-        """
+        """Connect and survey the machine; `config` is another file for ssh's own ``-F``."""
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match["port"] or 22) not in range(1, 65536):
             raise UserError(f"a target is ssh://user@host or ssh://user@host:port, not {address!r}")
@@ -218,11 +208,7 @@ class SshTarget(RealTarget):
         into: Path | None = None,
         most: int = _MOST_WORDS,
     ) -> tuple[int, bytes]:
-        """Run a shell script there once; return its exit code and output (or write that `into`).
-
-        Raises LostError if the connection broke or brought nothing for too long, IolabError if the
-        machine sends too much.
-        """
+        """Run a shell script there once; return its exit code and output (or write that `into`)."""
         if self._master is None or self._master.poll() is not None:
             raise LostError(f"the connection to {self.where} is lost")
         command = f"{self._prefix}sh -c {shlex.quote(script)}"
@@ -250,10 +236,7 @@ class SshTarget(RealTarget):
     def _read(
         self, process: subprocess.Popen[bytes], into: Path | None, most: int
     ) -> tuple[bytes, bytes]:
-        """Return a command's output on both streams, or write the first one to a file.
-
-        Bounded by `most` bytes and by the time that so many bytes may take.
-        """
+        """Return a command's output on both streams, or write the first one to a file."""
         assert process.stdout is not None  # noqa: S101 - it was started with pipes
         assert process.stderr is not None  # noqa: S101
         out, err = process.stdout.fileno(), process.stderr.fileno()
@@ -316,7 +299,7 @@ class SshTarget(RealTarget):
         raise CannotRunError(f"{self.where} needs root, or sudo without a password")
 
     def _survey(self) -> dict[str, Any]:
-        folder = f"/run/iolab/runs/survey-{digest_of([os.getpid(), time.time_ns()])[:16]}"
+        folder = f"{RUNS}/survey-{secrets.token_hex(8)}"
         try:
             self.send(folder, "agent.pyz", agent_archive())
             said = self.agent(folder, "survey")

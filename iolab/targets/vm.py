@@ -20,9 +20,8 @@ from icountvm.qemu import GuestError
 from iolab.agent.plan import Cell, Plan
 from iolab.blocks import encode_plan
 from iolab.results import result_bytes
-from iolab.targets.real import agent_words
-from iolab.targets.shipped import program_entries
-from iolab.targets.shipping import agent_archive, agent_digest
+from iolab.targets.real import agent_ending
+from iolab.targets.shipped import agent_archive, agent_digest, program_entries
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import canonical_json, digest_file, scratch_dir
@@ -65,13 +64,9 @@ class VmTarget(Guest):
         *,
         observation: Observation | None = None,
     ) -> dict[str, Any]:
-        """Boot, run `plan`, leave the results folder at `into`, and return the kernel's facts.
-
-        An `observation` adds the observed cells' profiles (``profiles/ID.parquet``) and recorded
-        events (``profiles/ID.events.parquet``); all else stays the same, to the byte. Raises
-        GuestError if the guest did not come to its end or the agent gave up, ChannelError if its
-        results are incomplete.
-        """
+        """Boot, run `plan`, leave the results folder at `into`, and return the kernel's facts."""
+        # An observation adds profiles (``profiles/ID.parquet``) and recorded events
+        # (``profiles/ID.events.parquet``); all else stays the same, to the byte.
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         options = [*self.machine.kernel_options, *options]
         booted = replace(self, machine=replace(self.machine, kernel_options=tuple(options)))
@@ -151,14 +146,10 @@ def _done_io(result: Path) -> dict[str, int]:
 
 
 def _check_ending(results: Path, console: Path) -> None:
-    try:
-        ending = foreign.document((results / "agent.json").read_bytes())
-        code, said = int(ending["exit"]), str(ending["stderr"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IolabError("the guest did not say how the run ended") from error
+    code, words = agent_ending(results, "the guest")
     if code == 0 and (results / "status.json").exists():
         return
-    message = f"the agent gave up in the guest: {agent_words(said, f'exit {code}')}"
+    message = f"the agent gave up in the guest: {words}"
     if code == CannotRunError.exit_code:
         raise CannotRunError(message)
     raise GuestError(message, console)

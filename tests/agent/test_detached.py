@@ -15,7 +15,7 @@ import pytest
 
 from iolab.agent.detached import state_of
 from iolab.agent.journal import JOURNALS
-from iolab.targets.shipping import agent_archive
+from iolab.targets.shipped import agent_archive
 from tests.support.needs import lack, needs
 from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of

@@ -27,7 +27,7 @@ def test_help_and_nothing_at_all_are_no_errors(iolab: Iolab) -> None:
 
 def test_help_and_what_starts_a_machine_load_nothing_that_numbers_or_figures_need() -> None:
     code = f"import sys, iolab.cli; print(*sorted({_HEAVY!r} & set(sys.modules)))"
-    measuring = ("iolab.sweeps.block", "iolab.sweeps.judge", "iolab.cli.judgements")
+    measuring = ("iolab.sweeps.block", "iolab.sweeps.judge", "iolab.cli.judge")
     for module in ("iolab", "iolab.cli", *measuring):
         done = subprocess.run(
             [sys.executable, "-c", code.replace("iolab.cli", module)],

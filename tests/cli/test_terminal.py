@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iolab.cli.documents import print_json, records
-from iolab.cli.terminal import print_table
+from iolab.cli.terminal import print_json, print_table, records
 from tests.support import synthetic
 from tests.support.command import ARGV
 from tests.support.processes import child_environment

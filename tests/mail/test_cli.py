@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.cli import extras
+from iolab import cli
 from iolab.paths import REFERENCE
 from tests.support import reports, synthetic
 from tests.support.command import Iolab
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_its_line_of_help_in_iolab_is_its_own() -> None:
-    assert extras.mail.short_help == extras.mail.load().get_short_help_str(80)
+    assert cli.mail.short_help == cli.mail.load().get_short_help_str(80)
 
 
 def test_a_mail_goes_to_standard_output_or_to_a_file(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from iolab.targets.shipping import agent_archive
+from iolab.targets.shipped import agent_archive
 from tests.support.fault_runs import Hear, Run
 from tests.support.plans import copies_cell, job, null_blk_cell, open_job, plan_document
 from tests.support.server import SERIAL, SPARE_DISK, Server

@@ -13,8 +13,7 @@ from typing import Final
 
 import click
 
-from iolab.cli import app
-from iolab.cli.extras import ExtraCommand
+from iolab.cli import ExtraCommand, app
 
 __all__ = [
     "WrongCommandError",

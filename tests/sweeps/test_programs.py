@@ -134,7 +134,7 @@ def test_all_that_was_started_ends(tmp_path: Path, first: str) -> None:
 def test_a_signal_waits_for_the_note_of_what_was_started() -> None:
     program = (
         "import os, signal, sys\n"
-        "from iolab.cli.signals import ending_signals\n"
+        "from iolab.cli.process import ending_signals\n"
         "from iolab.sweeps.programs import signals_held\n"
         "try:\n"
         "    with ending_signals() as ending:\n"

@@ -18,7 +18,7 @@ from iolab.agent.plan import Plan
 from iolab.blocks import encode_plan
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
-from iolab.targets.shipping import agent_digest
+from iolab.targets.shipped import agent_digest
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_of
 from tests.support.needs import lack, needs

@@ -17,7 +17,7 @@ import pytest
 from iolab.agent.plan import Device, Plan, Recording
 from iolab.agent.plan_reader import parse_plan
 from iolab.targets import ssh
-from iolab.targets.shipping import agent_archive
+from iolab.targets.shipped import agent_archive
 from iolab.targets.ssh import SshTarget
 from iolab_base.errors import IolabError, UserError
 from tests.support.agent_kills import OPEN_GROUP, every_change, kill_runs, wrongs

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Programs of this machine, taken along with their libraries."""
+"""The agent, and programs of this machine, taken along with their libraries."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import io
 import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,14 @@ from icountvm import elf
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.targets import shipped as ships
-from iolab.targets.shipped import Shipped, program, program_entries, ship
+from iolab.targets.shipped import (
+    Shipped,
+    agent_archive,
+    agent_digest,
+    program,
+    program_entries,
+    ship,
+)
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.process import run
 from tests.support.plans import null_blk_cell, plan, program_cell
@@ -239,3 +249,27 @@ def test_a_plan_holds_the_digests_and_its_files_come_from_the_cache(tmp_path: Pa
 def test_a_command_line_is_a_list(argv: Any) -> None:
     with pytest.raises(UserError, match="a program is a list"):
         program(argv)
+
+
+def test_a_corrected_word_leaves_the_agent_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = agent_digest()
+    for name, folder in (("_AGENT", ships._AGENT), ("_BASE", ships._BASE)):
+        copies = tmp_path / name
+        copies.mkdir()
+        for path in folder.glob("*.py"):
+            words = path.read_text().replace('"""', '"""Truly: ', 1) + "\n\n# One more word.\n"
+            (copies / path.name).write_text(words)
+        monkeypatch.setattr(ships, name, copies)
+    assert ships.agent_archive.__wrapped__() == agent_archive()
+    (ships._AGENT / "work.py").write_text(words + "\nX = 1\n")
+    assert ships.agent_archive.__wrapped__() != agent_archive()
+    assert agent_digest() == before
+
+
+def test_the_archive_holds_no_word() -> None:
+    with zipfile.ZipFile(io.BytesIO(agent_archive())) as archive:
+        for name in archive.namelist():
+            tree = ast.parse(archive.read(name))
+            assert ast.get_docstring(tree) is None, name

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from iolab.cli.choices import defined_in
 from iolab.cli.completion import complete_kernel
+from iolab.cli.options import defined_in
 from iolab_base.errors import UserError
 
 __all__ = ["mail"]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names, listed
-from iolab.experiment.progress import Bar
+from iolab.experiment.progress import progress_bar
 from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
@@ -109,8 +109,8 @@ def sweep(
         target=target,
         place=place or Place(),
     )
-    with Bar(shown=progress) as bar:
-        return Outcomes(run_sweep(request, bar.update))
+    with progress_bar(shown=progress) as update:
+        return Outcomes(run_sweep(request, update))
 
 
 def _settings(levels: Mapping[str, object]) -> list[str]:

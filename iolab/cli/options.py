@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options that choose what is measured, shared by ``sweep`` and ``plan``, and their values."""
+"""Options that several commands have, and the help that lists what they take."""
 
 from __future__ import annotations
 
@@ -9,15 +9,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_kernel, complete_levels, complete_profile
+from iolab.cli.completion import (
+    complete_kernel,
+    complete_levels,
+    complete_pathology,
+    complete_profile,
+)
 from iolab.paths import runs_dir
 
 if TYPE_CHECKING:
     from iolab.pathology.factors import Factor
 
-__all__ = ["SelectionCommand", "selection", "selection_options"]
+__all__ = [
+    "PATH",
+    "SelectionCommand",
+    "defined_in",
+    "jobs_option",
+    "json_option",
+    "pathologies_argument",
+    "root_option",
+    "selection",
+    "selection_options",
+    "target_option",
+]
 
-_FOLDER = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path)
+pathologies_argument = click.argument(
+    "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
+)
+jobs_option = click.option("--jobs", type=int, help="Virtual machines side by side.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+root_option = click.option("--root", type=PATH, default=runs_dir, help="Folder of the results.")
+target_option = click.option(
+    "--target", default="vm", show_default=True, help="vm, local, or ssh://user@host."
+)
 _LEVELS = "FACTOR=LEVEL[,LEVEL...]"
 _OPTIONS = (
     click.option(
@@ -71,7 +96,7 @@ _OPTIONS = (
     ),
     click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
     click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs."),
-    click.option("--root", type=_FOLDER, default=runs_dir, help="Folder of the results."),
+    root_option,
 )
 
 
@@ -89,11 +114,26 @@ def selection_options(options: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "root": options["root"].resolve()}
 
 
-class SelectionCommand(click.Command):
-    """A command whose help ends with the values that its options take.
+def defined_in(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option for pathologies of the user's own to a command that reads results."""
 
-    They are read from the pathologies when the help is shown.
-    """
+    def register(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+        from iolab.pathology import named_pathologies
+
+        named_pathologies(names)
+
+    return click.option(
+        "--pathology",
+        multiple=True,
+        metavar="FILE",
+        expose_value=False,
+        callback=register,
+        help="File that defines the pathology, if it is one of your own (repeatable).",
+    )(command)
+
+
+class SelectionCommand(click.Command):
+    """A command whose help ends with the values that its options take, as pathologies have them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments; while the shell completes an option's value, parse those before it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Standard input, output and error as a command finds them: closed, full, or without a reader."""
+"""The process of a command: its standard streams, and the signals that end it as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import io
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
 
 from iolab_base.errors import IolabError
@@ -14,10 +18,11 @@ from iolab_base.errors import IolabError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["CLOSED_PIPE", "open_streams"]
+__all__ = ["CLOSED_PIPE", "Ending", "ending_signals", "open_streams"]
 
 # The shells' exit code of a program that SIGPIPE ended.
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Stream(io.FileIO):
@@ -28,10 +33,7 @@ class _Stream(io.FileIO):
         self._works = True
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write; raise the first failure on standard output.
-
-        That is SystemExit if the reader is gone, as with `head`, else IolabError.
-        """
+        """Write; a first failure on standard output is SystemExit (no reader) or IolabError."""
         if self._works:
             try:
                 return super().write(data)
@@ -47,10 +49,7 @@ class _Stream(io.FileIO):
 
 
 def open_streams() -> None:
-    """Reopen the standard streams, so that no other file gets their descriptors.
-
-    A closed standard output fails on writing; a closed standard error is silent.
-    """
+    """Reopen the standard streams, so that no other file gets their descriptors."""
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -69,3 +68,43 @@ def _text(number: int, before: TextIO | None) -> TextIO:
         errors="backslashreplace",
         line_buffering=number == 2 or os.isatty(number),
     )
+
+
+class Ending:
+    """The signal that ends the command: SIGINT (Ctrl-C) unless another one came."""
+
+    def __init__(self) -> None:
+        self.number = signal.SIGINT
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code for this signal, by the shells' convention: 128 plus its number."""
+        return 128 + self.number
+
+
+@contextmanager
+def ending_signals() -> Iterator[Ending]:
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt during a ``with`` block; yield the signal."""
+    ending = Ending()
+    # Only the main thread can receive signals.
+    if threading.current_thread() is not threading.main_thread():
+        yield ending
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ending.number = signal.Signals(number)
+        for other in _SIGNALS:
+            # Not SIG_IGN: processes that the clean-up starts would inherit it.
+            signal.signal(other, lambda *_: None)
+        raise KeyboardInterrupt
+
+    try:
+        for number in _SIGNALS:
+            # nohup ignores SIGHUP.
+            if before[number] is not signal.SIG_IGN:
+                signal.signal(number, end)
+        yield ending
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

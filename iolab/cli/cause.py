@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command ``iolab bisect``: the commit of a kernel tree that changed an answer."""
+"""Commands that find a cause: the commit of a kernel tree, or a switch of a kernel."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.documents import json_option, print_json
-from iolab.cli.terminal import echo, note
-from iolab.paths import runs_dir
+from iolab.cli.completion import complete_kernel, complete_pathology
+from iolab.cli.options import PATH, jobs_option, json_option, root_option, target_option
+from iolab.cli.terminal import echo, note, print_json
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.bisect import Step
     from iolab.sweeps.trees import JudgedTree
+    from iolab.sweeps.why import Why
 
-__all__ = ["bisect"]
+__all__ = ["bisect", "why"]
 
-_PATH = click.Path(path_type=Path)
 _INTERRUPTED = "interrupted; what was judged is kept, and the same command goes on from there"
 
 
 @click.command()
 @click.argument("commits", nargs=-1, required=True, metavar="GOOD [BAD] CLAIM|EXPRESSION")
-@click.option("--tree", type=_PATH, required=True, help="Git repository of a kernel.")
-@click.option("--config", type=_PATH, help="A whole configuration instead of iolab's small one.")
+@click.option("--tree", type=PATH, required=True, help="Git repository of a kernel.")
+@click.option("--config", type=PATH, help="A whole configuration instead of iolab's small one.")
 @click.option("--fixed", is_flag=True, help="GOOD is bad and BAD is good: what fixed it?")
 @click.option(
-    "--patches", type=_PATH, help="Judge GOOD, then each patch of this folder on top of it."
+    "--patches", type=PATH, help="Judge GOOD, then each patch of this folder on top of it."
 )
 @click.option("--why", is_flag=True, help="Observe the commit, and try the kernel's switches.")
-@click.option("--root", type=_PATH, default=runs_dir, help="Folder of the results.")
+@root_option
 @json_option
 def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Find the commit between GOOD and BAD that changed the answer.
@@ -70,7 +70,7 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 def _tell(step: Step) -> None:
-    from iolab.cli.judgements import judgement_line
+    from iolab.cli.judge import judgement_line
 
     note(f"{step.title}: {judgement_line(step.judgement)}")
 
@@ -102,7 +102,7 @@ def _search(
 
 
 def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool) -> None:
-    from iolab.cli.judgements import judgement_line
+    from iolab.cli.judge import judgement_line
     from iolab.sweeps.bisect import judge_patches
 
     patches = sorted(folder.glob("*.patch")) if folder.is_dir() else [folder]
@@ -114,3 +114,52 @@ def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool)
         return
     for step in steps:
         echo(f"{step.title}: {judgement_line(step.judgement)}")
+
+
+@click.command()
+@click.argument("pathology", metavar="NAME|FILE", shell_complete=complete_pathology)
+@click.option("--kernel", shell_complete=complete_kernel, help="Kernel to boot.")
+@click.option("--claim", default="", help="Claim to answer, with its condition.")
+@click.option(
+    "--switch",
+    "interventions",
+    multiple=True,
+    metavar="NO_FEATURE|NAME=VALUE",
+    help="Try this alone (repeatable); by default whatever the kernel offers.",
+)
+@click.option("--boots", type=int, default=8, show_default=True, help="Boots that confirm.")
+@target_option
+@jobs_option
+@root_option
+@json_option
+def why(as_json: bool, **options: Any) -> None:
+    """Find the switch of a kernel that is the cause.
+
+    The kernel is booted and asked for its switches: features of the scheduler, preemption models,
+    settings, timers, CPUs. Each is tried alone in two boots; those that matter are confirmed in
+    fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
+    """
+    from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.pages import make_why_page
+    from iolab.sweeps.why import find_causes, why_request
+
+    if options["target"] == "vm" and not options["kernel"]:
+        raise UserError("name the kernel: --kernel 6.12")
+    asked = why_request(**{**options, "kernel": options["kernel"] or ""})
+    with SweepProgress() as progress:
+        result = find_causes(asked, progress.update)
+        page = make_why_page(result.folder)
+    if as_json:
+        print_json({"folder": result.folder, "page": page, "rows": result.table.to_dict("records")})
+    else:
+        _show_causes(result)
+        echo(f"\nopen {page}")
+
+
+def _show_causes(result: Why) -> None:
+    from iolab.report.attribution import attribution_text
+
+    echo()
+    echo(f"{result.pathology} on {result.kernel}", bold=True)
+    for line in attribution_text(result.table):
+        echo(f"  {line}")

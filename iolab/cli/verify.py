@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.choices import defined_in
 from iolab.cli.completion import complete_kernel
-from iolab.cli.documents import json_option, print_json
-from iolab.cli.terminal import echo, note, print_table
+from iolab.cli.options import PATH, defined_in, json_option
+from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
 from iolab.paths import REFERENCE
 from iolab_base.errors import IolabError, UserError
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["verify"]
 
-_FOLDER = click.Path(path_type=Path)
 # Cells and values shown of a block that differs; more would only fill the terminal.
 _MOST_CELLS = 8
 _MOST_VALUES = 3
@@ -31,7 +29,7 @@ _SEEDS = 1 << 32
 
 
 @click.command()
-@click.argument("folders", type=_FOLDER, nargs=-1)
+@click.argument("folders", type=PATH, nargs=-1)
 @click.option("--blocks", type=int, default=2, show_default=True, help="How many blocks.")
 @click.option("--seed", type=int, help="Draw the blocks that this seed draws; else at random.")
 @click.option(
@@ -142,10 +140,7 @@ def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
 
 
 def _judge(done: Sequence[CheckedBlock]) -> None:
-    """Raise the command's error unless every block gave the same bytes.
-
-    Raises NothingComparedError if no block could be compared by its bytes.
-    """
+    """Raise the command's error unless every block gave the same bytes."""
     from iolab.sweeps.verify import NothingComparedError
 
     compared = [checked for checked in done if checked.compared]

@@ -1,30 +1,39 @@
 # SPDX-License-Identifier: MIT
-"""Commands that measure, and the one that shows what would be measured: sweep, plan."""
+"""Commands that measure, and the one that shows what would be measured: sweep, plan, decide."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_pathology
-from iolab.cli.documents import json_option, print_json
-from iolab.cli.selection import SelectionCommand, selection, selection_options
-from iolab.cli.terminal import echo
+from iolab.cli.completion import complete_kernel, complete_pathology
+from iolab.cli.options import (
+    SelectionCommand,
+    jobs_option,
+    json_option,
+    pathologies_argument,
+    root_option,
+    selection,
+    selection_options,
+    target_option,
+)
+from iolab.cli.terminal import echo, print_json
 from iolab.shown import rough_duration
 from iolab.targets.place import MADE, Place
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
+    from iolab.sweeps.decide import Decisions
     from iolab.sweeps.preview import PathologyPreview
     from iolab.sweeps.request import Request
     from iolab.sweeps.sweep import Outcome
 
-__all__ = ["plan", "sweep"]
+__all__ = ["decide", "plan", "sweep"]
 
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
-_TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
 
 
 @click.command(cls=SelectionCommand)
@@ -37,13 +46,18 @@ _TARGETS = "vm, local (this machine itself), or ssh://user@host[:port]."
     shell_complete=complete_pathology,
     help="Pathology to measure, by name or by the file that defines it (repeatable); all if none.",
 )
-@click.option("--target", default="vm", show_default=True, help=_TARGETS)
+@click.option(
+    "--target",
+    default="vm",
+    show_default=True,
+    help="vm, local (this machine itself), or ssh://user@host[:port].",
+)
 @click.option("--directory", help="Real machines: measure on files made in this folder.")
 @click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
 @click.option("--serial", help="The disk's serial number: what is on it may be lost.")
 @click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
 @click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
-@click.option("--jobs", type=int, help="Virtual machines side by side.")
+@jobs_option
 @click.option(
     "--cluster",
     default="",
@@ -79,9 +93,7 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
 
 
 @click.command(cls=SelectionCommand)
-@click.argument(
-    "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
-)
+@pathologies_argument
 @selection
 @json_option
 def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
@@ -222,3 +234,64 @@ def _show_preview(preview: PathologyPreview, jobs: int) -> None:
     )
     echo(f"                   {duration.seconds_per_cell:.1f} s for a cell, {duration.basis}")
     echo(f"  results          {preview.folder}")
+
+
+@click.command()
+@pathologies_argument
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    shell_complete=complete_kernel,
+    help="Kernel to boot (repeatable); by default those of the profile quick.",
+)
+@click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs.")
+@target_option
+@jobs_option
+@root_option
+@json_option
+def decide(as_json: bool, **options: Any) -> None:
+    """Decide every primary claim from the fewest boots.
+
+    The claims' conditions are measured beside their controls in three boots. What these do not
+    decide gets three more; the levels of both looks make up for looking twice. Pages, maps and
+    secondary claims are of `iolab sweep`.
+    """
+    from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.decide import decide as decided
+    from iolab.sweeps.pool import default_jobs
+    from iolab.sweeps.request import Request
+
+    clock = "virtual" if options["target"] == "vm" else "host"
+    jobs = options.pop("jobs")
+    request = Request(
+        **{**options, "root": options["root"].resolve()},
+        profile="quick",
+        clock=clock,
+        jobs=default_jobs(clock) if jobs is None else jobs,
+    )
+    with SweepProgress() as progress:
+        found = decided(request, progress.update)
+    if as_json:
+        print_json([row.document() for row in found.rows])
+    else:
+        _show_decisions(found)
+    if found.failed:
+        name, reason = next(iter(found.failed.items()))
+        raise IolabError(f"{name} was not measured: {reason.splitlines()[0]}")
+
+
+def _show_decisions(found: Decisions) -> None:
+    from iolab.stats.verdicts import verdict_text
+
+    head = ""
+    for row in found.rows:
+        if (here := f"{row.pathology} on {row.kernel}") != head:
+            head = here
+            echo()
+            echo(head, bold=True)
+        words = verdict_text(asdict(row.judged))
+        level = f", {row.confidence:.0%}, n = {row.judged.n}" if row.judged.n else ""
+        echo(f"  {row.claim.name}: {row.judged.verdict} ({words}{level})")
+    echo()
+    echo(f"{found.cells} cells; tables in {', '.join(map(str, found.folders.values())) or 'none'}")
