@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from iolab.report.machine import machine_table
+from iolab.report.tables import machine_table
 from iolab.store.findings import findings, machine_gates
 from iolab_base.errors import IolabError
 
