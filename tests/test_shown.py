@@ -18,9 +18,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from iolab import shown
-from iolab.figures.comparison import publish_comparison
 from iolab.figures.save import caption, save_figure
 from iolab.figures.style import STYLE, styled
+from iolab.figures.verdicts import publish_comparison
 from iolab.report.comparison import compare_clocks, comparison_text
 from iolab.store.dataset import Dataset, load
 from iolab.sweeps.pages import Page, make_page

@@ -17,7 +17,7 @@ from guestprof.switches import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.pathology.base import Pathology
-from iolab.report.block import BlockView, block_view
+from iolab.report.pages import BlockView, block_view
 from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of
 from iolab.stats.profiles import profile_differences, subsystem_table

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Figures of effects, regions, cells, traces, verdicts and comparisons, and how they are saved."""
+"""Figures of effects, regions, cells, traces, verdicts and comparisons, and how they are saved.
+
+Each is one or two columns of a paper wide. UserError says that there is nothing to draw or that
+cells mix what may not be pooled, MissingEventError that a trace lacks an event of the scheduler.
+"""
 
 from __future__ import annotations
 
-from iolab.figures.attribution import attribution
-from iolab.figures.cells import block_figure, cpu_split, latency_ecdf
-from iolab.figures.comparison import comparison_figure, publish_comparison
-from iolab.figures.effects import Reference, by_kernel, by_treatment
-from iolab.figures.figure import Figure
-from iolab.figures.paths import path_breakdown
+from iolab.figures.cells import block_figure, cpu_split, latency_ecdf, path_breakdown
+from iolab.figures.effects import Reference, attribution, by_kernel, by_treatment
 from iolab.figures.regions import PublishedPoint, region_iops, region_switches
 from iolab.figures.save import CLOCKS, caption, save_figure
+from iolab.figures.style import Figure
 from iolab.figures.traces import (
     busiest,
     migration_intervals,
     timeline,
+    turns_by_clump,
     waits_ecdf,
     waits_histogram,
 )
-from iolab.figures.turns import turns_by_clump
-from iolab.figures.verdicts import verdict_grid
+from iolab.figures.verdicts import comparison_figure, publish_comparison, verdict_grid
 
 __all__ = [
     "CLOCKS",

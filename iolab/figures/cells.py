@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What happened in cells: a block in the order measured, the core's time, latencies.
-
-The palette suits colour-blind readers, and nothing is shown by colour alone. A figure is an
-`iolab.figures.Figure`, drawn at the size it is printed: no global state, nothing to close.
-"""
+"""What happened in cells: a block as measured, the core's time, latencies, costs and paths."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -23,24 +20,32 @@ from matplotlib.ticker import (
     MaxNLocator,
     NullFormatter,
     PercentFormatter,
+    StrMethodFormatter,
 )
 
-from iolab.figures.figure import Figure
 from iolab.figures.panels import (
+    grid_of,
     kernel_grid,
     label_empty_panel,
+    level_names,
     name_categories,
     outer_labels,
     panels_of,
+    tick_name,
     title_panel,
 )
-from iolab.figures.style import DOUBLE_IN, LINES, MARKERS, legend, styled
-from iolab.figures.words import level_names, tick_name
-from iolab.stats.conditions import cell_columns, comparable_cells, levels_of, pathology_of
+from iolab.figures.style import DOUBLE_IN, MARKERS, Figure, curve_styles, legend, styled
+from iolab.stats.conditions import (
+    cell_columns,
+    comparable_cells,
+    in_kernel_order,
+    levels_of,
+    pathology_of,
+)
 from iolab.stats.tables import mean_table
 from iolab_base.errors import UserError
 
-__all__ = ["block_figure", "cpu_split", "latency_ecdf"]
+__all__ = ["block_figure", "cost_split", "cpu_split", "latency_ecdf", "path_breakdown"]
 
 _BLUE, _ORANGE = sns.color_palette("colorblind")[:2]
 # Uses of the measured core: column, name, colour, hatch.
@@ -50,7 +55,6 @@ _SHARES = (
     ("other", "other", "0.6", "...."),
     ("idle", "idle", "0.95", ""),
 )
-_CONTROL: dict[str, Any] = {"color": "0.2", "linewidth": 2.0}
 
 
 @styled
@@ -64,16 +68,6 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
     ----------
     cells : DataFrame
         Cells of one pathology, clock and target.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw, or the cells mix what may not be pooled.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -126,17 +120,6 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
         Cells of one pathology, clock and target.
     latency : DataFrame
         Histograms of completion latencies: cell, bin_ns, count.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw, the cells mix what may not be pooled, or no valid cell has a
-        histogram.
     """
     kept = comparable_cells(cells)
     pathology = pathology_of(kept)
@@ -146,19 +129,15 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     levels = levels_of(bins)
     keys = [*cell_columns(kept), "bin_ns"]
     counts = bins.groupby(keys, dropna=False, observed=True)["count"].sum().reset_index()
-    styles = [
-        {"color": colour, "linestyle": LINES[1:][index % (len(LINES) - 1)]}
-        for index, colour in enumerate(sns.color_palette("viridis", len(levels)))
-    ]
+    styles = curve_styles(len(levels))
     figure, grid, panels = kernel_grid(counts, pathology, height_in=1.5)
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         title_panel(axes, title)
         if rows.empty:
             label_empty_panel(axes)
             continue
-        # The control first and widest, so that a curve exactly on it stays visible.
         of_level = rows[pathology.treatment]
-        for level, style in zip((None, *levels), (_CONTROL, *styles), strict=True):
+        for level, style in zip((None, *levels), styles, strict=True):
             curve = rows[of_level.isna() if level is None else of_level == level]
             share = curve["count"].cumsum() / curve["count"].sum()
             axes.step(curve["bin_ns"] / 1e6, share, where="post", **style)
@@ -166,8 +145,7 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     outer_labels(grid, "completion latency (ms, log scale)", "I/Os completed")
     names = level_names(pathology, levels)
     handles = [
-        Line2D([], [], label=name, **style)
-        for name, style in zip(names, (_CONTROL, *styles), strict=True)
+        Line2D([], [], label=name, **style) for name, style in zip(names, styles, strict=True)
     ]
     legend(figure, handles)
     return figure
@@ -192,16 +170,6 @@ def block_figure(cells: pd.DataFrame) -> Figure:
     ----------
     cells : DataFrame
         Cells of one block, valid or not.
-
-    Returns
-    -------
-    Figure
-        Two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is no cell, or more than one block.
     """
     if cells.empty or cells["block"].nunique() != 1:
         raise UserError("this figure shows the cells of exactly one block")
@@ -250,3 +218,124 @@ def _draw_cell(axes: Axes, row: dict[Any, Any], marker: str, colour: str) -> Non
         # An invalid cell may have no IOPS: its cross is then on the axis.
         where = 0.0 if pd.isna(y) else y
         axes.plot(x, where, "x", color="#d55e00", ms=9, mew=1.6, zorder=3, clip_on=False)
+
+
+# The parts of an I/O's path as drawn: sums of the segments of `iolab.measure.io_path`.
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "submission": ("queue_ns",),
+    "device": ("device_ns",),
+    "worker not yet running": ("defer_ns", "worker_wait_ns"),
+    "behind other works": ("dispatch_ns",),
+    "its work": ("work_ns",),
+    "submitter asleep": ("gather_ns",),
+    "submitter not yet running": ("submitter_wait_ns",),
+}
+
+
+@styled
+def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
+    """Draw where an I/O's time went, in the control and at each level, as stacked means.
+
+    The means are over the I/Os whose whole path is in a trace, then over the recorded cells. There
+    is a panel for each kernel and what else varies.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of one pathology.
+    mechanism : DataFrame
+        Measures of the cells: cell, measure, value; those of the path are named ``path_…_ns``.
+    """
+    wide = mechanism.pivot(index="cell", columns="measure", values="value")
+    recorded = cells[cells["valid"] & cells["recorded"]].merge(
+        wide, left_on="cell", right_index=True
+    )
+    segments = [f"path_{name}" for names in _PARTS.values() for name in names]
+    if recorded.empty or not set(segments) <= set(recorded.columns):
+        raise UserError("no cell was recorded: there is no path to draw")
+    pathology, levels = pathology_of(recorded), levels_of(recorded)
+    by = cell_columns(recorded)
+    means = recorded.groupby(by, dropna=False)[segments].mean().reset_index()
+    panels = panels_of(in_kernel_order(means, by), pathology, always=["kernel"])
+    figure, grid = grid_of(len(panels), 1, height_in=1.9)
+    names = [pathology.control, *map(tick_name, levels)]
+    for axes, (title, rows) in zip(grid.flat, panels, strict=True):
+        title_panel(axes, title)
+        name_categories(axes, names)
+        if rows[segments].isna().all(axis=None):
+            # A kernel that completes these writes without a worker has no such path.
+            label_empty_panel(axes, "no path through a worker")
+            continue
+        x = [0 if pd.isna(v) else 1 + levels.index(v) for v in rows[pathology.treatment]]
+        bottom = np.zeros(len(rows))
+        for part, style in _part_styles().items():
+            columns = [f"path_{name}" for name in _PARTS[part]]
+            height = rows[columns].sum(axis=1).to_numpy() / 1e6
+            axes.bar(x, height, 0.75, bottom, **style)
+            bottom += height
+    outer_labels(grid, pathology.factors[pathology.treatment].label, "mean time of an I/O (ms)")
+    legend(figure, [Patch(label=part, **style) for part, style in _part_styles().items()])
+    return figure
+
+
+def _part_styles() -> dict[str, dict[str, Any]]:
+    colours = sns.color_palette("colorblind", len(_PARTS))
+    hatches = ("", "", "////", "....", "", "xxxx", "\\\\\\\\")
+    return {
+        part: {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.3}
+        for part, colour, hatch in zip(_PARTS, colours, hatches, strict=True)
+    }
+
+
+# Okabe and Ito's colours and greys, with a hatch for readers who see no colour.
+_LOOKS = {
+    "user": ("#56b4e9", ""),
+    "submit": ("#0072b2", ""),
+    "complete": ("#009e73", ""),
+    "memory": ("#999999", ""),
+    "schedule": ("#d55e00", ""),
+    "wake": ("#e69f00", "//"),
+    "cgroup": ("#cc79a7", "\\\\"),
+    "timer": ("#f0e442", ".."),
+    "idle": ("#ffffff", ""),
+    "other": ("#dddddd", "xx"),
+}
+
+
+@styled
+def cost_split(
+    costs: pd.DataFrame, label: str = "instructions per I/O (ns of virtual time)"
+) -> Figure:
+    """Draw what an I/O costs in several conditions, as stacked bars by subsystem.
+
+    `costs` has a row for each condition, named by its index, and columns among
+    `guestprof.profile.KINDS`, as from `iolab.stats.profiles.subsystem_table`. Two columns of a
+    paper wide. Raises UserError if there is nothing to draw.
+    """
+    kinds = [name for name in _LOOKS if name in costs.columns and costs[name].any()]
+    if costs.empty or not kinds:
+        raise UserError("there are no costs to draw: observe a cell first")
+    figure = Figure(figsize=(DOUBLE_IN, 0.9 + 0.28 * len(costs)), layout="constrained")
+    axes = figure.subplots()
+    left = np.zeros(len(costs))
+    for name in kinds:
+        colour, hatch = _LOOKS[name]
+        width = costs[name].fillna(0.0).to_numpy(dtype=np.float64)
+        style: dict[str, Any] = {"edgecolor": "0.4", "linewidth": 0.4}
+        axes.barh(range(len(costs)), width, 0.75, left, color=colour, hatch=hatch, **style)
+        left += width
+    for n, whole in enumerate(left):
+        axes.text(whole, n, f" {whole:,.0f}", va="center", fontsize=7)
+    axes.set_yticks(range(len(costs)), [str(name) for name in costs.index])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.1 * left.max())
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_xlabel(label)
+    patches = [
+        Patch(facecolor=_LOOKS[name][0], hatch=_LOOKS[name][1], edgecolor="0.4", label=name)
+        for name in kinds
+    ]
+    legend(figure, patches)
+    return figure

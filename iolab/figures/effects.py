@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The effect of a treatment on a value: against its level, and kernel by kernel.
-
-Intervals are those of `iolab.stats.tables`, never bootstraps over rows.
-"""
+"""Effects: of a treatment against its level and kernel by kernel, of interventions on a claim."""
 
 from __future__ import annotations
 
@@ -11,25 +8,29 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from iolab.figures.axis import TreatmentAxis, check_numeric
-from iolab.figures.figure import Figure
-from iolab.figures.panels import grid_of, outer_labels, panels_of, title_panel
-from iolab.figures.style import kernel_handles, legend, level_styles, styled
-from iolab.figures.words import level_names
-from iolab.pathology.base import Pathology
+from iolab.figures.panels import (
+    TreatmentAxis,
+    check_numeric,
+    grid_of,
+    level_names,
+    outer_labels,
+    panels_of,
+    title_panel,
+)
+from iolab.figures.style import DOUBLE_IN, Figure, kernel_handles, legend, level_styles, styled
+from iolab.pathology.base import Claim, Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
+from iolab_base.errors import UserError
 
-__all__ = ["Reference", "by_kernel", "by_treatment"]
+__all__ = ["Reference", "attribution", "by_kernel", "by_treatment"]
 
-# The pair of two controls, in ratios.
-_AA = "A/A"
-_NO_AA = "A/A: none"
 _REFERENCE: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
 
@@ -65,7 +66,7 @@ def _control_name(pathology: Pathology, table: pd.DataFrame, contrast: Contrast)
     """Return the name for the control: itself, or its A/A pairs, which a profile may lack."""
     if contrast != "ratio":
         return pathology.control
-    return _AA if table[pathology.treatment].isna().any() else _NO_AA
+    return "A/A" if table[pathology.treatment].isna().any() else "A/A: none"
 
 
 def _guides(axes: Axes, contrast: Contrast, line: tuple[float, str] | None) -> None:
@@ -110,17 +111,6 @@ def by_treatment(
         A published point.
     confidence : float
         Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw, the cells mix what may not be pooled, or the treatment has no
-        logarithm.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -167,29 +157,8 @@ def by_kernel(
 
     Parameters
     ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
-    value : str
-        Column to draw.
-    label : str
-        Label of the y axis, with the unit.
-    contrast : {"mean", "ratio"}
-        The mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A
-        pairs stand for the control.
-    line : (float, str), optional
-        A value to compare with, and its name in the legend.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw, or the cells mix what may not be pooled.
+    cells, value, label, contrast, line, confidence
+        As for `by_treatment`.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -236,3 +205,85 @@ def _draw_kernels(
 def _start_at_zero(axes: Axes) -> None:
     # The panels share their axis: its range is known only when all are drawn.
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+
+
+_ROW_IN = 0.145
+_COLOURS = dict(
+    zip(
+        (
+            *("removes", "restores", "weakens", "strengthens", "delays", "hastens"),
+            *("changes little", "changes nothing", "inconclusive"),
+        ),
+        (*sns.color_palette("colorblind")[:6], (0.3,) * 3, (0.6,) * 3, (0.7, 0.6, 0.1)),
+        strict=True,
+    )
+)
+_CONTRASTS = {
+    "ratio": "{}, treated / control",
+    "difference": "{}, treated - control",
+    "treated": "{}, treated",
+}
+
+
+@styled
+def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> Figure:
+    """Draw each claim's value under each intervention, the furthest from its baseline first.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A table of `iolab.stats.attribution`.
+    claims : list of Claim
+        The claims in it: a panel each.
+    most : int, optional
+        Rows at most; those that move least are left out.
+
+    Returns
+    -------
+    Figure
+        Two columns of a paper wide. Filled marks with intervals are confirmed in fresh boots,
+        hollow ones were screened only.
+    """
+    kept = table[table["n"] > 0]
+    if kept.empty:
+        raise UserError("no intervention was measured")
+    moved = kept.assign(moved=kept["share"].abs()).groupby("intervention", sort=False)["moved"]
+    order = [str(n) for n in moved.max().sort_values(ascending=False, kind="stable").index[:most]]
+    height_in = 0.9 + _ROW_IN * (len(order) + 1)
+    figure = Figure(figsize=(DOUBLE_IN, height_in), layout="constrained")
+    grid = figure.subplots(1, len(claims), sharey=True, squeeze=False)
+    for axes, claim in zip(grid.flat, claims, strict=True):
+        _panel(axes, kept[kept["claim"] == claim.name], claim, order)
+    grid.flat[0].set_yticks(range(len(order)), order)
+    grid.flat[0].set_ylim(len(order) - 0.4, -0.6)
+    legend(figure, _handles(kept))
+    return figure
+
+
+def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> None:
+    axes.grid(visible=True, axis="x")
+    axes.axvline(claim.limit, color="0.2", linestyle="--", linewidth=0.8)
+    for row in rows[rows["intervention"].isin(order)].to_dict("records"):
+        y, colour = order.index(row["intervention"]), _COLOURS[row["effect"]]
+        confirmed = row["stage"] == "confirmed"
+        # Screening and confirmation have boots, and so baselines, of their own.
+        axes.vlines(row["baseline"], y - 0.5, y + 0.5, color="0.2", linewidth=0.8)
+        if confirmed and np.isfinite([row["low"], row["high"]]).all():
+            axes.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
+        face = colour if confirmed else "none"
+        axes.plot(row["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
+    axes.set_xlabel(_CONTRASTS[claim.contrast].format(claim.value), fontsize=7)
+    axes.set_title(claim.name, fontsize=7)
+
+
+def _handles(kept: pd.DataFrame) -> list[Line2D]:
+    shown = [effect for effect in _COLOURS if (kept["effect"] == effect).any()]
+    marks = [Line2D([], [], ls="", marker="o", color=_COLOURS[e], label=e) for e in shown]
+    grey = "0.2"
+    hollow = Line2D([], [], ls="", marker="o", color=grey, mfc="none", label="screened only")
+    return [
+        *marks,
+        hollow,
+        Line2D([], [], color=grey, lw=0.8, label="without intervention"),
+        Line2D([], [], color=grey, lw=0.8, ls="--", label="limit of the claim"),
+    ]

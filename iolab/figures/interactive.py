@@ -4,26 +4,34 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from bokeh.embed import json_item
 from bokeh.layouts import gridplot
+from bokeh.models.ui import UIElement
+from bokeh.resources import Resources
 
 from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
 from iolab.figures.lanes import Scene, embedded_span, first_view, scene
-from iolab.figures.standalone import document, frame, script_hashes
-from iolab.shown import CAPTION, NO_MATH, SCRIPTS, terminal
+from iolab.paths import TEMPLATES
+from iolab.shown import CAPTION, NO_MATH, SCRIPTS, rendered, terminal
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.files import write_output
 from tracedat import RequestError, Trace, perfetto_bytes
 
 __all__ = ["Timeline", "script_hashes", "timeline"]
+
 
 # Default length of the first view.
 _VIEW_NS: Final = 1_000_000
@@ -64,7 +72,7 @@ class Timeline:
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, str], dict[str, list[str]]]:
-        shown = frame(self.inside, height_px=self.height_px, title=self.title)
+        shown = _frame(self.inside, height_px=self.height_px, title=self.title)
         data = {
             "text/plain": repr(self),
             "text/html": (
@@ -85,11 +93,6 @@ class Timeline:
         -------
         Path
             The page.
-
-        Raises
-        ------
-        IolabError
-            If it cannot be written.
         """
         head = f'<main class="page"><h1>{html.escape(self.title)}</h1>'
         page = self.inside.replace("<main>", head, 1)
@@ -129,13 +132,6 @@ def timeline(
         It holds each interval around the first view, as many as a page can carry, and the shares
         of running and waiting in the rest of the trace; its caption says which part is which.
 
-    Raises
-    ------
-    UserError
-        If the window is outside of its trace, a pattern is wrong, or no task fits one.
-    MissingEventError
-        If a trace lacks sched_switch or sched_waking.
-
     Examples
     --------
     >>> from iolab.paths import REFERENCE
@@ -163,7 +159,7 @@ def timeline(
     name = terminal(title) or "Timeline of " + ", ".join(
         terminal(label or trace.path.name) for label, trace in given.items()
     )
-    inside = document(grid, title=name, above=f"<main>{key()}", below="</main>")
+    inside = _document(grid, title=name, above=f"<main>{key()}", below="</main>")
     height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
     links = ", ".join(
         perfetto_link(trace, _both(views[label], exact[label]), label=label)
@@ -173,10 +169,7 @@ def timeline(
 
 
 def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> str:
-    """Return an HTML link with a window of a trace (ns) as a file for ui.perfetto.dev.
-
-    Returns the trace's name alone if the window has nothing for Perfetto.
-    """
+    """Return a link with a window (ns) for ui.perfetto.dev, or the name alone if that is empty."""
     try:
         made = base64.b64encode(perfetto_bytes(trace, between=window)).decode()
     except RequestError:
@@ -250,3 +243,89 @@ def _caption(
         if len(shown.trace.losses):
             parts.append(f"{name} lost events while it was recorded.")
     return " ".join(parts)
+
+
+def _document(model: UIElement, *, title: str, above: str = "", below: str = "") -> str:
+    """Return a model as one HTML document, with HTML above and below it (`timeline.html.j2`)."""
+    scripts = (_bokeh(), _loader())
+    return rendered(
+        "timeline.html.j2",
+        title=title,
+        above=above,
+        below=below,
+        models=_models(model),
+        scripts=scripts,
+        hashes=[_hash(script) for script in scripts],
+    )
+
+
+def _frame(inside: str, *, height_px: int, title: str) -> str:
+    """Return a document as a sandboxed frame, isolated from the page's scripts and data."""
+    # Scripts and JSON contain far more double quotes.
+    quoted = inside.replace("&", "&amp;").replace("'", "&#39;")
+    return (
+        f'<iframe sandbox="allow-scripts allow-downloads" title="{html.escape(title)}" '
+        f'style="width: 100%; height: {height_px}px; border: 0; color-scheme: light dark" '
+        f"srcdoc='{quoted}'></iframe>"
+    )
+
+
+def script_hashes(page: str) -> list[str]:
+    """Return ``sha256-…`` of each inline script that a browser would run, frames' included."""
+    found = _Scripts()
+    found.feed(page)
+    found.close()
+    return list(dict.fromkeys(found.hashes))
+
+
+class _Scripts(HTMLParser):
+    """Collects the hashes of inline scripts."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.hashes: list[str] = []
+        self._script: list[str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "iframe" and given.get("srcdoc"):
+            self.hashes += script_hashes(given["srcdoc"])
+        elif tag == "script" and "src" not in given and _runs(given.get("type", "")):
+            self._script = []
+
+    def handle_data(self, data: str) -> None:
+        if self._script is not None:
+            self._script.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script" and self._script is not None:
+            self.hashes.append(_hash("".join(self._script)))
+            self._script = None
+
+
+def _runs(kind: str) -> bool:
+    """Return whether a browser runs a script of a type; other types are data."""
+    kind = kind.strip().lower()
+    return kind in ("", "module") or kind.endswith(("javascript", "ecmascript"))
+
+
+def _hash(script: str) -> str:
+    # A browser normalises every line end to \n.
+    read = script.replace("\r\n", "\n").replace("\r", "\n")
+    return f"sha256-{base64.b64encode(hashlib.sha256(read.encode()).digest()).decode()}"
+
+
+@cache
+def _loader() -> str:
+    # The same for every document, so that a page of several timelines allows two scripts.
+    return (TEMPLATES / "timeline.js").read_text()
+
+
+@cache
+def _bokeh() -> str:
+    return str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
+
+
+def _models(model: UIElement) -> str:
+    """Return a model as JSON that cannot end the script element around it."""
+    return json.dumps(json_item(model), separators=(",", ":")).replace("<", "\\u003c")

@@ -26,6 +26,7 @@ __all__ = [
     "any_of",
     "embedded_span",
     "first_view",
+    "fits",
     "scene",
     "shares",
     "work_names",
@@ -64,11 +65,7 @@ class Scene:
 
 
 def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
-    """Sort the intervals and wake-ups of a trace into lanes, patterns for comm by name.
-
-    By default the lanes are the CPUs with most switches, then the tasks that run longest. Needs
-    sched_switch and sched_waking. Raises UserError for an invalid pattern or one without tasks.
-    """
+    """Sort intervals and wake-ups into lanes: patterns by name, or `_default_lanes`."""
     states = _explained(trace)
     waits = measure.waits(trace)
     waits["cause"] = _woken_by(waits)
@@ -76,7 +73,7 @@ def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
         names, parts, groups = _default_lanes(states)
     else:
         names = list(lanes)
-        parts = [_fits(states["comm"], pattern) for pattern in lanes.values()]
+        parts = [fits(states["comm"], pattern) for pattern in lanes.values()]
         groups = list(range(len(names)))
     bars = [
         states[part].assign(lane=lane, group=group)
@@ -97,11 +94,7 @@ def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
 
 
 def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
-    """Return the window (ns) of a length with the most preemptions of the lanes' tasks.
-
-    Without preemptions, it has the longest wait for a CPU. It begins a twentieth of its length
-    before them; a shorter trace is shown whole.
-    """
+    """Return the window (ns) of a length with most preemptions, else with the longest wait."""
     first, last = shown.trace.span
     if last - first <= length_ns:
         return first, max(last, first + 1)
@@ -125,10 +118,7 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
 
 
 def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return the longest span (ns) around a view that at most `most` bars and wake-ups touch.
-
-    It is shorter than the view if that has more, and the whole trace if everything fits.
-    """
+    """Return the longest span (ns) around a view, or in it, that `most` bars and wake-ups touch."""
     first, last = shown.trace.span
     starts = np.sort(shown.bars["start_ns"].to_numpy())
     ends = np.sort(shown.bars["end_ns"].to_numpy())
@@ -152,11 +142,7 @@ def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, 
 
 
 def shares(shown: Scene, embedded: tuple[int, int], bins: int) -> pd.DataFrame:
-    """Return how much the tasks of each lane ran and waited, in bins outside of a span.
-
-    ``lane``, ``start_ns`` and ``end_ns``, then ``running`` and ``waiting``: CPUs' or tasks' time
-    over the bin's. Bins without either are left out.
-    """
+    """Return ``running`` and ``waiting`` of each lane outside of a span: time over the bin's."""
     first, last = shown.trace.span
     width = max(1, -(-(last - first) // bins))
     edges = [
@@ -181,10 +167,7 @@ def shares(shown: Scene, embedded: tuple[int, int], bins: int) -> pd.DataFrame:
 
 
 def work_names(trace: Trace, bars: pd.DataFrame) -> list[str]:
-    """Return the kernel functions that a worker executed during each bar; "" for none.
-
-    Without the three events of workqueues none is known.
-    """
+    """Return the kernel functions that a worker executed in each bar; "" for none or unknown."""
     names = [""] * len(bars)
     if not all(trace.events.get(event) for event in _WORK_EVENTS):
         return names
@@ -288,7 +271,8 @@ def _default_lanes(
     return names, parts, [-1] * len(cpus) + list(range(len(pids)))
 
 
-def _fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
+def fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
+    """Return which categorical comms match a pattern; raise UserError for an invalid one."""
     try:
         # The kernel allows any character in a comm.
         compiled = re.compile(pattern, re.DOTALL)
@@ -296,8 +280,9 @@ def _fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
         raise UserError(f"the lane's pattern {pattern!r} is no regular expression: {error}") from (
             error
         )
-    fits = [compiled.fullmatch(str(name)) is not None for name in comms.cat.categories]
-    return np.append(np.array(fits, dtype=bool), False)[comms.cat.codes.to_numpy()]
+    known = [compiled.fullmatch(str(name)) is not None for name in comms.cat.categories]
+    # A missing comm has the code -1.
+    return np.array([*known, False])[comms.cat.codes.to_numpy()]
 
 
 def any_of(lanes: Mapping[str, str]) -> str:

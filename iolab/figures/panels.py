@@ -1,31 +1,67 @@
 # SPDX-License-Identifier: MIT
-"""Panels of a figure: their rows, layout and labels."""
+"""Panels of a figure: layout, labels, words, and the logarithmic axis of a treatment."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 
-from iolab.figures.figure import Figure
-from iolab.figures.style import COLUMN_IN, DOUBLE_IN
-from iolab.figures.words import condition_text
+from iolab.figures.style import COLUMN_IN, DOUBLE_IN, Figure, kernel_style
 from iolab.pathology.base import Pathology
+from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of
+from iolab_base.errors import UserError
 
 __all__ = [
+    "TreatmentAxis",
+    "axis_number",
+    "check_numeric",
+    "condition_text",
     "grid_of",
     "kernel_grid",
     "label_empty_panel",
+    "level_names",
     "name_categories",
     "outer_labels",
     "panels_of",
+    "tick_name",
     "title_panel",
 ]
+
+
+def axis_number(value: float) -> str:
+    """Return an axis's number, rounded to an integer; from 10 000 on, thin spaces group digits."""
+    # Ticks are integers, and short: up to four digits can be read at a glance. `iolab.shown`
+    # rounds measured values in tables.
+    return f"{value:,.0f}".replace(",", "\u2009") if value >= 10_000 else f"{value:.0f}"
+
+
+def tick_name(level: Any) -> str:
+    """Return a treatment's level as an axis tick shows it: a grouped number, or its name."""
+    return level if isinstance(level, str) else axis_number(level)
+
+
+def level_names(pathology: Pathology, levels: Sequence[Any]) -> list[str]:
+    """Return the control's name, then each level in words, as legends show them."""
+    factor = pathology.factors[pathology.treatment]
+    return [pathology.control, *(factor.in_words(level) for level in levels)]
+
+
+def condition_text(pathology: Pathology, levels: Mapping[str, Any]) -> str:
+    """Return a condition in words, such as ``"kernel 6.1, iodepth 272, 1 job"``."""
+    words = (
+        f"kernel {level}" if name == "kernel" else pathology.factors[name].in_words(level)
+        for name, level in levels.items()
+    )
+    return ", ".join(word for word in words if word)
+
 
 # Approximate widths of letters of 8 and 7 points, and of a panel's y axis.
 _TITLE_LETTER_IN: Final = 0.066
@@ -34,26 +70,11 @@ _MARGIN_IN: Final = 0.5
 
 
 def panels_of(
-    table: pd.DataFrame,
-    pathology: Pathology,
-    *,
-    always: Sequence[str] = (),
-    without: Sequence[str] = (),
+    table: pd.DataFrame, pathology: Pathology, *, always: Sequence[str] = ()
 ) -> list[tuple[str, pd.DataFrame]]:
-    """Split a table into titled panels, one for each condition besides kernel and treatment.
-
-    The columns `always` make panels even if they do not vary, the factors `without` never do. If
-    nothing varies, the whole table is one panel without a title.
-    """
-    skipped = {pathology.treatment, *always, *without}
-    names = [
-        *always,
-        *(
-            name
-            for name in pathology.factors
-            if name not in skipped and table[name].nunique(dropna=False) > 1
-        ),
-    ]
+    """Split a table into titled panels by `always` and by what else varies but the treatment."""
+    varying = [n for n in pathology.factors if table[n].nunique(dropna=False) > 1]
+    names = [*always, *(n for n in varying if n not in (pathology.treatment, *always))]
     if not names:
         return [("", table)]
     return [
@@ -65,10 +86,7 @@ def panels_of(
 def kernel_grid(
     table: pd.DataFrame, pathology: Pathology, *, height_in: float
 ) -> tuple[Figure, npt.NDArray[Any], list[tuple[str, pd.DataFrame]]]:
-    """Return a grid with a column for each kernel and a row for each condition.
-
-    Panels (title and rows) have no rows where a kernel lacks the condition.
-    """
+    """Return a grid of kernels across and conditions down, with panels: title, rows or none."""
     kernels = kernels_of(table)
     rows = panels_of(table, pathology)
     figure, grid = grid_of(len(kernels) * len(rows), len(rows), height_in=height_in)
@@ -81,16 +99,11 @@ def kernel_grid(
     return figure, grid, panels
 
 
-def grid_of(
-    count: int, rows: int, *, height_in: float, columns: int = 3
-) -> tuple[Figure, npt.NDArray[Any]]:
-    """Return a figure with `count` panels that share their axes, in so many full rows.
-
-    It is one column of a paper wide, or two. A single row breaks after `columns` panels.
-    """
+def grid_of(count: int, rows: int, *, height_in: float) -> tuple[Figure, npt.NDArray[Any]]:
+    """Return a figure of `count` panels that share axes; a single row breaks after three."""
     wide = count // rows
-    if rows == 1 and wide > columns:
-        rows = -(-count // columns)
+    if rows == 1 and wide > 3:
+        rows = -(-count // 3)
         # As even as possible: four are two and two, not three and one.
         wide = -(-count // rows)
     width = COLUMN_IN if wide == 1 else DOUBLE_IN
@@ -138,3 +151,61 @@ def name_categories(axes: Axes, names: Sequence[str]) -> None:
 def label_empty_panel(axes: Axes, why: str = "not measured") -> None:
     """Write into an empty panel why it is empty."""
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color="0.4")
+
+
+def check_numeric(pathology: Pathology, levels: Sequence[int]) -> None:
+    """Raise UserError unless the treatment's levels have a place on a logarithmic axis."""
+    name = pathology.treatment
+    if not isinstance(pathology.factors[name], IntegerFactor):
+        raise UserError(f"{name} is not a number: draw it with figures.by_kernel")
+    if any(level <= 0 for level in levels):
+        raise UserError(f"{name} 0 has no logarithm: draw it with figures.by_kernel")
+
+
+class TreatmentAxis:
+    """An x axis of log10 of ascending levels above 0, with a category apart at its left."""
+
+    def __init__(self, axes: Axes, treatment: str, levels: Sequence[int], left: str) -> None:
+        self.axes = axes
+        self.treatment = treatment
+        x = [float(np.log10(level)) for level in levels] or [0.0]
+        span = max(1.0, x[-1] - x[0])
+        self.left = x[0] - 0.27 * span
+        self.gap = min([b - a for a, b in pairwise(x)], default=span)
+        self.step = 0.022 * span
+        axes.axvline(x[0] - 0.135 * span, color="0.7", linewidth=0.6, linestyle=":")
+        axes.set_xlim(self.left - 0.1 * span, x[-1] + 0.08 * span)
+        labels = [left, *map(axis_number, levels)]
+        if self.gap < 0.11 * span:
+            axes.tick_params(axis="x", rotation=90)
+            self._thin_out(labels, x, 0.042 * span)
+        axes.set_xticks([self.left, *x[: len(levels)]], labels)
+
+    @staticmethod
+    def _thin_out(labels: list[str], x: list[float], room: float) -> None:
+        # Every level keeps its tick; a label that would overlap the one before is left out.
+        last = -np.inf
+        for index, here in enumerate(x, start=1):
+            if here - last < room:
+                labels[index] = ""
+            else:
+                last = here
+
+    def draw(self, rows: pd.DataFrame, kernel: str, kernels: Sequence[str]) -> None:
+        """Draw one kernel's y, low and high by treatment (missing in the control)."""
+        rows = rows.sort_values(self.treatment, na_position="first")
+        apart = rows[self.treatment].isna().to_numpy()
+        levels = rows[self.treatment].astype("Float64").to_numpy(dtype=np.float64, na_value=1.0)
+        step = min(self.step, 0.6 * self.gap / len(kernels))
+        aside = step * (kernels.index(kernel) - (len(kernels) - 1) / 2)
+        x = np.where(apart, self.left, np.log10(levels)) + aside
+        y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+        style = kernel_style(kernel, kernels)
+        colour = style["color"]
+        self.axes.plot(x[~apart], y[~apart], linestyle=style["linestyle"], color=colour)
+        # Rounding may put an end of a collapsed interval a hair beyond its centre.
+        reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
+        self.axes.errorbar(
+            x, y, reach, fmt="none", color=colour, elinewidth=1.0, capsize=2, zorder=3
+        )
+        self.axes.plot(x, y, style["marker"], color=colour, mec="white", mew=0.3, zorder=4)

@@ -23,10 +23,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from iolab.figures.axis import check_numeric
-from iolab.figures.figure import Figure
-from iolab.figures.style import COLUMN_IN, DOUBLE_IN, legend, styled
-from iolab.figures.words import axis_number
+from iolab.figures.panels import axis_number, check_numeric
+from iolab.figures.style import COLUMN_IN, DOUBLE_IN, Figure, legend, styled
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
 from iolab.stats.tables import IOPS_LOST, region_table
@@ -113,17 +111,6 @@ def region_iops(
         A factor of which each level has panels of its own, as each kernel has.
     published : PublishedPoint, optional
         A published point, marked in its panel.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to draw, the cells mix what may not be pooled, or a factor has no
-        logarithm.
     """
     table = region_table(cells, "iops", "ratio", limit=IOPS_LOST)
     reach = max(0.1, np.ceil(10 * float((table["y"] - 1).abs().max())) / 10)
@@ -155,16 +142,6 @@ def region_switches(
     ----------
     cells, x, by, published
         As for `region_iops`.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        As `region_iops`.
     """
     table = region_table(cells, "switches_per_io", "mean")
     most = max(2.0, float(table["y"].max()))

@@ -11,8 +11,8 @@ import matplotlib.style
 import pandas as pd
 from matplotlib.figure import Figure
 
+from iolab.figures.panels import condition_text
 from iolab.figures.style import STYLE
-from iolab.figures.words import condition_text
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
@@ -113,13 +113,6 @@ def save_figure(figure: Figure, folder: Path, name: str, *, caption: str) -> lis
     -------
     list of Path
         The files.
-
-    Raises
-    ------
-    UserError
-        If the name is not a plain file name.
-    IolabError
-        If the folder cannot be written.
     """
     if not name or Path(name).name != name:
         raise UserError(f"a figure's name is a plain file name, not {name!r}")
@@ -169,11 +162,6 @@ def caption(
     -------
     str
         The caption, one paragraph.
-
-    Raises
-    ------
-    UserError
-        If there is no such figure, or if the cells cannot be drawn.
     """
     kept = _drawn(name, cells)
     pathology = pathology_of(kept)

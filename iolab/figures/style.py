@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Sizes, style, colours and legends that the figures share."""
+"""Sizes, style, colours and legends that the figures share, and the figure that shows itself."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+import matplotlib.figure
 import matplotlib.style
 import seaborn as sns
 from matplotlib.artist import Artist
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 __all__ = [
@@ -19,15 +21,14 @@ __all__ = [
     "LINES",
     "MARKERS",
     "STYLE",
+    "Figure",
+    "curve_styles",
     "kernel_handles",
     "kernel_style",
     "legend",
     "level_styles",
     "styled",
 ]
-
-P = ParamSpec("P")
-F = TypeVar("F", bound=Figure)
 
 # Widths of one and of two columns of a paper, in inches.
 COLUMN_IN: Final = 3.33
@@ -67,17 +68,45 @@ MARKERS: Final = "osD^vPX*"
 LINES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 
-def styled(draw: Callable[P, F]) -> Callable[P, F]:
-    """Draw with our style on matplotlib's defaults, whatever the session has set.
+# An inch of paper is 120 CSS pixels on a page, so that letters of 8 points have 13 pixels; two
+# dots for each, for dense screens.
+_PIXELS_PER_INCH: Final = 120
+_DOTS_PER_PIXEL: Final = 2
 
-    The decorated function's figures are rendered once, so that all ticks exist.
+
+class Figure(matplotlib.figure.Figure):
+    """A matplotlib figure that a notebook shows as one image, without ``%matplotlib inline``.
+
+    It is made without pyplot. No backend knows it, so nothing shows it a second time.
     """
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+        buffer = io.BytesIO()
+        dots = _PIXELS_PER_INCH * _DOTS_PER_PIXEL
+        with matplotlib.style.context(["default", dict(STYLE)]):
+            self.savefig(buffer, format="png", dpi=dots, metadata={"Software": None})
+        image = base64.b64encode(buffer.getvalue()).decode("ascii")
+        width, height = (round(_PIXELS_PER_INCH * inches) for inches in self.get_size_inches())
+        return (
+            {"image/png": image, "text/plain": repr(self)},
+            {"image/png": {"width": width, "height": height}},
+        )
+
+
+P = ParamSpec("P")
+F = TypeVar("F", bound=matplotlib.figure.Figure)
+
+
+def styled(draw: Callable[P, F]) -> Callable[P, F]:
+    """Draw with our style on matplotlib's defaults, whatever the session has set."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> F:
         with matplotlib.style.context(["default", dict(STYLE)]):
             figure = draw(*args, **kwargs)
-            # Ticks take their style when they are created: create them here.
+            # Ticks take their style when they are created: rendering once creates them all.
             figure.draw_without_rendering()
         return figure
 
@@ -85,10 +114,7 @@ def styled(draw: Callable[P, F]) -> Callable[P, F]:
 
 
 def legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Put a legend above the panels, unless it would have a single entry.
-
-    The figure's width must be set.
-    """
+    """Put a legend above the panels of a figure of known width, unless it has a single entry."""
     if len(handles) < 2:
         return
     names = [str(handle.get_label()) for handle in handles]
@@ -132,3 +158,14 @@ def level_styles(levels: Sequence[Any]) -> list[dict[str, Any]]:
             for i in range(len(levels))
         ),
     ]
+
+
+def curve_styles(others: int) -> list[dict[str, Any]]:
+    """Return arguments of ``Axes.step`` for the control, then for so many other curves."""
+    colours = sns.color_palette("viridis", others)
+    styles = [
+        {"color": colour, "linestyle": LINES[1:][index % (len(LINES) - 1)]}
+        for index, colour in enumerate(colours)
+    ]
+    # The control is dark and wide, so that a curve exactly on it stays visible.
+    return [{"color": "0.2", "linewidth": 2.0}, *styles]

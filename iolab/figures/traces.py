@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Figures of traces: who ran, who waited, who migrated.
+"""Figures of traces: who ran, who waited, who migrated, who took turns.
 
-A *lane* is the tasks whose comm matches a regular expression: ``{"kworker": "kworker/.*"}`` draws
-all kworkers as one.
+A *lane* is the tasks whose comm matches a regular expression: ``{"kworker": "kworker/.*"}``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -21,14 +19,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from iolab import measure
-from iolab.figures.figure import Figure
-from iolab.figures.lanes import WAITING, any_of
+from iolab.figures.lanes import WAITING, any_of, fits
 from iolab.figures.panels import (
     grid_of,
     label_empty_panel,
     outer_labels,
 )
-from iolab.figures.style import DOUBLE_IN, LINES, legend, styled
+from iolab.figures.style import DOUBLE_IN, LINES, Figure, curve_styles, legend, styled
 from iolab_base.errors import UserError
 from tracedat import Trace
 
@@ -36,15 +33,12 @@ __all__ = [
     "busiest",
     "migration_intervals",
     "timeline",
+    "turns_by_clump",
     "waits_ecdf",
     "waits_histogram",
 ]
 
-
-def _fits(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
-    """Return which categorical names match a pattern."""
-    fits = names.cat.categories.str.fullmatch(pattern).astype(bool)
-    return np.asarray(fits)[names.cat.codes.to_numpy()]
+Times = npt.NDArray[np.int64]
 
 
 def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
@@ -66,11 +60,6 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     -------
     int
         Time of the trace in ns.
-
-    Raises
-    ------
-    UserError
-        If the trace is shorter than the window, or no task of any lane runs in it.
     """
     first, last = trace.span
     if last - first < length_ns:
@@ -81,7 +70,7 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     margin = min(length_ns, (last - first - length_ns) // 2)
     whole = (at >= first + margin) & (at <= last - length_ns - margin // 2)
     for pattern in reversed(list(lanes.values())):
-        times = at[whole & _fits(switch["next_comm"], pattern)]
+        times = at[whole & fits(switch["next_comm"], pattern)]
         if times.size:
             count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
             return int(times[int(np.argmax(count))]) - length_ns // 20
@@ -111,18 +100,6 @@ def timeline(
         Length of the windows in ns.
     starts_ns : mapping of str to int, optional
         Where each window begins, in ns of its trace; by default `busiest`.
-
-    Returns
-    -------
-    Figure
-        Two columns of a paper wide.
-
-    Raises
-    ------
-    UserError
-        As `busiest`.
-    MissingEventError
-        If a trace lacks an event of the scheduler.
     """
     figure = Figure(figsize=(DOUBLE_IN, 0.75 + 1.05 * len(traces)), layout="constrained")
     panels = figure.subplots(len(traces), 1, sharex=True, squeeze=False)[:, 0]
@@ -157,7 +134,7 @@ def _draw_lanes(
     intervals = measure.intervals(trace)
     intervals = intervals[(intervals["end_ns"] > start) & (intervals["start_ns"] < end)]
     for height, (lane, pattern) in enumerate(reversed(list(lanes.items()))):
-        of_lane = intervals[_fits(intervals["comm"], pattern)]
+        of_lane = intervals[fits(intervals["comm"], pattern)]
         styles = {
             "running": {"facecolor": colours[lane]},
             "runnable": {"facecolor": colours[lane], "alpha": 0.3},
@@ -185,7 +162,7 @@ def _draw_wakeups(
         for wakee, of in lanes.items():
             if waker == wakee:
                 continue
-            chosen = waits[_fits(waits["comm"], of) & _fits(waits["waker_comm"], by)]
+            chosen = waits[fits(waits["comm"], of) & fits(waits["waker_comm"], by)]
             sign = 1 if heights[wakee] > heights[waker] else -1
             x = (chosen["woken_ns"].to_numpy() - start) / 1e3
             tail = np.full(x.size, heights[waker] + 0.3 * sign)
@@ -195,30 +172,19 @@ def _draw_wakeups(
             axes.quiver(x, tail, np.zeros(x.size), reach, width=0.0011, **arrows)
 
 
-def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, npt.NDArray[np.int64]]:
-    """Return every wait for a CPU (ns) of the matching tasks in each trace.
-
-    A wait begins with a wake-up or a preemption. The result is empty if no trace has one.
-    """
+def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, Times]:
+    """Return every wait (ns) for a CPU of the matching tasks in each trace; {} if none has one."""
     found = {}
     for label, trace in traces.items():
         intervals = measure.intervals(trace)
-        waits = intervals[_fits(intervals["comm"], pattern) & intervals["state"].isin(WAITING)]
+        waits = intervals[fits(intervals["comm"], pattern) & intervals["state"].isin(WAITING)]
         found[label] = (waits["end_ns"] - waits["start_ns"]).to_numpy()
     return found if any(waits.size for waits in found.values()) else {}
 
 
-def _line_styles(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    colours = sns.color_palette("viridis", max(1, len(labels) - 1))
-    styles: dict[str, dict[str, Any]] = {}
-    for index, label in enumerate(labels):
-        # The control is dark and wide, so that a curve exactly on it stays visible.
-        styles[label] = (
-            {"color": "0.2", "linewidth": 2.0}
-            if index == 0
-            else {"color": colours[index - 1], "linestyle": LINES[1:][(index - 1) % 5]}
-        )
-    return styles
+def _share_axis(axes: Axes) -> None:
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
 def _time_axis(axes: Axes) -> None:
@@ -240,33 +206,15 @@ def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
         Traces by their label, the control first.
     lanes : mapping of str to str
         Patterns for the comm of tasks, by the name of their lane.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    MissingEventError
-        If a trace lacks an event of the scheduler.
     """
-    figure, grid = grid_of(len(lanes), 1, height_in=1.8)
-    styles = _line_styles(traces)
-    for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
-        axes.set_title(lane)
-        if not (found := _waits_of_each(traces, pattern)):
-            label_empty_panel(axes, "no waits")
-            continue
-        for label, waits in found.items():
-            share = np.arange(1, waits.size + 1) / max(1, waits.size)
-            axes.step(np.sort(waits) / 1e3, share, where="post", **styles[label])
-        _time_axis(axes)
-        axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    outer_labels(grid, "wait for the CPU (µs, log scale)", "waits that were over")
-    legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
-    return figure
+
+    def draw(axes: Axes, waits: Times, trace: Trace, style: dict[str, Any]) -> None:
+        share = np.arange(1, waits.size + 1) / max(1, waits.size)
+        axes.step(np.sort(waits) / 1e3, share, where="post", **style)
+        _share_axis(axes)
+
+    labels = ("wait for the CPU (µs, log scale)", "waits that were over")
+    return _figure_of_waits(traces, lanes, draw, labels)
 
 
 @styled
@@ -277,37 +225,39 @@ def waits_histogram(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Fi
 
     Parameters
     ----------
-    traces : mapping of str to Trace
-        Traces by their label, the control first.
-    lanes : mapping of str to str
-        Patterns for the comm of tasks, by the name of their lane.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    MissingEventError
-        If a trace lacks an event of the scheduler.
+    traces, lanes
+        As for `waits_ecdf`.
     """
-    figure, grid = grid_of(len(lanes), 1, height_in=1.8)
-    styles = _line_styles(traces)
     edges = 2.0 ** np.arange(8, 31)
+
+    def draw(axes: Axes, waits: Times, trace: Trace, style: dict[str, Any]) -> None:
+        ios = max(1, trace.events.get("block_rq_complete", 0))
+        count, _ = np.histogram(waits, edges)
+        axes.stairs(np.where(count, 1e3 * count / ios, np.nan), edges / 1e3, **style)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+
+    labels = ("wait for the CPU (µs, bins of a power of two)", "waits per 1000 I/Os")
+    return _figure_of_waits(traces, lanes, draw, labels)
+
+
+def _figure_of_waits(
+    traces: Mapping[str, Trace],
+    lanes: Mapping[str, str],
+    draw: Callable[[Axes, Times, Trace, dict[str, Any]], None],
+    labels: tuple[str, str],
+) -> Figure:
+    figure, grid = grid_of(len(lanes), 1, height_in=1.8)
+    styles = dict(zip(traces, curve_styles(len(traces) - 1), strict=True))
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
         axes.set_title(lane)
         if not (found := _waits_of_each(traces, pattern)):
             label_empty_panel(axes, "no waits")
             continue
         for label, waits in found.items():
-            ios = max(1, traces[label].events.get("block_rq_complete", 0))
-            count, _ = np.histogram(waits, edges)
-            axes.stairs(np.where(count, 1e3 * count / ios, np.nan), edges / 1e3, **styles[label])
+            draw(axes, waits, traces[label], styles[label])
         _time_axis(axes)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    outer_labels(grid, "wait for the CPU (µs, bins of a power of two)", "waits per 1000 I/Os")
+    outer_labels(grid, *labels)
     legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
     return figure
 
@@ -325,16 +275,6 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
         Traces by their label.
     task : str
         The task's comm.
-
-    Returns
-    -------
-    Figure
-        One or two columns of a paper wide.
-
-    Raises
-    ------
-    MissingEventError
-        If a trace lacks an event of the scheduler.
     """
     figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colours = sns.color_palette("colorblind", len(measure.CAUSES))
@@ -351,10 +291,42 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
             share = np.arange(1, times.size + 1) / max(1, times.size)
             axes.step(times, share, where="post", color=colour, linestyle=style)
         _time_axis(axes)
-        axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        _share_axis(axes)
     for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
         handles.append(Line2D([], [], color=colour, linestyle=style, label=cause))
     outer_labels(grid, "time since the task was moved last (ms, log scale)", "moves of that cause")
     legend(figure, handles)
+    return figure
+
+
+@styled
+def turns_by_clump(traces: Mapping[str, Trace], one: str, other: str) -> Figure:
+    """Draw the switches between two tasks per I/O, a point for each clump of completions.
+
+    A panel says so where no such `other` runs: a kernel may complete I/O without a kworker.
+
+    Parameters
+    ----------
+    traces : mapping of str to Trace
+        Traces by their label; a panel for each.
+    one, other : str
+        Regular expressions for the whole names of the tasks.
+    """
+    figure, grid = grid_of(len(traces), 1, height_in=1.8)
+    colour = sns.color_palette("colorblind")[0]
+    most = [1.0]
+    for axes, (label, trace) in zip(grid.flat, traces.items(), strict=False):
+        axes.set_title(label)
+        tasks = trace.frame("sched_switch")["next_comm"].cat.categories
+        if not tasks.str.fullmatch(other).any():
+            label_empty_panel(axes, f"no task {other} runs")
+            continue
+        clumps = measure.turns_by_clump(trace, one, other)
+        at_ms = (clumps["start_ns"] - clumps["start_ns"].min()) / 1e6
+        axes.plot(at_ms, clumps["switches_per_io"], "o", markersize=3, color=colour, alpha=0.7)
+        most.append(clumps["switches_per_io"].max())
+    top = np.nanmax(most)
+    for axes in grid.flat:
+        axes.set_ylim(-0.05 * top, 1.1 * top)
+    outer_labels(grid, "time in the trace (ms)", "switches per I/O of a clump")
     return figure

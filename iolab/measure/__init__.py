@@ -5,12 +5,13 @@ Every function raises `tracedat.MissingEventError` for a trace without the event
 """
 
 from guestprof.switches import SWITCH_CALLS, switch_chain, switches
-from iolab.measure.balance import CAUSES, migration_causes
 from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.intervals import intervals, slices
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
 from iolab.measure.tasks import (
+    CAUSES,
+    migration_causes,
     migrations,
     occupancy,
     preemptions,
@@ -18,8 +19,7 @@ from iolab.measure.tasks import (
     waits,
     waits_by_pair,
 )
-from iolab.measure.work import work_items
-from iolab.measure.writeback import flushes, max_overlap
+from iolab.measure.workers import flushes, max_overlap, work_items
 
 __all__ = [
     "CAUSES",

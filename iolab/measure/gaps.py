@@ -53,11 +53,6 @@ def idle_gaps(trace: Trace, *, shortest_ns: int = 0) -> pd.DataFrame:
         - ``owner`` (str): name of the task whose request has waited longest
         - ``previous`` (str): name of the task whose request was completed last before the gap;
           empty if the trace does not show it
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
     """
     names = ("block_rq_insert", "block_rq_issue", "block_rq_complete")
     trace.require("idle_gaps", *names)
@@ -90,11 +85,6 @@ def busy_time(trace: Trace) -> pd.Series:
     -------
     Series
         ``busy_ns`` (int64, ns) by ``dev``, the kernel's device number.
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
     """
     trace.require("busy_time", "block_rq_issue", "block_rq_complete")
     issue, complete = trace.frame("block_rq_issue"), trace.frame("block_rq_complete")
@@ -149,10 +139,7 @@ def _of_device(
 def _flights(
     issue: pd.DataFrame, complete: pd.DataFrame, span: tuple[int, int]
 ) -> tuple[Times, Times, Times]:
-    """Return begin and end of each request's flight, and the row of each issue's completion or -1.
-
-    Requests whose issue is missing from the trace come last.
-    """
+    """Return each flight's begin and end, unknown issues last; each issue's completion or -1."""
     issued_at, completed_at = (f["timestamp_ns"].to_numpy() for f in (issue, complete))
     keys = (issue["sector"].to_numpy(),), (complete["sector"].to_numpy(),)
     completed = first_after(completed_at, issued_at, keys[1], keys[0])

@@ -41,11 +41,6 @@ def slices(trace: Trace) -> pd.DataFrame:
         - ``comm`` (category): its name
         - ``start_ns``, ``end_ns`` (int64, ns): the stay
         - ``state`` (category): one of `STATES`, in which the task left the CPU
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks sched_switch.
     """
     trace.require("slices", "sched_switch")
     switch = trace.frame("sched_switch")
@@ -95,11 +90,6 @@ def intervals(trace: Trace) -> pd.DataFrame:
         - ``cpu`` (int32): CPU on which it ran or was switched in at the end; -1 if a wake-up
           ended the interval
         - ``waker`` (int64): row of sched_waking that made it runnable; -1 for none
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
     """
     trace.require("intervals", "sched_switch", "sched_waking")
     switch, waking = trace.frame("sched_switch"), trace.frame("sched_waking")

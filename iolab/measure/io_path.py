@@ -215,7 +215,7 @@ class _Path:
         self.reason[self.alive & (rows < 0)] = why
         self.alive = rows >= 0
         self.reached[self.alive] += 1
-        self.points[name] = _at(times, rows)
+        self.points[name] = values_at(times, rows)
         return rows
 
     def frame(self, issue: pd.DataFrame) -> pd.DataFrame:
@@ -251,8 +251,8 @@ def _starts(trace: Trace, issue: pd.DataFrame) -> tuple[Rows, Rows]:
     # A merged or split request has no start of its own: it begins at the issue.
     started = rows >= 0
     return (
-        np.where(started, _at(s_time, rows), i_time),
-        np.where(started, _at(_column(start, "common_pid"), rows), submitter),
+        np.where(started, values_at(s_time, rows), i_time),
+        np.where(started, values_at(_column(start, "common_pid"), rows), submitter),
     )
 
 
@@ -273,7 +273,7 @@ def _follow_work(
     s_work = _column(start, "work")
     s_of_q = first_after(s_time, q_time, (s_work,), (_column(queue, "work"),))
     s = np.where(path.alive, values_at(unique_matches(s_of_q, keep_last=True), q), -1)
-    path.worker[:] = np.where(s >= 0, _at(s_pid, s), -1)
+    path.worker[:] = np.where(s >= 0, values_at(s_pid, s), -1)
     w_time, w_next = _column(switch, "timestamp_ns"), _column(switch, "next_pid")
     w = values_at(last_before(w_time, s_time, (w_next,), (s_pid,)), s)
     # The worker's switch in is found through the execution, which comes later in the path.
@@ -290,10 +290,10 @@ def _follow_work(
     wakes = waking[np.isin(_column(waking, "pid"), path.submitter)]
     k_time, k_pid = _column(wakes, "timestamp_ns"), _column(wakes, "pid")
     k = values_at(first_after(k_time, s_time, (_column(wakes, "common_pid"),), (s_pid,)), s)
-    ended = np.where(e >= 0, _at(e_time, e), np.iinfo(np.int64).max)
-    path.woke = path.alive & (k >= 0) & (_at(k_time, k) <= ended)
-    path.submitter = np.where(path.woke, _at(k_pid, k), path.submitter)
-    done = np.where(path.woke, _at(k_time, k), ended)
+    ended = np.where(e >= 0, values_at(e_time, e), np.iinfo(np.int64).max)
+    path.woke = path.alive & (k >= 0) & (values_at(k_time, k) <= ended)
+    path.submitter = np.where(path.woke, values_at(k_pid, k), path.submitter)
+    done = np.where(path.woke, values_at(k_time, k), ended)
     path.reach("done_ns", done, np.where(path.woke | (e >= 0), np.arange(e.size), -1), 5)
     _follow_submitter(switch, k_time, k_pid, path)
 
@@ -307,10 +307,10 @@ def _follow_submitter(switch: pd.DataFrame, k_time: Rows, k_pid: Rows, path: _Pa
     # Switched in after its last switch out: it runs, and sees the finished I/O at once.
     runs = (last_in >= 0) & (last_in >= last_out)
     n = _unordered(first_after, w_time, done, w_next, submitter)
-    in_time = np.where(runs, done, _at(w_time, n))
+    in_time = np.where(runs, done, values_at(w_time, n))
     # The wake-up before this switch in: before the I/O was done, or while it gathered.
     k = _unordered(last_before, k_time, in_time, (k_pid,), submitter)
-    woken = np.where(runs | (k < 0), done, np.maximum(done, _at(k_time, k)))
+    woken = np.where(runs | (k < 0), done, np.maximum(done, values_at(k_time, k)))
     rows = np.where(runs | (n >= 0), np.arange(n.size), -1)
     path.reach("woken_ns", woken, rows, 6)
     path.reach("in_ns", in_time, rows, 6)
@@ -352,7 +352,7 @@ def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
         (_column(complete, "common_cpu"),),
         (_column(queue, "common_cpu"),),
     )
-    same = _at(_column(complete, "common_pid"), before) == _column(queue, "common_pid")
+    same = values_at(_column(complete, "common_pid"), before) == _column(queue, "common_pid")
     before = unique_matches(np.where(same, before, -1))
     rows = np.full(len(complete), -1, np.int64)
     rows[before[before >= 0]] = np.flatnonzero(before >= 0)
@@ -372,10 +372,3 @@ def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.Data
 
 def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     return frame[name].to_numpy().astype(np.int64, copy=False)
-
-
-def _at(values: Rows, rows: Rows) -> Rows:
-    """Return ``values[rows]``; the value for row -1 is arbitrary and must be masked."""
-    if not values.size:
-        return np.zeros(rows.size, np.int64)
-    return values.take(rows, mode="clip")

@@ -71,13 +71,6 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     PingPong
         Switches and runs.
 
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks sched_switch.
-    UserError
-        If a pattern matches no task, or a task matches both.
-
     Examples
     --------
     >>> from iolab.paths import REFERENCE
@@ -132,13 +125,6 @@ def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
         - ``ios`` (int64): completions
         - ``switches`` (int64): switches between the two tasks on all CPUs
         - ``switches_per_io`` (float64): the one over the other
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
-    UserError
-        As `ping_pong`.
 
     Examples
     --------

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Measure tasks: time in each state, waits for a CPU, preemptions, migrations."""
+"""Measure tasks: time in each state, waits for a CPU, preemptions, migrations and their causes."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from iolab.measure.intervals import intervals, slices
-from iolab.measure.join import first_equal
+from iolab.measure.join import first_equal, last_before, values_at
 from tracedat import Trace
 
 __all__ = [
+    "CAUSES",
+    "migration_causes",
     "migrations",
     "occupancy",
     "preemptions",
@@ -41,11 +45,6 @@ def occupancy(trace: Trace) -> pd.DataFrame:
         - ``comm`` (category): its name
         - ``run_ns`` (int64, ns): time on the CPU
         - ``share`` (float64): part of the time between the CPU's first and last switch
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks sched_switch.
 
     Examples
     --------
@@ -81,11 +80,6 @@ def time_in_state(trace: Trace) -> pd.DataFrame:
     DataFrame
         Index ``pid``, ``comm``; an int64 column of nanoseconds for each of
         `iolab.measure.intervals.STATES` that occurs.
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
     """
     states = intervals(trace)
     states["ns"] = states["end_ns"] - states["start_ns"]
@@ -119,11 +113,6 @@ def waits(trace: Trace) -> pd.DataFrame:
         - ``waker_pid`` (int32): the task that ran when it was woken
         - ``waker_comm`` (category): its name; missing if the trace does not have it
         - ``interrupt`` (bool): woken in a hard or soft interrupt, which interrupted the waker
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
     """
     states = intervals(trace)
     woken = states[(states["state"] == "runnable") & (states["waker"] >= 0)]
@@ -164,11 +153,6 @@ def waits_by_pair(trace: Trace, *, interrupts: bool = False) -> pd.DataFrame:
         - ``sum``, ``max`` (int64, ns): wait
         - ``mean``, ``median``, ``p99`` (float64, ns): wait
 
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
-
     Examples
     --------
     >>> from iolab.paths import REFERENCE
@@ -205,11 +189,6 @@ def preemptions(trace: Trace) -> pd.DataFrame:
         - ``cpu`` (int32): CPU on which it was switched in again
         - ``by_pid`` (int32), ``by_comm`` (category): the task that took the CPU
         - ``ran_ns`` (Int64, ns): time on the CPU before; NA if it began before the trace
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks an event.
     """
     states = intervals(trace)
     switch = trace.frame("sched_switch")
@@ -246,11 +225,6 @@ def migrations(trace: Trace) -> pd.DataFrame:
         - ``comm`` (category): its name
         - ``from_cpu``, ``to_cpu`` (int32): the CPUs
         - ``interval_ns`` (Int64, ns): time since its previous migration; NA for its first
-
-    Raises
-    ------
-    MissingEventError
-        If the trace lacks sched_migrate_task.
     """
     trace.require("migrations", "sched_migrate_task")
     moved = trace.frame("sched_migrate_task")
@@ -272,3 +246,67 @@ def _names(trace: Trace) -> dict[int, str]:
     last = switch.drop_duplicates("prev_pid", keep="last")
     recorded = zip(last["prev_pid"].tolist(), last["prev_comm"].tolist(), strict=True)
     return {**trace.comms, **dict(recorded)}
+
+
+CAUSES: Final = ("wake-up placement", "active balance", "periodic balance", "newly idle balance")
+# TRACE_FLAG_SOFTIRQ of common_flags, in include/linux/trace_events.h.
+_SOFTIRQ: Final = 0x10
+
+
+def migration_causes(trace: Trace) -> pd.DataFrame:
+    """Return every migration with the part of the scheduler that caused it.
+
+    The causes are told apart by where sched_migrate_task is emitted:
+
+    - wake-up placement: between the task's sched_waking and sched_wakeup (``try_to_wake_up`` in
+      kernel/sched/core.c)
+    - active balance: by the stopper thread ``migration/N`` (``active_load_balance_cpu_stop`` in
+      kernel/sched/fair.c)
+    - periodic balance: in the scheduler's softirq, also on behalf of idle CPUs
+      (``run_rebalance_domains`` in kernel/sched/fair.c, since 6.10 ``sched_balance_softirq``)
+    - newly idle balance: everywhere else, which is a CPU about to become idle
+      (``newidle_balance`` in kernel/sched/fair.c, since 6.10 ``sched_balance_newidle``)
+
+    Parameters
+    ----------
+    trace : Trace
+        Needs sched_migrate_task, sched_waking and sched_wakeup.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `iolab.measure.migrations`, and
+
+        - ``cause`` (category): one of `CAUSES`
+
+    Examples
+    --------
+    >>> from iolab.paths import REFERENCE
+    >>> from tracedat import read
+    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> migration_causes(trace)["cause"].value_counts()
+    cause
+    wake-up placement     2072
+    newly idle balance      17
+    periodic balance        11
+    active balance           1
+    Name: count, dtype: int64
+    """
+    trace.require("migration_causes", "sched_migrate_task", "sched_waking", "sched_wakeup")
+    moved = trace.frame("sched_migrate_task")
+    waking, wakeup = (
+        _last_before(moved, trace.frame(name)) for name in ("sched_waking", "sched_wakeup")
+    )
+    placed = waking > wakeup
+    emitter = moved["common_pid"].map(trace.comms).fillna("").astype(str)
+    stopper = emitter.str.startswith("migration/").to_numpy()
+    softirq = (moved["common_flags"].to_numpy() & _SOFTIRQ) != 0
+    cause = np.select([placed, stopper, softirq], CAUSES[:3], CAUSES[3])
+    return migrations(trace).assign(cause=pd.Categorical(cause, CAUSES))
+
+
+def _last_before(moved: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
+    """Return the time of each task's last event before its migration; -1 without one."""
+    times, pids = (events[name].to_numpy() for name in ("timestamp_ns", "pid"))
+    at, of = (moved[name].to_numpy() for name in ("timestamp_ns", "pid"))
+    return values_at(times, last_before(times, at, (pids,), (of,)))

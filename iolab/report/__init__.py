@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Tables, captioned figures and comparisons for the page of a data set."""
+"""Tables, captioned figures and comparisons for the page of a data set.
+
+Every function raises IolabError if a folder or file that it is given cannot be written.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from iolab.report.comparison import (
     compare_with_virtual,
     comparison_text,
 )
-from iolab.report.index import VerdictIndex, verdict_index
-from iolab.report.machine import machine_table
 from iolab.report.pages import (
     ComparisonSection,
+    VerdictIndex,
     comparison_section,
     publish,
     recorded_traces,
     style_tables,
+    verdict_index,
 )
 from iolab.report.summary import plain, summary, write_summary
 from iolab.report.tables import (
@@ -34,6 +37,7 @@ from iolab.report.tables import (
     invalid_cells,
     kernel_effects,
     level_table,
+    machine_table,
     main_grid,
     mechanism_table,
     overview,

@@ -1,28 +1,45 @@
 # SPDX-License-Identifier: MIT
-"""Attribution for people: read what ``iolab why`` wrote, and put it into words."""
+"""Causes in words: what iolab why found, and the report of iolab bisect."""
 
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from guestprof.flame import differential_flame
+from iolab import shown
+from iolab.figures.effects import attribution
+from iolab.figures.panels import condition_text
 from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.words import condition_text
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS, OTHERWISE, TURNS
 from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.profiles import difference
 from iolab.store.dataset import Dataset, load
 from iolab_base import foreign
 from iolab_base.errors import UserError
+from iolab_base.files import atomic_write
 
-__all__ = ["Attribution", "attribution_text", "load_attribution", "publish_attribution"]
+if TYPE_CHECKING:
+    from icountvm.kbuild.git import Repository
+    from iolab.sweeps.bisect import Bisection, Explanation, Step
+
+__all__ = [
+    "Attribution",
+    "attribution_text",
+    "bisection_text",
+    "load_attribution",
+    "publish_attribution",
+    "write_bisection",
+]
 
 ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 _MOVES: Final = (*TURNS, *OTHERWISE)
@@ -73,18 +90,13 @@ class Attribution:
         return table[(table["stage"] == "confirmed") & table["effect"].isin(_MOVES)]
 
     def unchanged(self, claim: str) -> tuple[float, str]:
-        """Return a claim's value without an intervention, and its verdict or "".
-
-        A claim of which nothing was confirmed has no verdict.
-        """
+        """Return a claim's value without an intervention, and its verdict, if one was confirmed."""
         table = self.table[self.table["claim"] == claim]
         verdicts = [str(word) for word in table["baseline_verdict"] if word]
         return float(table["baseline"].iloc[0]), verdicts[0] if verdicts else ""
 
     def figure(self) -> Figure:
-        """Draw each claim's value under each intervention: `iolab.figures.attribution`."""
-        from iolab.figures.attribution import attribution  # noqa: PLC0415 - drawing is optional
-
+        """Draw each claim's value under each intervention: `iolab.figures.effects`."""
         return attribution(self.table, self.claims)
 
     def __repr__(self) -> str:
@@ -95,13 +107,7 @@ class Attribution:
 
 
 def load_attribution(folder: Path | str) -> Attribution:
-    """Read a folder that ``iolab why`` wrote.
-
-    Raises
-    ------
-    UserError
-        If a file is missing or none of iolab's.
-    """
+    """Read a folder that ``iolab why`` wrote."""
     root = Path(folder)
     path = root / "attribution.json"
     try:
@@ -130,13 +136,7 @@ def load_attribution(folder: Path | str) -> Attribution:
 def publish_attribution(
     found: Attribution, figure: Figure, folder: Path | str | None = None
 ) -> str:
-    """Return the caption of `iolab.figures.attribution`; save both if a folder is given.
-
-    Raises
-    ------
-    IolabError
-        If the folder cannot be written.
-    """
+    """Return the caption of `iolab.figures.effects`; save both if a folder is given."""
     table, cells = found.table, found.screening.cells
     pathology = get_pathology(found.pathology)
     tried = table["intervention"].nunique()
@@ -219,4 +219,118 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         ]
         if not rows["effect"].isin(TURNS).any():
             lines.append("  no single switch removes or restores it")
+    return lines
+
+
+# Measures that differ by less are not listed.
+_SHARE = 0.02
+# Functions of the table of costs; the flame graph has all.
+_FUNCTIONS = 20
+
+
+def write_bisection(
+    found: Bisection, repository: Repository, folder: Path, why: Explanation | None = None
+) -> Path:
+    """Write the report, named by the culprit, and a flame graph if both were observed."""
+    name = found.culprit.commit[:12] if found.culprit else "unknown"
+    path = folder / f"bisect-{name}.md"
+    if found.culprit and why is not None and why.before is not None and why.after is not None:
+        title = f"{found.culprit.title} against its parent"
+        flame = differential_flame(why.after, why.before, title)
+        atomic_write(path.with_suffix(".html"), flame.html)
+    atomic_write(path, bisection_text(found, repository, why))
+    return path
+
+
+def bisection_text(found: Bisection, repository: Repository, why: Explanation | None = None) -> str:
+    """Return the report of a bisection in Markdown."""
+    lines = [f"# {shown.markdown(found.question)}", ""]
+    if found.culprit is None:
+        lines += ["Commits that cannot be tested hide the first one. It is among:", ""]
+        lines += [f"* {shown.markdown(title)}" for title in found.suspects]
+    else:
+        verb = "fixed it" if found.culprit.judgement.verdict == "good" else "broke it"
+        lines += [f"The first commit that {verb}: **{shown.markdown(found.culprit.title)}**", ""]
+        lines += _verification(found)
+        lines += ["", "## What it changed", "", *_changes(found)]
+        lines += [] if why is None else _explained(found.culprit, why)
+        message = repository.text("show", "--stat", "--format=medium", found.culprit.commit)
+        patch = repository.patch_of(found.culprit.commit)
+        lines += ["", "## The commit", "", *_fenced(message.strip()), ""]
+        lines += _fenced(patch.rstrip(), "diff")
+    lines += ["", "## How it was found", "", "| commit | verdict | value | boots |"]
+    lines += ["|---|---|---|---|"]
+    lines += [_row(step) for step in (found.old, found.new, *found.steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _explained(culprit: Step, why: Explanation) -> list[str]:
+    lines: list[str] = []
+    if why.before is not None and why.after is not None:
+        lines += ["", "## What it costs", ""]
+        lines += [
+            "Instructions for each I/O of the treated cell, by function; the whole of it is in"
+        ]
+        lines += [f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
+        lines += ["| function | before | after | difference |", "|---|---|---|---|"]
+        for row in difference(why.after, why.before).head(_FUNCTIONS).to_dict("records"):
+            numbers = f"{row['control']:.1f} | {row['treated']:.1f} | {row['difference']:+.1f}"
+            lines.append(f"| {shown.markdown(str(row['function']))} | {numbers} |")
+    if why.switches is not None:
+        lines += ["", "## Which switches matter", ""]
+        lines += [
+            f"Tried on {shown.markdown(why.bad)}, as `iolab why` does. A good kernel fulfils the",
+            "question: what *restores* it makes this kernel good.",
+            "",
+        ]
+        lines += _fenced("\n".join(attribution_text(why.switches)), "text")
+    if why.notes:
+        lines += ["", "## What is not explained", ""]
+        lines += [f"* {shown.markdown(note)}" for note in why.notes]
+    return lines
+
+
+def _fenced(text: str, language: str = "") -> list[str]:
+    """Return foreign text as a code block that none of its lines can end."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
+    return [fence + language, shown.terminal(text), fence]
+
+
+def _verification(found: Bisection) -> list[str]:
+    rows = [("its parent", found.parent), ("the commit", found.culprit)]
+    rows.append(("the newest commit without it", found.reverted))
+    lines = [f"* {what}: {_answer(step)}" for what, step in rows if step is not None]
+    if not found.verified and not found.notes:
+        lines.append("* NOT VERIFIED: something else has the same effect, or hides it")
+    return [*lines, *(f"* {shown.markdown(note)}" for note in found.notes)]
+
+
+def _answer(step: Step) -> str:
+    judgement = step.judgement
+    if judgement.reason:
+        return f"{judgement.verdict} ({shown.markdown(judgement.reason)})"
+    return f"{judgement.verdict}, {judgement.value:.4g} where the limit is {judgement.expected:.4g}"
+
+
+def _row(step: Step) -> str:
+    judgement = step.judgement
+    words = shown.markdown(judgement.reason) or f"{judgement.value:.4g}"
+    title = shown.markdown(step.title)
+    return f"| {title} | {judgement.verdict} | {words} | {judgement.boots} |"
+
+
+def _changes(found: Bisection) -> list[str]:
+    """Return a table of the measures that differ before and after."""
+    if found.parent is None or found.culprit is None:
+        return ["Its parent was not judged."]
+    before = found.parent.judgement.measures or {}
+    after = found.culprit.judgement.measures or {}
+    lines = ["| measure | cell | before | after |", "|---|---|---|---|"]
+    for name in sorted(before.keys() & after.keys()):
+        for role in sorted(before[name].keys() & after[name].keys()):
+            old, new = before[name][role], after[name][role]
+            if abs(new - old) > _SHARE * max(abs(old), abs(new)):
+                lines.append(f"| {name} | {role} | {old:.4g} | {new:.4g} |")
+    if len(lines) == 2:
+        return ["No measure differs by more than 2 %."]
     return lines

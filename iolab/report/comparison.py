@@ -63,11 +63,6 @@ def compare_with_virtual(
     DataFrame
         Rows of `compare_clocks`; none where the data are virtual time themselves, or where there
         are no reference data of the pathology.
-
-    Raises
-    ------
-    UserError
-        As `iolab.store.dataset.load` and `compare_clocks`.
     """
     if data.cells["clock"].eq("virtual").all():
         return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
@@ -112,11 +107,6 @@ def compare_clocks(
         ("ratio" for claims of a ratio, else "difference", in the claim's unit), change, change_low,
         change_high (NaN between different kernels, or without replicates or spread); agreement (of
         `AGREEMENTS`); reason (why it cannot be compared, or "").
-
-    Raises
-    ------
-    UserError
-        For data of two pathologies, or if `virtual` is not of virtual time.
     """
     pathology, other = pathology_of(here.cells), pathology_of(virtual.cells)
     if other is not pathology:

@@ -17,17 +17,14 @@ from iolab.store.kernels import KernelBuild, build_of
 from iolab_base import foreign
 from iolab_base.errors import UserError
 
-__all__ = ["Difference", "differences", "kernel_document", "kernel_lines"]
+__all__ = ["KernelDifference", "differences", "kernel_document", "kernel_lines"]
 
 _FEATURES: Final = "features"
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A property or configuration option in which two kernels differ, and its two values.
-
-    "n" stands for an option that is off or unknown, "" for a missing property.
-    """
+class KernelDifference:
+    """What two kernels differ in: "n" is an option off or unknown, "" a missing property."""
 
     what: str
     first: str
@@ -69,12 +66,8 @@ def kernel_document(status: KernelStatus) -> dict[str, Any]:
 
 def differences(
     first: str, second: str, facts: Mapping[str, Mapping[str, Any]]
-) -> list[Difference]:
-    """Return how two kernels of the cache differ: kernels first, then schedulers, then options.
-
-    `facts` are what each reported when it was booted, if it was. Raises UserError if one is unknown
-    or not in the cache, or its configuration is unknown.
-    """
+) -> list[KernelDifference]:
+    """Return how two cached kernels differ: in what each reported (`facts`), then in options."""
     kernels = [_cached(name) for name in (first, second)]
     told = [_told(kernel, facts.get(kernel.name) or {}) for kernel in kernels]
     # A kernel that was never booted has no facts: only its configuration can be compared.
@@ -82,10 +75,10 @@ def differences(
     names = [
         what for what in {**told[0], **told[1]} if both or (what in told[0] and what in told[1])
     ]
-    found = [Difference(what, told[0].get(what, ""), told[1].get(what, "")) for what in names]
+    found = [KernelDifference(what, told[0].get(what, ""), told[1].get(what, "")) for what in names]
     options = [_options(kernel) for kernel in kernels]
     found += [
-        Difference(name, options[0].get(name, "n"), options[1].get(name, "n"))
+        KernelDifference(name, options[0].get(name, "n"), options[1].get(name, "n"))
         for name in sorted(options[0].keys() | options[1].keys())
     ]
     return [one for one in found if one.first != one.second]
@@ -119,13 +112,10 @@ def _told(kernel: Kernel, facts: Mapping[str, Any]) -> dict[str, str]:
     if scheduler := _scheduler(facts):
         told["scheduler"] = scheduler
         for feature in build.tunables.get(_FEATURES, "").split():
-            told[f"feature {feature.removeprefix('NO_')}"] = _on(feature)
+            name = feature.removeprefix("NO_")
+            told[f"feature {name}"] = "on" if name == feature else "off"
         told |= {name: text for name, text in build.tunables.items() if name != _FEATURES}
     return told
-
-
-def _on(feature: str) -> str:
-    return "off" if feature.startswith("NO_") else "on"
 
 
 def _options(kernel: Kernel) -> dict[str, str]:

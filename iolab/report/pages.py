@@ -1,31 +1,42 @@
 # SPDX-License-Identifier: MIT
-"""Parts of a pathology's page: captioned figures, recorded traces, the comparison of clocks."""
+"""Parts of a page: captioned figures, traces, the index of verdicts, clocks compared, a block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 import tracedat
-from iolab.figures.comparison import publish_comparison
+from iolab.figures.cells import block_figure
 from iolab.figures.save import caption, save_figure
+from iolab.figures.verdicts import publish_comparison
+from iolab.pathology import get_pathology
 from iolab.report.comparison import compare_with_virtual, comparison_text
-from iolab.shown import Paragraph, text_table
+from iolab.report.tables import factors, machine_table
+from iolab.shown import NO_MATH, Paragraph, rendered, terminal, text_table
 from iolab.stats.conditions import kernels_of, pathology_of
+from iolab.stats.verdicts import VERDICTS, verdict_summary
 from iolab.store.dataset import Dataset
+from iolab.store.raw import RawStore
 from iolab_base.errors import UserError
+from iolab_base.names import one_of
 from tracedat import Trace
 
 __all__ = [
+    "BlockView",
     "ComparisonSection",
+    "VerdictIndex",
+    "block_view",
     "comparison_section",
     "publish",
     "recorded_traces",
     "style_tables",
+    "verdict_index",
 ]
 
 _NOTHING: Final = "These data were measured in virtual time: there is nothing to compare."
@@ -65,13 +76,6 @@ def publish(
     -------
     str
         The caption, as `iolab.figures.caption` makes it.
-
-    Raises
-    ------
-    UserError
-        As `iolab.figures.caption`.
-    IolabError
-        If the folder cannot be written.
     """
     text = caption(name, data.cells, data.unavailable, says=says, contrast=contrast)
     if folder is not None:
@@ -94,11 +98,6 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
     dict of str to Trace
         One for the control, then one for each level of the treatment, by their names; empty where
         nothing was recorded.
-
-    Raises
-    ------
-    UserError
-        If no trace is kept of the named kernel.
     """
     kept = data.cells[data.cells["cell"].isin(list(data.traces))]
     pathology = pathology_of(data.cells)
@@ -164,13 +163,6 @@ def comparison_section(
     -------
     ComparisonSection
         The comparison; it displays itself.
-
-    Raises
-    ------
-    UserError
-        As `iolab.report.comparison.compare_with_virtual`.
-    IolabError
-        If the folder cannot be written.
     """
     table = compare_with_virtual(data, virtual)
     if table.empty:
@@ -210,3 +202,156 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     if frame.index.dtype.kind in "iu":
         return frame
     return frame.reset_index(names="")
+
+
+_COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
+_TONES: Final = dict(zip(VERDICTS, ("yes", "no", "open", "none", "none", "none"), strict=True))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class VerdictIndex:
+    """Verdicts as a table with links, which a notebook displays.
+
+    With several reports it has filters by report, kernel and verdict. They are rules of style, not
+    a script: a page keeps them under the strictest policy.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of `iolab.stats.verdicts.verdict_table`, of any number of reports.
+    links : mapping of str to str
+        The address of each report's page, relative to this one.
+    experiments : mapping of str to mapping of str to str
+        Of each report the address of each kernel's page.
+    """
+
+    table: pd.DataFrame
+    links: Mapping[str, str] = field(default_factory=dict)
+    experiments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return terminal(verdict_summary(self.table).drop(columns="page").to_string(index=False))
+
+    def _repr_html_(self) -> str:
+        reports = [str(name) for name in self.table["pathology"].unique()]
+        verdicts = [verdict for verdict in VERDICTS if verdict in set(self.table["verdict"])]
+        groups = {"Report": reports, "Kernel": kernels_of(self.table), "Verdict": verdicts}
+        marks = {
+            (group, value): f"{group[0].lower()}{place}"
+            for group, values in groups.items()
+            for place, value in enumerate(values)
+        }
+        several = len(reports) > 1
+        rows = verdict_summary(self.table).to_dict("records")
+        columns = [*(["report"] if several or self.links else []), "kernel", *_COLUMNS]
+        columns = [name for name in columns if any(row.get(name) != "no claim" for row in rows)]
+        choices = {
+            group: [(marks[group, value], terminal(value)) for value in values]
+            for group, values in groups.items()
+            if several
+        }
+        return rendered(
+            "verdicts.html.j2",
+            no_math=NO_MATH,
+            choices=choices,
+            columns=columns,
+            rows=[self._row(row, columns, marks) for row in rows],
+        )
+
+    def _row(
+        self, row: Mapping[Any, Any], columns: Sequence[str], marks: Mapping[tuple[str, str], str]
+    ) -> tuple[str, dict[str, dict[str, str]]]:
+        """Return the classes of a row, and the parts of its cells by column."""
+        name, kernel = str(row["pathology"]), str(row["kernel"])
+        own = (self.table["pathology"] == name) & (self.table["kernel"] == kernel)
+        classes = [marks["Report", name], marks["Kernel", kernel]]
+        classes += [marks["Verdict", verdict] for verdict in self.table.loc[own, "verdict"]]
+        return " ".join(classes), {column: self._cell(row, column) for column in columns}
+
+    def _cell(self, row: Mapping[Any, Any], column: str) -> dict[str, str]:
+        name, kernel = str(row["pathology"]), str(row["kernel"])
+        if column == "report":
+            title = get_pathology(name).title
+            return {"words": terminal(name), "address": self.links.get(name, ""), "more": title}
+        address = self.experiments.get(name, {}).get(kernel, "")
+        if column == "kernel" and address:
+            return {"words": terminal(kernel), "address": address}
+        # The count is followed by the claims that were not reproduced.
+        words, _, others = terminal(str(row[column])).partition(" (")
+        tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
+        return {"words": words, "tone": tone, "more": others.removesuffix(")")}
+
+
+def verdict_index(
+    table: pd.DataFrame,
+    links: Mapping[str, str] | None = None,
+    experiments: Mapping[str, Mapping[str, str]] | None = None,
+) -> VerdictIndex:
+    """Return the verdicts as a table that a reader filters; parameters as of `VerdictIndex`."""
+    return VerdictIndex(table, links or {}, experiments or {})
+
+
+_CONSOLE_LINES: Final = 20
+_WHAT: Final = ("pathology", "block", "boot", "kernel", "kernel_release", "scheduler")
+_ORIGIN: Final = (*_WHAT, "target", "clock")
+_SHOWN: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle", "latency_p99_ns")
+
+
+@dataclass(frozen=True, eq=False)
+class BlockView:
+    """A block that displays itself in a notebook: figure, cells, origin, machine and console.
+
+    `cells` are in the order measured. `facts` (from the kernel), `run` (when and how it ran) and
+    `console` (the machine's last lines) are empty without a store.
+    """
+
+    cells: pd.DataFrame
+    facts: dict[str, Any] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+    console: list[str] = field(default_factory=list)
+
+    def figure(self) -> Figure:
+        """Draw the cells in the order measured (`iolab.figures.block_figure`)."""
+        return block_figure(self.cells)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The cells in the order measured, with condition and values."""
+        columns = ["position", "pair", "role", "aa", "recorded", *factors(self.cells), *_SHOWN]
+        return self.cells[[*columns, "ios", "valid"]]
+
+    @property
+    def origin(self) -> pd.DataFrame:
+        """Where the numbers come from: kernel, target, clock, and the kernel's own facts."""
+        first = self.cells.iloc[0]
+        rows: dict[str, Any] = {name: first[name] for name in _ORIGIN}
+        rows |= {name: value for name, value in self.facts.items() if name != "preflight"}
+        return pd.DataFrame(list(rows.items()), columns=["what", "value"])
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display  # noqa: PLC0415 - a notebook has it
+
+        display(self.figure(), Paragraph(caption("block_figure", self.cells)))  # type: ignore[no-untyped-call]
+        display(  # type: ignore[no-untyped-call]
+            text_table(self.table, precision=3, na_rep="-"), text_table(self.origin)
+        )
+        # A virtual machine is made for the block and needs no check.
+        if "preflight" in self.facts:
+            display(text_table(machine_table(self.facts)))  # type: ignore[no-untyped-call]
+        shown = [self.run["pyperf_system_show"]] if "pyperf_system_show" in self.run else []
+        print("\n".join([*shown, *self.console]))
+
+
+def block_view(
+    cells: pd.DataFrame, block: str | None = None, root: Path | None = None
+) -> BlockView:
+    """Return a block, by default the first, with facts and console of the store at `root`."""
+    known = [str(name) for name in cells["block"].unique()]
+    name = known[0] if block is None else one_of("block of these results", block, known)
+    own = cells[cells["block"] == name].sort_values("position")
+    store = None if root is None else RawStore(root)
+    key = None if store is None else next((k for k in store.all_keys() if k[:16] == name), None)
+    if store is None or key is None:
+        return BlockView(own)
+    console = store.console_tail(key)[-_CONSOLE_LINES:]
+    return BlockView(own, store.facts(key), store.read(key, "run.json"), console)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables for a page: what was measured, what holds, what a treatment does."""
+"""Tables for a page: what was measured and on which machine, what holds, what a treatment does."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from iolab.stats.kernels import kernel_ratio
 from iolab.stats.tables import mean_table, ratio_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab.store.kernels import KernelBuild
+from iolab.store.soundness import findings
 
 __all__ = [
     "aa_check",
@@ -33,6 +34,7 @@ __all__ = [
     "invalid_cells",
     "kernel_effects",
     "level_table",
+    "machine_table",
     "main_grid",
     "mechanism_table",
     "overview",
@@ -126,11 +128,6 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     DataFrame
         A row for each kernel and condition: kernel, the factors that vary, the treatment (the
         control by its name), mean, low, high (t interval over boots), n (boots), cells.
-
-    Raises
-    ------
-    UserError
-        As `iolab.stats.tables.mean_table`; if no cell has the value.
     """
     table = mean_table(comparable_cells(with_measure(data, value)), value, confidence=confidence)
     pathology = pathology_of(data.cells)
@@ -168,11 +165,6 @@ def effect_table(
         A row for each kernel and treated condition: kernel, the factors that vary, the treatment,
         ratio, low, high (t interval over boots), n (boots), reading (on which side of 1 the whole
         interval lies).
-
-    Raises
-    ------
-    UserError
-        As `iolab.stats.tables.ratio_table`.
     """
     treatment = pathology_of(cells).treatment
     table = ratio_table(comparable_cells(cells), value, confidence=confidence)
@@ -203,11 +195,6 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
         factors that vary, ratio, low, high, n (boots), pairs, p_value, and holds: whether the
         interval contains 1, or, where all boots agree to the last digit, their value is 1 (missing
         with a single boot).
-
-    Raises
-    ------
-    UserError
-        As `iolab.stats.tables.ratio_table`.
     """
     kept = comparable_cells(cells)
     numbers = ["ratio", "low", "high", "n", "pairs", "p_value"]
@@ -236,11 +223,6 @@ def control_load(cells: pd.DataFrame) -> pd.DataFrame:
         (share of the core's time, 0 to 1), iops, n (boots), and limit: "device" where the core is
         idle for at least 5 % of its time, else "core"; "unknown" where the machine does not count
         it.
-
-    Raises
-    ------
-    UserError
-        If there is no valid control.
     """
     kept = comparable_cells(cells)
     controls = kept[kept[pathology_of(kept).treatment].isna()]
@@ -285,11 +267,6 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
     DataFrame
         Rows of `iolab.stats.kernels.kernel_ratio` for all kernels, A/A pairs too, with the reason
         of a kernel whose cells were all gated; empty with a single kernel.
-
-    Raises
-    ------
-    UserError
-        As `iolab.stats.kernels.kernel_ratio`.
     """
     kept = comparable_cells(cells)
     first, *others = kernels_of(cells)
@@ -314,17 +291,14 @@ def mechanism_table(data: Dataset) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of `traced_measures`.
+        A row for each kernel and recorded condition: kernel, the factors that vary, the treatment,
+        n (valid recorded cells), and the mean of each measure, with its unit in the name.
     """
     return _with_control(traced_measures(data), pathology_of(data.cells))
 
 
 def traced_measures(data: Dataset) -> pd.DataFrame:
-    """Return the mean of each measure of the traces, a row for each kernel and recorded condition.
-
-    Columns: kernel, the factors that vary, the treatment (missing in the control), n (recorded
-    cells), and each measure with its unit in the name. Only valid cells count.
-    """
+    """Return `mechanism_table` with the treatment missing in the control."""
     recorded = data.cells.loc[data.cells["recorded"] & data.cells["valid"], "cell"]
     measures = data.mechanism[data.mechanism["cell"].isin(recorded)]
     wide = measures.pivot(index="cell", columns="measure", values="value")
@@ -364,3 +338,23 @@ def _reading(row: Mapping[Any, Any]) -> str:
 
 def _listed(values: pd.Series) -> str:
     return ", ".join(str(value) for value in sorted(values.unique()))
+
+
+def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
+    """Return what a real machine's survey says: a row for each thing that was looked at.
+
+    Parameters
+    ----------
+    facts : mapping
+        The facts of a block, with its survey.
+
+    Returns
+    -------
+    DataFrame
+        Columns: looked at, found, reading ("good", "a warning" or "no cell is valid").
+    """
+    rows = []
+    for finding in findings(facts):
+        bad = "no cell is valid" if finding["needed"] else "a warning"
+        rows.append((finding["what"], finding["found"], "good" if finding["good"] else bad))
+    return pd.DataFrame(rows, columns=["looked at", "found", "reading"])

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy import stats as sp
 
-from iolab.figures.comparison import comparison_figure, publish_comparison
+from iolab.figures.verdicts import comparison_figure, publish_comparison
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.paths import REFERENCE
 from iolab.report.comparison import (

@@ -11,7 +11,7 @@ import pytest
 
 from icountvm.kernels import Kernel, KernelStatus
 from iolab.report import kernels
-from iolab.report.kernels import Difference, differences, kernel_document, kernel_lines
+from iolab.report.kernels import KernelDifference, differences, kernel_document, kernel_lines
 from iolab_base.errors import UserError
 
 OLD = {
@@ -75,17 +75,17 @@ def test_a_long_name_keeps_its_distance() -> None:
 def test_two_kernels_differ_in_what_they_say_and_in_their_options() -> None:
     found = differences("old", "new", {"old": OLD, "new": NEW})
     assert found == [
-        Difference("release", "6-old", "6-new"),
-        Difference("preemption", "voluntary", "lazy"),
-        Difference("scheduler", "CFS", "EEVDF"),
-        Difference("feature SIS_PROP", "on", ""),
-        Difference("feature HRTICK", "off", "on"),
-        Difference("latency_ns", "12000000", ""),
-        Difference("feature DELAY_DEQUEUE", "", "on"),
-        Difference("base_slice_ns", "", "2100000"),
-        Difference("CONFIG_A", "n", "y"),
-        Difference("CONFIG_HZ", "250", "1000"),
-        Difference("CONFIG_PREEMPT_VOLUNTARY", "y", "n"),
+        KernelDifference("release", "6-old", "6-new"),
+        KernelDifference("preemption", "voluntary", "lazy"),
+        KernelDifference("scheduler", "CFS", "EEVDF"),
+        KernelDifference("feature SIS_PROP", "on", ""),
+        KernelDifference("feature HRTICK", "off", "on"),
+        KernelDifference("latency_ns", "12000000", ""),
+        KernelDifference("feature DELAY_DEQUEUE", "", "on"),
+        KernelDifference("base_slice_ns", "", "2100000"),
+        KernelDifference("CONFIG_A", "n", "y"),
+        KernelDifference("CONFIG_HZ", "250", "1000"),
+        KernelDifference("CONFIG_PREEMPT_VOLUNTARY", "y", "n"),
     ]
 
 

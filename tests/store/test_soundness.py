@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iolab.report.machine import machine_table
+from iolab.report.tables import machine_table
 from iolab.store.files import DIGESTS
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state, block_states, findings, machine_gates

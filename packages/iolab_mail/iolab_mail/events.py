@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.measure.tasks import preemptions
-from iolab.measure.work import work_items
+from iolab.measure.workers import work_items
 from tracedat import Trace, TraceError
 
 __all__ = ["trace_words"]
