@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Make or find the block devices of a cell, and set their I/O schedulers."""
+"""Make or find the block devices of a cell, also disks in memory, and set their I/O schedulers."""
 
 from __future__ import annotations
 

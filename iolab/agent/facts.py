@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Survey the measured machine: kernel, scheduler, processor, tools."""
+"""Survey the measured machine: kernel, scheduler, processor, tools; pin a real one's settings."""
 
 from __future__ import annotations
 

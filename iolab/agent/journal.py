@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Journal every change of the measured machine before it is made, and restore the machine.
+"""Journal every change of the machine before it is made, and restore it, one process at a time.
 
 Each line of the journal is one undo. It is flushed to the disk before its change is made, so the
 journal alone restores a run that was killed at any moment. Restoring goes backwards; undoing a

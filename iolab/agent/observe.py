@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sample the kernel's counters in /proc and /sys.
+"""Counters: the kernel's in /proc and /sys, calls of kernel functions, the agent's own CPU time.
 
 A sample costs a few milliseconds of one core, so a cell takes two: at the start and at the end of
 the steady part of its run. The sampling thread has real-time priority: otherwise a job in a cgroup

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Read files of /proc and /sys that may be missing."""
+"""Read files of /proc and /sys that may be missing; pin programs to cores."""
 
 from __future__ import annotations
 

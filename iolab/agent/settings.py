@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Read and change kernel settings; every change is journalled and read back."""
+"""Change settings of the running kernel: tunables, scheduler, modules, governor, interrupts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Do and measure the work of one cell: a fio job, dd processes, or a program."""
+"""Do and measure a cell's work: a fio job, dd processes or a program, and what is beside it."""
 
 from __future__ import annotations
 
