@@ -14,9 +14,10 @@ from iolab.agent.plan_reader import parse_plan
 from iolab.pathology.base import Machine
 from iolab.pathology.factors import Condition
 from iolab_base.errors import UserError
+from iolab_base.files import canonical_json
 from iolab_base.names import one_of
 
-__all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan"]
+__all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan", "plan_bytes"]
 
 BLOCK_FORMAT: Final = "iolab-block/2"
 _PLAIN: Final = frozenset((str, int, float, bool, NoneType))
@@ -161,6 +162,11 @@ def _check(raw: object, kinds: _Kinds, where: str) -> None:
 def encode_plan(plan: Plan) -> dict[str, Any]:
     """Return a plan as the JSON values that the agent reads, without fields at their default."""
     return {"format": FORMAT, **_encode(plan)}
+
+
+def plan_bytes(plan: Plan) -> bytes:
+    """Return a plan as it is sent, the same text as in the block that is hashed and stored."""
+    return canonical_json(encode_plan(plan)).encode()
 
 
 def _encode(value: Any) -> Any:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import secrets
@@ -16,7 +15,7 @@ from typing import Any
 
 from iolab.agent.plan import Plan, programs_of
 from iolab.agent.program import NEEDS_GUEST
-from iolab.blocks import encode_plan
+from iolab.blocks import encode_plan, plan_bytes
 from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
 from iolab.targets.shipped import agent_archive, agent_digest
@@ -109,8 +108,7 @@ class RealTarget(ABC):
         """Run `plan` detached, leave its results at `into`, and return the machine's facts."""
         # A run of the same plan that a dead caller began is followed; one that was killed, or gave
         # up before we looked, continues after its finished cells.
-        document = encode_plan(plan)
-        name = digest_of({"plan": document, "agent": agent_digest()})[:16]
+        name = digest_of({"plan": encode_plan(plan), "agent": agent_digest()})[:16]
         folder = f"{RUNS}/{name}"
         with scratch_dir(into.parent) as work:
             state, _ = self.look(folder, 0)
@@ -121,7 +119,7 @@ class RealTarget(ABC):
                 state = "gone"
             if state == "gone":
                 self.send(folder, "agent.pyz", agent_archive())
-                self.send(folder, "plan.json", json.dumps(document, sort_keys=True).encode())
+                self.send(folder, "plan.json", plan_bytes(plan))
                 self.agent(folder, "begin", folder)
             self._follow(folder, plan, progress)
             self.fetch(folder, run_bytes(plan, self.facts["cpus"]), work)
@@ -189,7 +187,7 @@ class RealTarget(ABC):
     def check(self, plan: Plan) -> None:
         """Check, without writing, that a plan's disks and folders may be used, else UserError."""
         with self._agent_folder("check") as folder:
-            self.send(folder, "plan.json", json.dumps(encode_plan(plan), sort_keys=True).encode())
+            self.send(folder, "plan.json", plan_bytes(plan))
             self.agent(folder, "check", f"{folder}/plan.json")
 
     @contextmanager

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -18,7 +17,7 @@ from icountvm.image import Image
 from icountvm.kernels import remember_kernel_facts
 from icountvm.qemu import GuestError
 from iolab.agent.plan import Cell, Plan
-from iolab.blocks import encode_plan
+from iolab.blocks import plan_bytes
 from iolab.results import result_bytes
 from iolab.targets.real import agent_ending
 from iolab.targets.shipped import agent_archive, agent_digest, program_entries
@@ -70,14 +69,13 @@ class VmTarget(Guest):
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         options = [*self.machine.kernel_options, *options]
         booted = replace(self, machine=replace(self.machine, kernel_options=tuple(options)))
-        sent = json.dumps(encode_plan(plan), sort_keys=True).encode()
         # On a loaded machine a guest's second may take half a minute.
         stall_s = _STALL_S + 30 * max(_work_s(cell) for cell in plan.cells)
         with scratch_dir(into.parent.absolute()) as work:
             results = work / "results"
             console = booted.work(
                 _agent_work(plan),
-                sent,
+                plan_bytes(plan),
                 results,
                 result_bytes(plan, self.machine.cpus),
                 stall_s=stall_s,

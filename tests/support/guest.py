@@ -52,7 +52,9 @@ def start_in_guests(patch: pytest.MonkeyPatch, program: str) -> None:
     It comes with the plan, so the machine is restored from the same snapshot as any other.
     """
     main = _MAIN.format(program=program)
-    patch.setattr(vm, "encode_plan", lambda plan: {**encode_plan(plan), "program": main})
+    patch.setattr(
+        vm, "plan_bytes", lambda plan: json.dumps({**encode_plan(plan), "program": main}).encode()
+    )
     patch.setattr(vm, "result_bytes", lambda plan, cpus: _AnyName())
 
 
