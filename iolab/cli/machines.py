@@ -168,7 +168,7 @@ def kernels_build(
     Building a kernel runs the tree's code as you, without your environment: build only trees that
     you trust, or in a container.
     """
-    from icountvm.kbuild.building import build_kernel
+    from icountvm.kbuild.build import build_kernel
 
     try:
         with lines_shown(note):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from icountvm.kbuild.configuring import options_of
+from icountvm.kbuild.configuration import options_of
 from icountvm.kernels import Kernel, KernelStatus, cached_kernel, check_name
 from iolab.store.kernels import KernelBuild, build_of
 from iolab_base import foreign

@@ -168,7 +168,7 @@ def answered(
 ) -> list[CaseAnswer]:
     """Judge each case, after checking all of them."""
     # Trees are paths from the current folder, with `commit` and `config` as in
-    # `icountvm.kbuild.building.build_kernel`. `kept`: the answers are for `write_lock`.
+    # `icountvm.kbuild.build.build_kernel`. `kept`: the answers are for `write_lock`.
     questions = [question_of(case.question) for case in cases]
     for case in cases:
         if _is_name(case.kernel):

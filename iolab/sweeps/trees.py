@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from icountvm.image import ensure_image
-from icountvm.kbuild.building import build_state
-from icountvm.kbuild.configuring import Configuration, configuration
+from icountvm.kbuild.build import build_state
+from icountvm.kbuild.configuration import Configuration, configuration
 from icountvm.kbuild.git import State
-from icountvm.kbuild.making import BuildError
+from icountvm.kbuild.make import BuildError
 from icountvm.kbuild.source import Tree, open_tree
 from icountvm.kbuild.tools import check_tools, compiler, compiler_version
 from icountvm.kernels import check_name, known_kernels

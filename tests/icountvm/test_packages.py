@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from icountvm import deb
+from icountvm.archives import DamagedPackageError
 from icountvm.packages import is_package, unpack_package
-from icountvm.unpacking import DamagedPackageError
 from iolab_base.errors import UserError
 from tests.icountvm.conftest import make_deb
 from tests.support.packages import pacman, rpm, tar

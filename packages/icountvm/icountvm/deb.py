@@ -11,8 +11,8 @@ import io
 from pathlib import Path
 from typing import IO, Final
 
+from icountvm.archives import MOST_BYTES, package_faults, tar_members, unpack_tar
 from icountvm.compressed import decompressed
-from icountvm.unpacking import MOST_BYTES, package_faults, tar_members, unpack_tar
 from iolab_base.reading import Readable
 
 __all__ = ["control_fields", "unpack"]

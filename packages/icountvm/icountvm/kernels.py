@@ -20,7 +20,7 @@ from icountvm.bzimage import KERNEL_NAME, read_image, release_of
 from icountvm.catalogue import CATALOGUE, kernel_group
 from icountvm.deb import unpack
 from icountvm.found import Found, in_folder, in_packages, inside
-from icountvm.installing import contents, install
+from icountvm.install import contents, install
 from icountvm.packages import is_package, unpack_package
 from icountvm.parts import (
     LockedPart,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from icountvm.archives import Room
 from icountvm.bzimage import read_given
 from icountvm.compressed import DAMAGED, read_decompressed
 from icountvm.elf import section
 from icountvm.found import Found, inside
 from icountvm.toolbox import Toolbox
-from icountvm.unpacking import Room
 from iolab_base.errors import UserError
 from iolab_base.process import run
 

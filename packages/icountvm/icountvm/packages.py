@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Final
 
+from icountvm.archives import MOST_BYTES, DamagedPackageError, package_faults, unpack_tar
 from icountvm.compressed import decompressed
 from icountvm.deb import control_fields, unpack
 from icountvm.rpm import architecture, unpack_rpm
-from icountvm.unpacking import MOST_BYTES, DamagedPackageError, package_faults, unpack_tar
 from iolab_base.errors import UserError
 from iolab_base.reading import read_regular
 

@@ -12,8 +12,8 @@ import struct
 from pathlib import Path
 from typing import IO, Final
 
+from icountvm.archives import MOST_BYTES, DamagedPackageError, package_faults, unpack_cpio
 from icountvm.compressed import decompressed
-from icountvm.unpacking import MOST_BYTES, DamagedPackageError, package_faults, unpack_cpio
 
 __all__ = ["architecture", "unpack_rpm"]
 

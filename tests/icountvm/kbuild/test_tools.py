@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from icountvm.kbuild.building import build_kernel
+from icountvm.kbuild.build import build_kernel
 from icountvm.kbuild.git import Repository
 from icountvm.kernels import cached_kernel
 from iolab_base.errors import IolabError

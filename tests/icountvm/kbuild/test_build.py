@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from icountvm.kbuild.building import build_kernel
-from icountvm.kbuild.making import BuildError
+from icountvm.kbuild.build import build_kernel
+from icountvm.kbuild.make import BuildError
 from icountvm.kbuild.source import open_tree
 from icountvm.kernels import cached_kernel
 from iolab_base.errors import CannotRunError, IolabError, UserError

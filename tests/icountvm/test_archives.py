@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from icountvm import unpacking
+from icountvm import archives
+from icountvm.archives import unpack_cpio, unpack_tar
 from icountvm.packages import unpack_package
-from icountvm.unpacking import unpack_cpio, unpack_tar
 from iolab_base.errors import IolabError, UserError
 from tests.support.bombs import BOMB, bomb, little_memory
 from tests.support.packages import cpio, rpm, tar
@@ -140,7 +140,7 @@ def test_a_package_has_so_many_bytes_and_files(
 ) -> None:
     unpack = unpack_tar if write is tar else unpack_cpio
     for limit, value, fits in (("_MOST_MEMBERS", 50, 50), ("MOST_BYTES", 5000, 5)):
-        monkeypatch.setattr(unpacking, limit, value)
+        monkeypatch.setattr(archives, limit, value)
         root = tmp_path / limit
         files = {f"f{n}": b"x" * 1000 for n in range(fits)}
         unpack(io.BytesIO(write(files)), root)
@@ -153,8 +153,8 @@ def test_a_package_has_so_many_bytes_and_files(
 
 def test_the_disk_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = shutil.disk_usage(tmp_path).free
-    monkeypatch.setattr(unpacking, "MOST_BYTES", 1 << 60)
-    monkeypatch.setattr(unpacking, "_KEPT_FREE", free - (64 << 20))
+    monkeypatch.setattr(archives, "MOST_BYTES", 1 << 60)
+    monkeypatch.setattr(archives, "_KEPT_FREE", free - (64 << 20))
     package = deb(tmp_path / "a.deb", CONTROL, header(b"0", 2 << 30) + bytes(1024))
     with pytest.raises(IolabError, match="no space left") as caught:
         unpack_package(package, tmp_path / "root")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from icountvm.bzimage import read_image, release_of
 from icountvm.found import Found, inside
-from icountvm.kbuild.configuring import Configuration, configuration, configure, options_of
+from icountvm.kbuild.configuration import Configuration, configuration, configure, options_of
 from icountvm.kbuild.git import State
-from icountvm.kbuild.making import BuildError, last_words, make_kernel
+from icountvm.kbuild.make import BuildError, last_words, make_kernel
 from icountvm.kbuild.source import Source, Tree, open_tree
 from icountvm.kbuild.tools import check_tools, compiler, compiler_version, environment
 from icountvm.kbuild.types import built_offsets

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from icountvm.kbuild import making
-from icountvm.kbuild.building import build_kernel
-from icountvm.kbuild.making import BuildError, make_kernel
+from icountvm.kbuild import make
+from icountvm.kbuild.build import build_kernel
+from icountvm.kbuild.make import BuildError, make_kernel
 from iolab.logs import lines_shown
 from tests.support.kernel_tree import commit
 from tests.support.needs import needs
@@ -71,7 +71,7 @@ def test_an_interrupted_build_goes_on_from_where_it_was(
     slow = '@test -e $(O)/slow || { touch $(O)/slow; echo "  CC      slow.o"; sleep 987; }'
     rule = "bzImage: $(objects)\n"
     makefile.write_text(makefile.read_text().replace(rule, f"{rule}\t{slow}\n"))
-    monkeypatch.setattr(making, "_REPORT_S", 0.0)
+    monkeypatch.setattr(make, "_REPORT_S", 0.0)
 
     def interrupt(line: str) -> None:
         if line.startswith("compiled 3"):
