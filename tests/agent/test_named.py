@@ -29,7 +29,7 @@ from iolab.agent.named import (
 from iolab_base.errors import CannotRunError
 from tests.base.test_files import small_disk
 from tests.support.loops import digest, loop_device
-from tests.support.needs import lack, need, wants
+from tests.support.needs import lack, need, needs, wants
 
 _MIB = 16
 
@@ -145,6 +145,7 @@ def test_data_without_a_signature_is_not_overwritten(
     assert digest(disk) == before
 
 
+@needs("addpart")
 def test_an_empty_partition_is_free_and_its_disk_is_not(
     disk: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -262,6 +263,7 @@ def test_a_disk_whose_contents_are_anothers_too_is_in_use_whatever_is_typed(
     check_free(disk, None)
 
 
+@needs("addpart")
 def test_a_partition_is_in_use_by_what_is_on_it_or_on_its_disk_alone(
     disk: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

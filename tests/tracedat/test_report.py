@@ -129,7 +129,8 @@ RECORDINGS = {
 @pytest.mark.parametrize("how", RECORDINGS)
 def test_recorded_now(tmp_path: Path, trace_cmd: str, tracefs: Path, how: str) -> None:
     path = tmp_path / "t.dat"
-    load = ["sh", "-c", "for i in 1 2 3; do ls -R /usr/share/doc; done | sort | head -1"]
+    # trace-cmd reads whole sub-buffers: enough tasks to fill some.
+    load = ["sh", "-c", "for i in $(seq 200); do ls /; done | sort | head -1"]
     clock = [] if "-C" in RECORDINGS[how] else ["-C", "mono"]
     argv: list[str | Path] = [
         trace_cmd,
