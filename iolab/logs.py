@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["lines_shown"]
 
 # The packages whose lines are shown.
-_PACKAGES: Final = ("icountvm", "iolab", "iolab_base", "iolab_cluster", "iolab_mail")
+_PACKAGES: Final = ("guestprof", "icountvm", "iolab", "iolab_cluster")
 
 
 class _Lines(logging.Handler):

@@ -6,13 +6,17 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import iolab
+from iolab import logs
 from iolab.experiment import progress
 from iolab.logs import lines_shown
 from tests.support.processes import child_environment
 
+_ROOT = Path(iolab.__file__).parents[1]
 _LOG = logging.getLogger("icountvm.kernels")
 
 
@@ -28,6 +32,16 @@ def test_lines_are_shown_during_the_block_alone(caplog: pytest.LogCaptureFixture
     _LOG.info("after")
     assert said == ["downloading 6.1"]
     assert not _LOG.isEnabledFor(logging.INFO)
+
+
+def test_every_package_that_logs_is_shown() -> None:
+    packages = [path.parent for path in _ROOT.glob("packages/*/*/__init__.py")]
+    logging_ones = {
+        package.name
+        for package in (_ROOT / "iolab", *packages)
+        if any("logging.getLogger(__name__)" in path.read_text() for path in package.rglob("*.py"))
+    }
+    assert set(logs._PACKAGES) == logging_ones
 
 
 def test_what_fails_while_a_line_is_shown_reaches_who_logs(
