@@ -41,8 +41,6 @@ from iolab_base.files import (
     scratch_dir,
 )
 
-_log = logging.getLogger(__name__)
-
 __all__ = [
     "FIRST_SYMBOL",
     "RESERVED",

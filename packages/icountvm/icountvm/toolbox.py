@@ -90,9 +90,8 @@ class Toolbox:
     def identity(self) -> str:
         """Return QEMU's version and the SHA-256 of its program on one line."""
         version = ".".join(map(str, self.qemu_version()))
-        own = os.environ.get("IOLAB_QEMU")
-        program = shutil.which(own) if own else str(self.root / "usr" / "bin" / _QEMU)
-        return f"QEMU {version} sha256:{digest_file(Path(str(program)))}"
+        (program,) = _users_qemu() or [str(self.root / "usr" / "bin" / _QEMU)]
+        return f"QEMU {version} sha256:{digest_file(Path(program))}"
 
     def _loader(self) -> list[str]:
         for name in _LOADERS:
