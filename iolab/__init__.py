@@ -49,6 +49,9 @@ __all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - the names are str
 
 
 def __getattr__(name: str) -> Any:
+    # No module of iolab imports it: it names iolab_base's errors for users.
+    if name == "errors":
+        return importlib.import_module("iolab.errors")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'iolab' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -29,6 +29,20 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         _ = iolab.comprae  # type: ignore[attr-defined]
 
 
+def test_the_errors_are_there_without_an_import_of_their_own() -> None:
+    code = (
+        "import iolab; print(iolab.errors.UserError.exit_code, iolab.errors.IolabError.exit_code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["2", "1"]
+
+
 def test_no_module_takes_the_place_of_a_public_name() -> None:
     # The import of a submodule sets an attribute of the package.
     assert not {module.name for module in pkgutil.iter_modules(iolab.__path__)} & set(PUBLIC)

@@ -102,7 +102,7 @@ def test_an_interrupted_comparison_is_one_sentence_and_leaves_nothing_running(
         "import iolab, sys\n"
         "try:\n"
         "    iolab.compare('dio_kworker', kernel='6.1', boots=1, root=sys.argv[1])\n"
-        "except iolab_base.errors.IolabError as error:\n"
+        "except iolab.errors.IolabError as error:\n"
         "    print(error)\n"
     )
     argv = [sys.executable, "-c", program, str(tmp_path)]
