@@ -18,7 +18,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -300,12 +300,11 @@ class SshTarget(RealTarget):
 
     def _survey(self) -> dict[str, Any]:
         folder = f"{RUNS}/survey-{secrets.token_hex(8)}"
-        try:
-            self.send(folder, "agent.pyz", agent_archive())
-            said = self.agent(folder, "survey")
-        finally:
-            with suppress(IolabError):
-                self.remove(folder)
+        place = shlex.quote(folder)
+        # One script, which removes the folder also when this process is killed.
+        script = f"umask 077 && mkdir -p {place} && trap 'rm -rf {place}' EXIT && {_ROOTS_ALONE}"
+        script += f" && cat > {place}/agent.pyz && python3 -S {place}/agent.pyz survey"
+        said = self._agent_said(*self._do(script, agent_archive()))
         try:
             return checked_survey(foreign.document(said))
         except ValueError as error:
@@ -336,7 +335,9 @@ class SshTarget(RealTarget):
     def agent(self, folder: str, *words: str) -> str:
         """Run the folder's agent to its end and return its output."""
         script = shlex.join(["python3", "-S", f"{folder}/agent.pyz", *words])
-        code, said = self._do(script)
+        return self._agent_said(*self._do(script))
+
+    def _agent_said(self, code: int, said: bytes) -> str:
         text = said.decode(errors="replace")
         if code:
             kind = CannotRunError if code == _NO_PROGRAM else error_of(code)
