@@ -22,7 +22,7 @@ from iolab.agent.journal import FILES, Journal, machine_lock, restore, restore_a
 from iolab.agent.named import disk_of
 from iolab.agent.observe import Probes, realtime_priority
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, Plan, programs_of
+from iolab.agent.plan import Cell, OpenJob, Plan, programs_of
 from iolab.agent.prepare import antagonist_place, work_place
 from iolab.agent.program import refuse_outside_a_guest
 from iolab.agent.recording import Recorder
@@ -81,8 +81,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
     result: dict[str, Any] = {"id": cell.id, "began_ns": time.monotonic_ns()}
     recorder = None
     try:
-        if programs_of(cell):
-            refuse_outside_a_guest()
+        refuse_outside_a_guest(cell)
         nodes = {d.name: make_device(journal, d) for d in cell.devices}
         if cell.filesystem is not None:
             claim.lend(cell)
@@ -111,7 +110,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
             probes=probes,
             recorder=recorder,
             antagonist=antagonist,
-            threads=bool(programs_of(cell)),
+            threads=bool(programs_of(cell)) or (isinstance(cell.job, OpenJob) and cell.job.threads),
         )
         with watching(cell.watch, place.device), realtime_priority():
             result.update(measure(journal, cell, place=place, observer=observer))

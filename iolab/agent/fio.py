@@ -9,16 +9,17 @@ import mmap
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.fio_options import ends_of, memory_of, processes_of
 from iolab.agent.journal import Journal
-from iolab.agent.plan import FioJob, Job, OpenJob
+from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.agent.proc import available_memory
 from iolab.agent.workplace import RUN, Workplace
 from iolab_base.errors import CannotRunError, IolabError
-from iolab_base.process import start
+from iolab_base.process import run, start
 
 __all__ = [
     "FioError",
@@ -34,6 +35,7 @@ __all__ = [
 
 # Bytes of one write while files are laid out.
 _LAYOUT_WRITE = 16 << 20
+_LAYOUT_S = 600.0
 _SIDES = ("read", "write", "trim")
 
 
@@ -50,6 +52,7 @@ def job_files(job: FioJob, folder: Path) -> list[Path]:
         return [
             folder / f"iolab.{number}.{process}"
             for number, section in enumerate(job.sections)
+            if not section.makes_files
             for process in range(processes_of(section.options))
         ]
     return [folder / f"iolab.{number}" for number in range(job.files)]
@@ -57,6 +60,8 @@ def job_files(job: FioJob, folder: Path) -> list[Path]:
 
 def unexpected_files(job: FioJob, folder: Path) -> list[str]:
     """Return, sorted, the files in a folder that are not the job's: its I/O may have gone there."""
+    if isinstance(job, OpenJob) and any(section.makes_files for section in job.sections):
+        return []
     known = {p.name for p in job_files(job, folder)}
     # mke2fs makes lost+found in every file system.
     return sorted({p.name for p in folder.iterdir()} - known - {"lost+found"})
@@ -93,9 +98,10 @@ def _check_room(job: FioJob, folder: Path) -> None:
     if not isinstance(job, OpenJob):
         return
     size = job.size_mib << 20
-    ends = [end for section in job.sections for end in ends_of(section.options, size)]
+    own = [section.options for section in job.sections if not section.makes_files]
+    ends = [end for options in own for end in ends_of(options, size)]
     # Only what fio adds: the file system checks that the files themselves fit.
-    more = max(ends) - size if job.shared_file else sum(ends) - size * job.files
+    more = max(ends, default=size) - size if job.shared_file else sum(ends) - size * job.files
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     if more > free // 2:
@@ -119,10 +125,12 @@ def start_fio(
         journal.note("unlink", str(path))
     journal.note("tree", str(folder))
     folder.mkdir(mode=0o700)
-    argv = fio_argv(job, place.files, report, cpu=place.cpu)
     # fio removes TMPDIR/fio-dump-status, and puts a second report before its own if it was there
     # (check_status_file() of stat.c): in /tmp any user can make it.
     environment = {**os.environ, "TMPDIR": str(folder)}
+    if isinstance(job, OpenJob) and any(section.makes_files for section in job.sections):
+        _let_fio_lay_out(job, place, folder, environment)
+    argv = fio_argv(job, place, report)
     with said.open("wb") as stream:
         fio = start(
             argv,
@@ -133,6 +141,28 @@ def start_fio(
             cgroup=place.group,
         )
     return fio, report, said
+
+
+def _let_fio_lay_out(
+    job: OpenJob, place: Workplace, folder: Path, environment: Mapping[str, str]
+) -> None:
+    """Make the files that the sections name, with data in them if the layout is "written"."""
+    if job.layout == "growing":
+        return
+    more = {"create_only": "1", **({"overwrite": "1"} if job.layout == "written" else {})}
+    sections = [
+        Section(s.name, {k: v for k, v in s.options.items() if not k.startswith("exec_")} | more)
+        for s in job.sections
+        if s.makes_files
+    ]
+    argv = fio_argv(replace(job, sections=sections), place, folder / "layout")
+    said = run(argv, timeout_s=_LAYOUT_S, check=False, env=dict(environment), cwd=folder)
+    if said.returncode:
+        raise CannotRunError(f"fio cannot make the job's files: {said.stdout.strip()[-300:]}")
+    os.sync()
+    if job.direct:
+        # As after a layout by direct writes. Only a virtual machine gets here.
+        Path("/proc/sys/vm/drop_caches").write_text("1")
 
 
 def _check_memory(job: FioJob) -> None:
@@ -151,19 +181,20 @@ def _check_memory(job: FioJob) -> None:
         )
 
 
-def fio_argv(job: FioJob, files: Sequence[Path], report: Path, *, cpu: int) -> list[str]:
-    """Return the command line of a job on `files`, one for each process, with a json+ report.
+def fio_argv(job: FioJob, place: Workplace, report: Path) -> list[str]:
+    """Return the command line of a job at a place, with a json+ report.
 
-    The job is pinned to `cpu` unless it names its own cores.
+    The job is pinned to the place's core unless it names its own cores.
     """
-    own = _open_argv(job, files) if isinstance(job, OpenJob) else _argv(job, files)
+    own = _open_argv(job, place) if isinstance(job, OpenJob) else _argv(job, place.files)
+    to_end = isinstance(job, OpenJob) and job.to_end
     return [
         "fio",
         f"--size={job.size_mib}m",
-        "--time_based=1",
+        *([] if to_end else ["--time_based=1"]),
         f"--runtime={job.runtime_ms}ms",
         f"--ramp_time={job.ramp_ms}ms",
-        f"--cpus_allowed={','.join(map(str, job.cpus or [cpu]))}",
+        f"--cpus_allowed={','.join(map(str, job.cpus or [place.cpu]))}",
         "--randrepeat=1",
         f"--randseed={job.seed}",
         "--fallocate=none",
@@ -201,11 +232,14 @@ def _argv(job: Job, files: Sequence[Path]) -> list[str]:
     return argv
 
 
-def _open_argv(job: OpenJob, files: Sequence[Path]) -> list[str]:
+def _open_argv(job: OpenJob, place: Workplace) -> list[str]:
     argv: list[str] = []
+    files = place.files
     for number, section in enumerate(job.sections):
         argv.append(f"--name={section.name}")
-        if len(set(files)) == 1:
+        if section.makes_files:
+            pass
+        elif len(set(files)) == 1:
             argv.append(_named("filename", files[0]))
         else:
             # fio itself multiplies the processes: offset_increment counts them.
@@ -213,8 +247,18 @@ def _open_argv(job: OpenJob, files: Sequence[Path]) -> list[str]:
             argv.append(f"--filename_format=iolab.{number}.$jobnum")
         # fio knows an engine's options once it knows the engine.
         options = sorted(section.options.items(), key=lambda item: (item[0] != "ioengine", item))
-        argv += [f"--{name}={value}" if value else f"--{name}" for name, value in options]
+        filled = [
+            (name, _filled(value, place) if job.unchecked else value) for name, value in options
+        ]
+        argv += [f"--{name}={value}" if value else f"--{name}" for name, value in filled]
     return argv
+
+
+def _filled(value: str, place: Workplace) -> str:
+    """Return a value with the work's folder and devices filled in."""
+    for number, node in enumerate(place.nodes):
+        value = value.replace(f"{{device:{number}}}", str(node))
+    return value.replace("{folder}", str(place.folder))
 
 
 def parse_report(text: str) -> dict[str, Any]:
@@ -271,6 +315,8 @@ def report_gates(report: dict[str, Any], job: FioJob) -> list[str]:
             continue
         if not sides:
             gates.append(f"{name} did no I/O")
+            continue
+        if isinstance(job, OpenJob) and job.to_end:
             continue
         # A ramp that fio ignored makes the run longer than asked for.
         ran_ms = max(side["runtime"] for side in sides)

@@ -39,6 +39,7 @@ __all__ = [
     "faults_of",
     "memory_of",
     "processes_of",
+    "same_option",
     "sets_same",
 ]
 
@@ -87,7 +88,7 @@ GRAMMARS: dict[str, Grammar] = {
         ),
         (
             SET,
-            "norandommap bs_unaligned blocksize_unaligned zero_buffers refill_buffers hipri "
+            "thread norandommap bs_unaligned blocksize_unaligned zero_buffers refill_buffers hipri "
             "fixedbufs registerfiles sqthread_poll userspace_reap",
         ),
         (
@@ -122,14 +123,15 @@ GRAMMARS: dict[str, Grammar] = {
         (NODES, "numa_cpu_nodes"),
         (
             duration("1h"),
-            "thinktime thinktime_spin thinktime_iotime max_latency latency_target latency_window",
+            "startdelay thinktime thinktime_spin thinktime_iotime max_latency latency_target "
+            "latency_window",
         ),
         (each_way(_BLOCK), "bs blocksize ba blockalign"),
         (each_way(_RANGE), "bsrange blocksize_range"),
         (each_way(_SHARES), "bssplit"),
         (each_way(_PRIORITIES), "cmdprio_bssplit"),
         (each_way(size("0", "1p")), "rate rate_min ratemin"),
-        (_PLACE, "offset fileoffset offset_increment io_size io_limit"),
+        (_PLACE, "size offset fileoffset offset_increment io_size io_limit"),
         (size("0", "1g"), "offset_align iomem_align mem_align buffer_compress_chunk"),
         (size("4k", "1g"), "hugepage-size"),
         (_READS_AND_WRITES, "rw readwrite"),
@@ -174,8 +176,8 @@ GRAMMARS: dict[str, Grammar] = {
     )
     for name in names.split()
 }
-# Options that set the same: fio uses the later one, but a plan has no order of options.
-_SAME = {
+# Two names of one option.
+_ALIASES = {
     "readwrite": "rw",
     "blocksize": "bs",
     "blockalign": "ba",
@@ -190,38 +192,25 @@ _SAME = {
     "ratemin": "rate_min",
     "ratecycle": "rate_cycle",
     "disable_bw": "disable_bw_measurement",
-    "rwmixwrite": "rwmixread",
-    "buffered": "direct",
+    "timeout": "runtime",
+    "nr_files": "nrfiles",
+    "fill_fs": "fill_device",
+    "allrandrepeat": "randrepeat",
+    "wait_for_previous": "stonewall",
 }
+# Options that set the same: fio uses the later one, but a plan has no order of options.
+_SAME = {**_ALIASES, "rwmixwrite": "rwmixread", "buffered": "direct"}
 
-_ONE_FILE = "each process has one file, or all share one (shared_file)"
-_TOGETHER = "all sections run for the same time"
 _USE = "it is set by iolab: use {}".format
-# Options that iolab sets itself, and what to use instead.
+# Options that a plan sets itself, and what to use instead.
 _SET = {
-    **dict.fromkeys(("runtime", "timeout"), _USE("runtime_ms")),
-    **dict.fromkeys(("time_based", "loops", "number_ios"), _USE("runtime_ms")),
+    **dict.fromkeys(("runtime", "timeout", "time_based"), _USE("runtime_ms")),
     "ramp_time": _USE("ramp_ms"),
     **dict.fromkeys(("randseed", "randrepeat", "allrandrepeat"), _USE("seed")),
-    **dict.fromkeys(("size", "filesize"), _USE("size_mib")),
-    "startdelay": _USE("start_delay_us"),
-    **dict.fromkeys(("cgroup", "cgroup_weight", "cgroup_nodelete"), _USE("a group")),
-    "ioscheduler": _USE("the device's scheduler"),
-    **dict.fromkeys(
-        ("create_serialize", "create_fsync", "create_on_open", "create_only", "allow_file_create"),
-        _USE("layout"),
-    ),
-    **dict.fromkeys(("nrfiles", "nr_files", "openfiles", "file_service_type"), _ONE_FILE),
-    **dict.fromkeys(("stonewall", "wait_for", "wait_for_previous", "new_group"), _TOGETHER),
-    **dict.fromkeys(("exitall", "exit_what", "exitall_on_error"), _TOGETHER),
-    **dict.fromkeys(("steadystate", "ss", "ss_dur", "ss_ramp"), _TOGETHER),
-    **dict.fromkeys(("steadystate_duration", "steadystate_ramp_time"), _TOGETHER),
-    "cpumask": _USE("cpus, or the section's cpus_allowed"),
-    "name": "the section's name is the job's name",
-    "thread": "iolab counts the CPU time of processes, not of threads",
 }
 _ELSEWHERE = "it would read or write outside of the measured device"
 _RUNS = "it would run a program"
+_FILES = "iolab makes the files that a job may use"
 _OF_REPORT = "iolab reads fio's report in one form"
 # Options that no job may use on somebody's machine.
 _UNSAFE = {
@@ -229,6 +218,7 @@ _UNSAFE = {
     **dict.fromkeys(("unique_filename", "lockfile", "include", "output"), _ELSEWHERE),
     **dict.fromkeys(("read_iolog", "write_iolog", "merge_blktrace_file"), _ELSEWHERE),
     **dict.fromkeys(("allow_mounted_write", "error_dump", "aux-path"), _ELSEWHERE),
+    **dict.fromkeys(("nrfiles", "nr_files", "openfiles", "file_service_type"), _FILES),
     **dict.fromkeys(("exec_prerun", "exec_postrun", "profile", "trigger"), _RUNS),
     **dict.fromkeys(("unlink", "unlink_each_loop"), "it would remove the device or its files"),
     **dict.fromkeys(("fill_device", "fill_fs", "file_append"), "it would fill the machine's disk"),
@@ -302,6 +292,11 @@ def _fault_of_value(name: str, value: str) -> str | None:
     return f"fio's {name} must be {grammar.takes}, not {value[:40]!r}"
 
 
+def same_option(name: str) -> str:
+    """Return the name of an option of which `name` may be another, such as bs of blocksize."""
+    return _ALIASES.get(name, name)
+
+
 def sets_same(one: str, other: str) -> bool:
     """Return whether two options set the same, such as bs and blocksize, or direct and buffered.
 
@@ -341,7 +336,7 @@ def ends_of(options: Mapping[str, str], file_bytes: int) -> list[int]:
         percent = file_bytes * bytes_of(text[:-1]) // 100
         return percent if text.endswith("%") else bytes_of(text)
 
-    first = file_bytes + place("offset") + place("offset_align")
+    first = (place("size") or file_bytes) + place("offset") + place("offset_align")
     return [first + n * place("offset_increment") for n in range(processes_of(options))]
 
 

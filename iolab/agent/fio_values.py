@@ -31,6 +31,7 @@ __all__ = [
     "parts",
     "shares",
     "size",
+    "time_us",
     "words",
 ]
 
@@ -47,6 +48,7 @@ _BYTES = {
 }
 _US = {"": 1, "us": 1, "usec": 1, "ms": 1000, "msec": 1000, "s": 10**6, "m": 60 * 10**6}
 _US["h"] = 60 * _US["m"]
+_US["d"] = 24 * _US["h"]
 _DECIMAL = r"[0-9]{1,3}(\.[0-9]{1,9})?"
 
 
@@ -79,6 +81,11 @@ def _between(least: int, most: int, units: Mapping[str, int]) -> Callable[[str],
 def bytes_of(text: str) -> int:
     """Return a size such as ``4k`` in bytes; 0 if it is not a size."""
     return _amount(text, _BYTES) or 0
+
+
+def time_us(text: str) -> int | None:
+    """Return a time such as ``10ms`` in us, a plain number as it is; None if it is not a time."""
+    return _amount(text, _US)
 
 
 def number(least: int, most: int) -> Grammar:

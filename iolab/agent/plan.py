@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iolab.agent.fio_options import faults_of
 from iolab.agent.plan_work import Copies, FioJob, Job, OpenJob, Program, Section
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Recording",
     "Section",
     "Watch",
+    "needs_guest",
     "programs_of",
 ]
 
@@ -273,6 +275,33 @@ def programs_of(cell: Cell) -> list[Program]:
     """
     beside = None if cell.antagonist is None else cell.antagonist.program
     return [one for one in (cell.program, beside) if one is not None]
+
+
+_UNDOABLE = (
+    "a program runs in the virtual machine only: what it changes on a real machine cannot be undone"
+)
+
+
+def needs_guest(cell: Cell) -> str:
+    """Return why only a virtual machine may run a cell, or "".
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    str
+        The reason: a program, or options of fio that are refused on a real machine.
+    """
+    if programs_of(cell):
+        return _UNDOABLE
+    jobs = [cell.job, None if cell.antagonist is None else cell.antagonist.job]
+    unchecked = [job for job in jobs if isinstance(job, OpenJob) and job.unchecked]
+    faults = [f for job in unchecked for s in job.sections for f in faults_of(s.options)]
+    listed = "; ".join(dict.fromkeys(faults)) or "its options are unchecked"
+    return f"the fio job runs in the virtual machine only: {listed}" if unchecked else ""
 
 
 @dataclass(frozen=True)

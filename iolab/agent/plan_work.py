@@ -91,12 +91,18 @@ class Section:
     name: str
     options: dict[str, str]
 
+    @property
+    def makes_files(self) -> bool:
+        """Whether fio makes the section's files, or it names devices."""
+        return "filename" in self.options or "directory" in self.options
+
 
 @dataclass(frozen=True)
 class OpenJob:
-    """One fio run with any options of fio that stay on the measured device.
+    """One fio run with any options of fio.
 
-    All sections run at the same time. A process uses a file of its own, or the device itself.
+    All sections run at the same time. A process uses a file of its own, or the device itself,
+    unless its section names a ``filename`` or ``directory``: then fio makes its files.
 
     Parameters
     ----------
@@ -118,6 +124,12 @@ class OpenJob:
         Cores of the sections without cpus_allowed; empty: the plan's.
     shared_file : bool, optional
         Whether all processes use one file.
+    unchecked : bool, optional
+        Whether fio gets options that may reach files, programs and devices. Only a virtual machine
+        runs such a job. In values ``{folder}`` stands for the folder of the work's files, and
+        ``{device:0}`` for the node of the cell's first device.
+    to_end : bool, optional
+        Whether the job runs to its own end, at most `runtime_ms`, without a ramp.
     """
 
     sections: list[Section]
@@ -129,11 +141,25 @@ class OpenJob:
     start_delay_us: int = 0
     cpus: list[int] = field(default_factory=list)
     shared_file: bool = False
+    unchecked: bool = False
+    to_end: bool = False
 
     @property
     def files(self) -> int:
-        """How many files of `size_mib` the job has."""
-        return 1 if self.shared_file else sum(processes_of(s.options) for s in self.sections)
+        """How many files of `size_mib` the job has, beside those that fio makes."""
+        if self.shared_file:
+            return 1
+        return sum(processes_of(s.options) for s in self.sections if not s.makes_files)
+
+    @property
+    def processes(self) -> int:
+        """How many processes the job has."""
+        return sum(processes_of(s.options) for s in self.sections)
+
+    @property
+    def threads(self) -> bool:
+        """Whether a section's jobs are threads of one process."""
+        return any(s.options.get("thread", "0") != "0" for s in self.sections)
 
     @property
     def direct(self) -> bool:

@@ -62,7 +62,7 @@ def work_place(journal: Journal, cell: Cell, nodes: Mapping[str, Path], *, cpu: 
     if cell.copies is not None:
         files = copy_files(cell.copies, folder)
         files = files if has_files(cell) else [data] * len(files)
-    return Workplace(files, folder, data, cpu, None)
+    return Workplace(files, folder, data, cpu, None, list(nodes.values()))
 
 
 def antagonist_place(
@@ -83,4 +83,4 @@ def antagonist_place(
             files = [device] * len(job_files(antagonist.job, folder))
         else:
             files = _laid_out(cell, antagonist.job, folder, device)
-    return Workplace(files, folder, device, beside.cpu, group)
+    return Workplace(files, folder, device, beside.cpu, group, list(nodes.values()))

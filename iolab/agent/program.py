@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.journal import Journal
+from iolab.agent.plan import Cell, needs_guest
 from iolab.agent.plan_work import Program
 from iolab.agent.proc import in_guest, pinned_to
 from iolab.agent.workplace import Workplace
@@ -32,7 +33,6 @@ from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import kill_group, start
 
 __all__ = [
-    "NEEDS_GUEST",
     "Output",
     "RunningProgram",
     "pause",
@@ -41,9 +41,6 @@ __all__ = [
     "refuse_outside_a_guest",
 ]
 
-NEEDS_GUEST = (
-    "a program runs in the virtual machine only: what it changes on a real machine cannot be undone"
-)
 # How much of the output's end is kept.
 _KEPT = 1 << 16
 # As large as any user's pipe may be (fs.pipe-max-size).
@@ -55,10 +52,11 @@ _REST_S = 0.02
 _END_S = 5.0
 
 
-def refuse_outside_a_guest() -> None:
-    """Raise CannotRunError on a machine that is not iolab's virtual one."""
-    if not in_guest():
-        raise CannotRunError(NEEDS_GUEST)
+def refuse_outside_a_guest(cell: Cell) -> None:
+    """Raise CannotRunError for a cell that only iolab's virtual machine may run, elsewhere."""
+    reason = needs_guest(cell)
+    if reason and not in_guest():
+        raise CannotRunError(reason)
 
 
 class Output:

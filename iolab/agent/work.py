@@ -17,10 +17,10 @@ from iolab.agent.copies import copies_gates, run_copies
 from iolab.agent.fio import parse_report, report_gates, start_fio, unexpected_files
 from iolab.agent.journal import Journal
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, Copies, FioJob, Program, Watch
+from iolab.agent.plan import Cell, Copies, FioJob, OpenJob, Program, Watch
 from iolab.agent.prepare import has_files
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab.agent.program import RunningProgram, program_gates
+from iolab.agent.program import RunningProgram, pause, program_gates
 from iolab.agent.workplace import ANTAGONIST_FOLDER, Workplace
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import kill_group
@@ -29,6 +29,7 @@ __all__ = ["measure", "renice_workers", "watching"]
 
 # fio starts its job a little later than its process: keeps both samples inside the job's run.
 _MARGIN_S = 0.05
+_LATE_S = 60.0
 
 
 def _measure_copies(copies: Copies, *, place: Workplace, observer: Observer) -> dict[str, Any]:
@@ -80,8 +81,37 @@ def _observe_job(
     else:
         observer.wait_from(began, steady_until_s)
     last = observer.sample(fio.pid)
-    fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + 60)
+    fio.wait((job.ramp_ms + job.runtime_ms) / 1e3 + _LATE_S)
     return {"first": first, "last": last, "reniced": reniced}
+
+
+def _observe_to_end(
+    job: FioJob, fio: subprocess.Popen[bytes], observer: Observer, first: dict[str, Any]
+) -> dict[str, Any]:
+    """Sample when a job has ended by itself; its recorder covers the whole run."""
+    recorder = observer.recorder
+    if recorder is not None:
+        recorder.open()
+    ended = pause(time.monotonic() + job.runtime_ms / 1e3 + _LATE_S, end=os.pidfd_open(fio.pid))
+    if recorder is not None:
+        recorder.close()
+    if not ended:
+        raise subprocess.TimeoutExpired("fio", _LATE_S)
+    _, status, usage = os.wait4(fio.pid, 0)
+    fio.returncode = os.waitstatus_to_exitcode(status)
+    last = observer.sample(None)
+    # The kernel adds fio's processes to it when they end; samples include only living tasks.
+    last["tasks"][str(fio.pid)] = {
+        "comm": "fio",
+        "job": True,
+        "nice": 0,
+        "at_ns": last["at_ns"],
+        "ran_ns": round((usage.ru_utime + usage.ru_stime) * 1e9),
+        "waited_ns": 0,
+        "voluntary_ctxt_switches": usage.ru_nvcsw,
+        "nonvoluntary_ctxt_switches": usage.ru_nivcsw,
+    }
+    return {"first": first, "last": last, "reniced": []}
 
 
 def _measure_job(
@@ -94,11 +124,16 @@ def _measure_job(
 ) -> dict[str, Any]:
     """Run the job and return fio's report, the samples and the gates."""
     observer.before_work(job.start_delay_us)
+    to_end = isinstance(job, OpenJob) and job.to_end
+    first = observer.sample(None) if to_end else {}
     fio, report, output = start_fio(journal, job, place, name=cell.id)
     try:
-        observed = _observe_job(journal, cell, job, fio, observer)
+        if to_end:
+            observed = _observe_to_end(job, fio, observer, first)
+        else:
+            observed = _observe_job(journal, cell, job, fio, observer)
     except subprocess.TimeoutExpired as error:
-        raise IolabError("fio did not end within 60 s after its run") from error
+        raise IolabError(f"fio did not end within {_LATE_S:.0f} s after its run") from error
     finally:
         kill_group(fio)
     text = output.read_text(errors="replace").strip()
@@ -109,9 +144,9 @@ def _measure_job(
     # fio's first process exists long before it starts the job.
     samples = (observed["first"], observed["last"])
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in samples]
-    if not all(jobs):
+    if not (all(jobs) or to_end):
         gates.append("the job was not running when it was sampled")
-    unexpected = unexpected_files(job, place.files[0].parent) if has_files(cell) else []
+    unexpected = unexpected_files(job, place.folder) if has_files(cell) else []
     if unexpected := [name for name in unexpected if name != ANTAGONIST_FOLDER]:
         gates.append(f"fio made files of its own: {', '.join(unexpected)}")
     return {"fio": parsed, "fio_said": text, **observed, "gates": gates}

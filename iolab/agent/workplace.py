@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["ANTAGONIST_FOLDER", "RUN", "Workplace"]
@@ -18,9 +18,9 @@ ANTAGONIST_FOLDER = "antagonist"
 class Workplace:
     """Files, device, core and cgroup of the work.
 
-    ``files``: one for each process of a job or the copies. ``folder``: where a program runs; made
-    if missing. ``cpu``: the core, unless the work names its own. Without a ``group`` the work stays
-    in the agent's own cgroup.
+    ``files``: one for each process of a job or the copies. ``nodes``: of all the cell's devices.
+    ``folder``: where a program runs; made if missing. ``cpu``: the core, unless the work names its
+    own. Without a ``group`` the work stays in the agent's own cgroup.
     """
 
     files: list[Path]
@@ -28,3 +28,4 @@ class Workplace:
     device: Path | None
     cpu: int
     group: Path | None
+    nodes: list[Path] = field(default_factory=list)

@@ -15,13 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
 from iolab.experiment.recipe import Cells, Change, Recipe, changes
+from iolab.jobs.translate import Surroundings, translate
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid, first_levels
-from iolab.pathology.fio_text import parse_fio
 from iolab.targets.shipped import program as shipped
 from iolab_base.errors import UserError
 
@@ -41,6 +41,10 @@ _RECORDING: Final = Recording(
 )
 _WINDOW_MS: Final = 300
 _COMPLETION_NS: Final = 10_000
+_AS_ASKED: Final = "as asked"
+# For the files of a job on the usual device, and for one file if nobody names a size.
+_ROOM_MIB: Final = 256
+_SIZE_MIB: Final = 64
 # "iops ratio < 0.9"
 _CLAIM: Final = re.compile(
     r"(?P<value>[a-z][a-z0-9_]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
@@ -87,14 +91,18 @@ def antagonist(
     if fio is None:
         run = shipped(list(program or ()), cpus=list(cpus))
         return Antagonist(program=run, group=own, start_ms=start_ms)
+    around = Surroundings(0, 3_600_000, 4 * size_mib, 1 + max(cpus, default=0), 1024, size_mib)
+    asked = translate(fio, around)
     job = OpenJob(
-        sections=parse_fio(fio),
-        size_mib=size_mib,
+        sections=asked.sections,
+        size_mib=asked.size_mib,
         layout=layout,
         ramp_ms=0,
-        runtime_ms=3_600_000,
+        runtime_ms=asked.runtime_ms,
         seed=1,
         cpus=list(cpus),
+        shared_file=asked.shared_file,
+        unchecked=asked.unchecked,
     )
     return Antagonist(job=job, group=own, start_ms=start_ms)
 
@@ -110,11 +118,12 @@ def question(
     antagonist: Antagonist | None = None,
     claims: str | Sequence[str | Claim] = (),
     device: Device | Sequence[Device] | None = None,
-    filesystem: Literal["xfs", "ext4"] | None = "xfs",
-    size_mib: int = 64,
+    filesystem: str | None = _AS_ASKED,
+    size_mib: int | None = None,
     layout: str = "written",
     ramp_ms: int = 300,
     runtime_ms: int = 600,
+    as_asked: bool = False,
     cpus: int = 1,
     memory_mib: int = 1024,
     settings: Mapping[str, int] | None = None,
@@ -126,7 +135,9 @@ def question(
     Parameters
     ----------
     fio : str or Path, optional
-        The measured work: options (``"rw=randwrite bs=8k iodepth=64"``) or a job file.
+        The measured work, as fio takes it: options (``"rw=randwrite bs=8k iodepth=64"``), a command
+        line, or a job file. `Pathology.translation` says what became of it: sections that run one
+        after another are levels of the factor ``section``.
     program : sequence of str, optional
         The measured work: a program of this machine, with arguments.
     value : str, optional
@@ -147,10 +158,14 @@ def question(
         Each is judged at every level of the treatment.
     device : Device or sequence of Device, optional
         By default a null_blk device in memory that completes each I/O after 10 us.
-    filesystem : {"xfs", "ext4", None}, optional
-        Made on the last device for each cell; None: the work uses the device itself.
+    filesystem : str or None, optional
+        Made on the last device for each cell; None: the work uses the device itself. By default
+        XFS, or none if the job names a device.
     size_mib, layout, ramp_ms, runtime_ms : int, str, optional
-        Size of each file, its layout, and the times of a cell, as for `OpenJob`.
+        Size of each file, its layout, and the times of a cell, as for `OpenJob`. By default a file
+        has the size that the job asks for, as far as there is room.
+    as_asked : bool, optional
+        Whether the job runs for the times that it asks for, or to its end.
     cpus, memory_mib : int, optional
         Size of the virtual machine.
     settings : mapping of str to int, optional
@@ -164,19 +179,35 @@ def question(
         If a part is missing, unknown or out of range.
     """
     _one_work(fio, program)
-    if program is not None:
-        filesystem = None if device is None else filesystem
-        devices = () if device is None else _devices(device, size_mib=size_mib)
-    else:
-        devices = _devices(device, size_mib=size_mib)
+    devices = () if device is None else _devices(device)
+    asked = None
+    if fio is not None:
+        room = 4 * (size_mib or _ROOM_MIB // 4)
+        around = Surroundings(
+            ramp_ms,
+            runtime_ms,
+            _room_mib(devices, memory_mib) if devices else room,
+            cpus,
+            memory_mib,
+            size_mib,
+            as_asked=as_asked,
+        )
+        asked = translate(fio, around)
+        ramp_ms, runtime_ms, size_mib = asked.ramp_ms, asked.runtime_ms, asked.size_mib
+        devices = devices or _usual_devices(max(1, asked.devices), max(2 * _ROOM_MIB, 2 * room))
+        if asked.devices > len(devices):
+            raise UserError(f"the fio job names {asked.devices} devices: give them as device=[...]")
+    if filesystem == _AS_ASKED:
+        on_device = asked.devices if asked else device is None
+        filesystem = None if on_device else "xfs"
     recipe = Recipe(
-        sections=() if fio is None else tuple(parse_fio(fio)),
+        sections=() if asked is None else tuple(asked.sections),
         program=None if program is None else shipped(list(program), value=value),
         group=dict(group or {}),
         antagonist=antagonist,
         devices=devices,
         filesystem=None if filesystem is None else FileSystem(filesystem, devices[-1].name),
-        size_mib=size_mib,
+        size_mib=size_mib or _SIZE_MIB,
         layout=layout,
         ramp_ms=ramp_ms,
         runtime_ms=runtime_ms,
@@ -185,6 +216,15 @@ def question(
         settings=dict(settings or {}),
         beside="antagonist" not in treatment,
     )
+    if asked is not None:
+        phases = {"+".join(phase): phase for phase in asked.phases}
+        recipe = replace(recipe, shared_file=asked.shared_file, to_end=asked.to_end, phases=phases)
+        factors = asked.factors()
+        if factors and "section" not in factors:
+            # The sections differ in these options alone, so the first stands for all.
+            recipe = replace(recipe, sections=recipe.sections[:1])
+        if "section" not in treatment:
+            vary = {**factors, **(vary or {})}
     others = [change for name, levels in (vary or {}).items() for change in changes({name: levels})]
     (treated,) = changes(treatment)
     every = (*others, treated)
@@ -213,6 +253,7 @@ def question(
         cell=cells,
         machine=recipe.machine,
         recording=_recording(recipe),
+        translation=() if asked is None else tuple(asked.rows),
     )
 
 
@@ -221,13 +262,24 @@ def _one_work(fio: object, program: object) -> None:
         raise UserError("give the work as fio=... or as program=[...]: one of them")
 
 
-def _devices(given: Device | Sequence[Device] | None, *, size_mib: int) -> tuple[Device, ...]:
-    if isinstance(given, Device):
-        return (given,)
-    if given is not None:
-        return tuple(given)
-    room = max(512, 8 * size_mib)
-    return (Device("data", "null_blk", room, irqmode=2, completion_ns=_COMPLETION_NS),)
+def _devices(given: Device | Sequence[Device]) -> tuple[Device, ...]:
+    return (given,) if isinstance(given, Device) else tuple(given)
+
+
+def _usual_devices(count: int, size_mib: int) -> tuple[Device, ...]:
+    names = ["data", *(f"data{number}" for number in range(2, count + 1))]
+    return tuple(
+        Device(name, "null_blk", size_mib, irqmode=2, completion_ns=_COMPLETION_NS)
+        for name in names
+    )
+
+
+def _room_mib(devices: Sequence[Device], memory_mib: int) -> int:
+    """Return how much a job's files may take of the measured device."""
+    last = devices[-1]
+    room = last.size_mib * 3 // 4
+    in_memory = last.memory_backed and not last.path
+    return max(1, min(room, memory_mib // 2) if in_memory else room)
 
 
 def _check_changes(every: Sequence[Change], recipe: Recipe) -> None:

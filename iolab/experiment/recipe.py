@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
@@ -43,6 +43,7 @@ _MODULES = {
     "bfq": ("bfq",),
 }
 _ANTAGONIST: Final = "antagonist"
+_SECTION: Final = "section"
 # The single level of several names that change together.
 _TOGETHER: Final = "treated"
 _Level = int | str
@@ -70,6 +71,10 @@ class Recipe:
     memory_mib: int
     settings: Mapping[str, int] = field(default_factory=dict)
     beside: bool = True
+    shared_file: bool = False
+    to_end: bool = False
+    # Names of the sections of each phase of the job, by the phase's name.
+    phases: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def cell(self, profile: Profile, rng: random.Random) -> Cell:
         """Return the agent's cell."""
@@ -86,6 +91,9 @@ class Recipe:
                 # Phase of the tick at which the run begins.
                 start_delay_us=rng.randrange(4000),
                 cpus=cores,
+                shared_file=self.shared_file,
+                unchecked=any(faults_of(section.options) for section in self.sections),
+                to_end=self.to_end,
             )
         program = None
         if self.program is not None:
@@ -217,6 +225,12 @@ def _applied(recipe: Recipe, name: str, value: _Level) -> Recipe:
         if recipe.antagonist is None:
             raise UserError("the treatment is the antagonist, and there is none: antagonist=...")
         return replace(recipe, beside=True)
+    if name == _SECTION:
+        if value not in recipe.phases:
+            known = ", ".join(recipe.phases)
+            raise UserError(f"the fio job has no section {value!r} ({known})")
+        chosen = recipe.phases[str(value)]
+        return replace(recipe, sections=tuple(s for s in recipe.sections if s.name in chosen))
     if name in FILES:
         if fault := fault_of(name, value):
             raise UserError(fault)

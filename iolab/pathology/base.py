@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iolab.agent.plan import Cell, Recording
+from iolab.jobs.translate import Row
 from iolab.pathology.claims import Claim, refuse
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.pathology.interventions import (
@@ -268,6 +269,8 @@ class Pathology:
         Measures of a cell's result as the agent wrote it; units in the names.
     published : Published, optional
         The report in the words of a mail about it.
+    translation : tuple of Row, optional
+        What became of a fio job of the user's own, option by option.
 
     Raises
     ------
@@ -292,6 +295,7 @@ class Pathology:
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
     published: Published | None = None
+    translation: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
         rule = "a name is lower-case letters, digits and underscores, at most 40"

@@ -17,6 +17,7 @@ from icountvm.kernels import check_name
 from icountvm.toolbox import ensure_toolbox
 from iolab.agent.fio import fio_argv, job_files
 from iolab.agent.plan import FioJob, OpenJob
+from iolab.agent.workplace import Workplace
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
@@ -353,8 +354,9 @@ def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
         ensure_toolbox()
         fio = guest_program(ensure_image(), "fio")
     # The measured machine's cores and folders are not this machine's.
-    files = job_files(job, Path("/iolab"))
-    argv = fio_argv(replace(job, cpus=[]), files, Path("report"), cpu=0)
+    folder, nodes = Path("/iolab"), [Path(f"/dev/iolab{number}") for number in range(8)]
+    place = Workplace(job_files(job, folder), folder, None, 0, None, nodes)
+    argv = fio_argv(replace(job, cpus=[]), place, Path("report"))
     # fio would create its output file and list the valid values there.
     options = [option for option in argv[1:] if not option.startswith("--output")]
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iolab.agent.plan import Cell, Device, FileSystem, Plan, programs_of
-from iolab.agent.program import NEEDS_GUEST
+from iolab.agent.plan import Cell, Device, FileSystem, Plan, needs_guest
 from iolab_base.errors import CannotRunError
 
 __all__ = ["MADE", "Place"]
@@ -54,8 +53,8 @@ class Place:
         return replace(plan, cells=cells, modules=modules, coalesced_timers=False)
 
     def _cell(self, cell: Cell) -> Cell:
-        if programs_of(cell):
-            raise CannotRunError(NEEDS_GUEST)
+        if reason := needs_guest(cell):
+            raise CannotRunError(reason)
         if cell.antagonist is not None and cell.antagonist.device is not None:
             raise CannotRunError("its antagonist needs a second device, and one is measured here")
         filesystem = cell.filesystem

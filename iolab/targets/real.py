@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import Plan, programs_of
-from iolab.agent.program import NEEDS_GUEST
+from iolab.agent.plan import Plan, needs_guest
 from iolab.blocks import encode_plan, plan_bytes
 from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
@@ -79,8 +78,8 @@ class RealTarget(ABC):
         """Return why a plan cannot run there, as far as the survey shows, or ""."""
         if lacks := str(self.facts["lacks"]):
             return lacks
-        if any(programs_of(cell) for cell in plan.cells):
-            return NEEDS_GUEST
+        if reason := next(filter(None, map(needs_guest, plan.cells)), ""):
+            return reason
         kinds = {device.kind for cell in plan.cells for device in cell.devices}
         made = kinds - {"directory", "named"}
         missing = sorted(made - set(self.facts["kinds"]))

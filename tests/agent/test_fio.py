@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,13 @@ def _with(**different: Any) -> dict[str, Any]:
     return {**_REPORT, "jobs": [{**_REPORT["jobs"][0], **different}]}  # type: ignore[dict-item]
 
 
+def _place(folder: Path, files: list[Path]) -> Workplace:
+    return Workplace(files, folder, None, min(os.sched_getaffinity(0)), None)
+
+
 def test_each_job_has_its_own_file_and_every_option_is_known(tmp_path: Path) -> None:
-    argv = fio_argv(
-        _job(numjobs=3), job_files(_job(numjobs=3), tmp_path), tmp_path / "report", cpu=5
-    )
+    place = replace(_place(tmp_path, job_files(_job(numjobs=3), tmp_path)), cpu=5)
+    argv = fio_argv(_job(numjobs=3), place, tmp_path / "report")
     assert argv[0] == "fio"
     assert [a for a in argv if a.startswith("--filename")] == [
         f"--filename={tmp_path}/iolab.{n}" for n in range(3)
@@ -133,10 +137,8 @@ def test_a_real_run_of_fio_is_understood(tmp_path: Path, rw: str) -> None:
     job = _job(engine="psync", rw=rw, numjobs=2, size_mib=4, iodepth=1, batch=1, runtime_ms=400)
     _on_disk(tmp_path, job)
     report = tmp_path / "report.json"
-    cpu = min(os.sched_getaffinity(0))
-    run(
-        fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=PATIENCE_S, cwd=tmp_path
-    )
+    argv = fio_argv(job, _place(tmp_path, job_files(job, tmp_path)), report)
+    run(argv, timeout_s=PATIENCE_S, cwd=tmp_path)
     parsed = parse_report(report.read_text())
     # How long it ran is the host's: a busy one takes 450 ms for 400.
     assert [gate for gate in report_gates(parsed, job) if " ran " not in gate] == []
@@ -188,7 +190,7 @@ def test_sections_of_an_open_job_have_their_own_files_and_options(tmp_path: Path
     )
     files = job_files(job, tmp_path / "a:b")
     assert [p.name for p in files] == ["iolab.0.0", "iolab.0.1", "iolab.1.0"]
-    argv = fio_argv(job, files, tmp_path / "report", cpu=0)
+    argv = fio_argv(job, _place(tmp_path, files), tmp_path / "report")
     assert "--cpus_allowed=3,4" in argv
     folder = f"--directory={tmp_path}/a\\:b"
     assert argv[argv.index("--name=a") :] == [
@@ -200,12 +202,8 @@ def test_sections_of_an_open_job_have_their_own_files_and_options(tmp_path: Path
     shared = _open(Section("a", {"numjobs": "2"}), Section("b", {}), shared_file=True)
     assert [p.name for p in job_files(shared, tmp_path)] == ["iolab.0"]
     assert (shared.files, shared.direct) == (1, False)
-    on_device = fio_argv(job, [Path("/dev/x")] * 3, tmp_path / "report", cpu=0)
+    on_device = fio_argv(job, _place(tmp_path, [Path("/dev/x")] * 3), tmp_path / "report")
     assert on_device.count("--filename=/dev/x") == 2
-
-
-def _place(folder: Path, files: list[Path]) -> Workplace:
-    return Workplace(files, folder, None, min(os.sched_getaffinity(0)), None)
 
 
 @needs("fio")
@@ -291,10 +289,8 @@ def test_a_real_run_of_an_open_job_is_understood(tmp_path: Path) -> None:
     job = _open(Section("mixed", mixed), Section("log", log), layout="unwritten")
     _on_disk(tmp_path, job)
     report = tmp_path / "report.json"
-    cpu = min(os.sched_getaffinity(0))
-    run(
-        fio_argv(job, job_files(job, tmp_path), report, cpu=cpu), timeout_s=PATIENCE_S, cwd=tmp_path
-    )
+    argv = fio_argv(job, _place(tmp_path, job_files(job, tmp_path)), report)
+    run(argv, timeout_s=PATIENCE_S, cwd=tmp_path)
     parsed = parse_report(report.read_text())
     assert report_gates(parsed, job) == []
     report.unlink()

@@ -18,6 +18,7 @@ import pytest
 
 from iolab.agent import program as program_module
 from iolab.agent.journal import Journal, restore
+from iolab.agent.plan import Cell
 from iolab.agent.plan_work import Program
 from iolab.agent.program import (
     RunningProgram,
@@ -38,6 +39,7 @@ _AGENT = """
 import os, sys, time
 from pathlib import Path
 from iolab.agent.journal import Journal
+from iolab.agent.plan import Cell
 from iolab.agent.plan_work import Program
 from iolab.agent.program import RunningProgram
 from iolab.agent.workplace import Workplace
@@ -236,4 +238,4 @@ def test_an_agent_that_is_ended_leaves_what_its_journal_kills(tmp_path: Path, nu
 
 def test_this_machine_is_no_guest() -> None:
     with pytest.raises(CannotRunError, match="a program runs in the virtual machine only"):
-        refuse_outside_a_guest()
+        refuse_outside_a_guest(Cell([], None, program=Program(["/bin/true"])))

@@ -112,7 +112,7 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"fio": JOB, "treatment": {"runtime": 3}}, "use runtime_ms"),
         ({"fio": JOB, "treatment": {"bs": 1}, "vary": {"bs": [2]}}, "both varied and the treat"),
         ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops < 3"}, "a claim is like"),
-        ({"fio": "rw", "treatment": {"cpu.weight": 1}}, "rw"),
+        ({"fio": "rw='", "treatment": {"cpu.weight": 1}}, "quotation"),
         ({"program": ["no-such-program"], "treatment": {"cpu.weight": 1}}, "no-such-program"),
         ({"program": HOG, "treatment": {"bs": 1}}, "'bs' is nothing that can be changed"),
     ],

@@ -14,8 +14,8 @@ from icountvm.image import Image, ensure_image
 from icountvm.parts import locked_parts
 from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.design import blocks_of
+from iolab.jobs.language import read_job
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.fio_text import parse_fio
 from iolab.sweeps.request import (
     Request,
     check_job,
@@ -115,7 +115,7 @@ def fio(request: pytest.FixtureRequest, image: Image) -> list[str]:
 
 
 def _open(text: str) -> FioJob:
-    return OpenJob(parse_fio(text), 16, "written", 100, 200, 7)
+    return OpenJob(read_job(text), 16, "written", 100, 200, 7)
 
 
 def test_the_guests_fio_is_the_version_of_its_package(image: Image) -> None:

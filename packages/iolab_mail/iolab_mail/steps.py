@@ -17,6 +17,7 @@ from iolab.agent.cgroup_files import kernel_text
 from iolab.agent.copies import copy_files
 from iolab.agent.fio import fio_argv, job_files
 from iolab.agent.plan import Cell, Copies, Device, FileSystem, FioJob, Group
+from iolab.agent.workplace import Workplace
 from iolab_mail.text import command
 
 __all__ = ["FIO", "disk_names", "keeps_open", "setup_steps", "shared_steps", "work_steps"]
@@ -261,7 +262,8 @@ def _fio(
     node = f"/dev/{disk_names(cell)[cell.devices[-1].name]}"
     if cell.filesystem is None:
         files = [Path(node)] * len(files)
-    argv = fio_argv(job, files, Path("report"), cpu=cpu)
+    place = Workplace(files, Path(_MOUNT), None, cpu, None)
+    argv = fio_argv(job, place, Path("report"))
     needless = {
         *_DROPPED,
         *(["--cpus_allowed"] if cpus == 1 else []),

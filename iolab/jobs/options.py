@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""What becomes of fio's options: without effect here, of the files that fio makes, what lacks."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["ENDING", "LACKS", "OWN_FILES", "WITHOUT_EFFECT", "why_without_effect"]
+
+_REPORT = "iolab reads fio's report in one form, each process by itself"
+_LOGS = "iolab keeps the distribution of latencies of every cell"
+_SEED = "each cell has a seed of its own, the same in its control"
+_LAYOUT = "iolab makes the files before the run: layout"
+_TIME = "the cell's time ends the run"
+_TOGETHER = "sections of one phase run for the same time"
+_GROUP = "the job's cgroup is the question's: group"
+
+# Options that change nothing of what is measured, and why.
+WITHOUT_EFFECT: dict[str, str] = {
+    name: why
+    for why, names in (
+        (
+            _REPORT,
+            "group_reporting unified_rw_reporting percentile_list clat_percentiles "
+            "lat_percentiles slat_percentiles significant_figures stats kb_base unit_base "
+            "disk_util block_error_percentiles description name per_job_logs output "
+            "output-format minimal append-terse terse-version eta eta-interval eta-newline "
+            "status-interval idle-prof debug warnings-fatal readonly alloc-size max-jobs "
+            "showcmd parse-only new_group",
+        ),
+        (_LOGS, "bandwidth-log latency-log bwavgtime iopsavgtime inflate-log disk_util"),
+        (_SEED, "randseed randrepeat"),
+        (
+            _LAYOUT,
+            "create_serialize create_fsync create_on_open create_only allow_file_create",
+        ),
+        (
+            _TIME,
+            "loops number_ios steadystate ss ss_dur ss_ramp steadystate_duration "
+            "steadystate_ramp_time steadystate_check_interval ss_interval",
+        ),
+        (_TOGETHER, "exitall exit_what exitall_on_error"),
+        (_GROUP, "cgroup cgroup_weight cgroup_nodelete"),
+        ("the device's scheduler is the question's: device", "ioscheduler"),
+        ("the virtual machine is thrown away", "allow_mounted_write"),
+    )
+    for name in names.split()
+}
+_FAMILIES = ((re.compile(r"^write_\w+_log$|^log_"), _LOGS),)
+
+# Options with which a section has other files than one for each process: fio makes them.
+OWN_FILES = frozenset(
+    (
+        *("nrfiles", "openfiles", "file_service_type", "filename_format", "opendir"),
+        *("unique_filename", "lockfile", "file_append", "unlink", "unlink_each_loop"),
+    )
+)
+
+# Engines that end by themselves, or do no I/O that could be repeated for a time.
+ENDING = frozenset(
+    (
+        *("dircreate", "dirdelete", "dirstat", "e4defrag", "exec"),
+        *("filecreate", "filedelete", "filestat"),
+    )
+)
+
+# What an engine needs that no virtual machine of iolab has.
+LACKS = {
+    **dict.fromkeys(("rbd", "rados"), "a Ceph cluster"),
+    **dict.fromkeys(("gfapi", "gfapi_async"), "a GlusterFS server"),
+    **dict.fromkeys(("ime_aio", "ime_psync", "ime_psyncv", "dfs", "libhdfs"), "a cluster"),
+    **dict.fromkeys(("http", "nbd", "nfs", "libiscsi", "net", "netsplice"), "a server"),
+    **dict.fromkeys(("rdma", "librpma_apm_client", "librpma_gpspm_client"), "an RDMA adapter"),
+    **dict.fromkeys(("librpma_apm_server", "librpma_gpspm_server"), "an RDMA adapter"),
+    **dict.fromkeys(("libpmem", "dev-dax"), "persistent memory"),
+    **dict.fromkeys(("libcufile", "libhipfile"), "a GPU"),
+    **dict.fromkeys(("xnvme", "libblkio", "spdk"), "a library that Debian's fio lacks"),
+    **dict.fromkeys(("windowsaio", "solarisaio", "guasi"), "another operating system"),
+    "libzbc": "a zoned block device",
+    "mtd": "a flash device",
+    "sg": "a SCSI device of its own",
+    "io_uring_cmd": "an NVMe character device",
+    "external": "an engine that is built with its fio",
+    "cpp_null": "an engine that is built with its fio",
+}
+
+
+def why_without_effect(option: str) -> str | None:
+    """Return why an option changes nothing of what is measured; None if it is passed on."""
+    known = WITHOUT_EFFECT.get(option)
+    return known or next((why for part, why in _FAMILIES if part.search(option)), None)
