@@ -17,7 +17,9 @@ from sphinx.util.docutils import SphinxDirective
 from icountvm.catalogue import CATALOGUE, kernel_group
 from icountvm.parts import locked_parts
 from iolab.agent import plan
+from iolab.agent.fio_options import GRAMMARS, REFUSED
 from iolab.blocks import BLOCK_FORMAT
+from iolab.jobs.options import LACKS, OWN_FILES, TRANSLATED, WITHOUT_EFFECT, fate_of
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
@@ -202,6 +204,21 @@ def kernels() -> str:
     )
 
 
+def fio_options() -> str:
+    """Return what becomes of each option of fio."""
+    names = sorted({*GRAMMARS, *TRANSLATED, *WITHOUT_EFFECT, *OWN_FILES, *REFUSED})
+    rows = [(f"`{name}`", *fate_of(name)) for name in names]
+    return _table(("option", "in a virtual machine", "on a real machine"), rows)
+
+
+def fio_engines() -> str:
+    """Return the engines that need what no virtual machine has."""
+    needs: dict[str, list[str]] = {}
+    for engine, lacks in LACKS.items():
+        needs.setdefault(lacks, []).append(engine)
+    return _table(("needs", "engines"), [(lacks, _code(names)) for lacks, names in needs.items()])
+
+
 def _directive(write: Callable[[], str]) -> type[SphinxDirective]:
     class FromCode(SphinxDirective):
         def run(self) -> list[nodes.Node]:
@@ -212,6 +229,6 @@ def _directive(write: Callable[[], str]) -> type[SphinxDirective]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    for write in (factors, columns, formats, results_schema, kernels):
+    for write in (factors, columns, formats, results_schema, kernels, fio_options, fio_engines):
         app.add_directive(f"iolab-{write.__name__.replace('_', '-')}", _directive(write))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

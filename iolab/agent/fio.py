@@ -188,8 +188,9 @@ def fio_argv(job: FioJob, place: Workplace, report: Path) -> list[str]:
     """
     own = _open_argv(job, place) if isinstance(job, OpenJob) else _argv(job, place.files)
     to_end = isinstance(job, OpenJob) and job.to_end
+    binary = job.binary if isinstance(job, OpenJob) else None
     return [
-        "fio",
+        *(["fio"] if binary is None else binary.argv),
         f"--size={job.size_mib}m",
         *([] if to_end else ["--time_based=1"]),
         f"--runtime={job.runtime_ms}ms",

@@ -35,6 +35,7 @@ from iolab.agent.fio_values import (
 __all__ = [
     "ENGINES",
     "GRAMMARS",
+    "REFUSED",
     "ends_of",
     "faults_of",
     "memory_of",
@@ -238,6 +239,8 @@ _USELESS = {
     "block_error_percentiles": _OF_REPORT,
     "description": "it changes nothing, so leave it out",
 }
+# Why an option is refused on a real machine.
+REFUSED = {**_SET, **_UNSAFE, **_USELESS}
 # Families of options by a part of their names.
 _FAMILIES = (
     (re.compile(r"exec|trigger"), _RUNS),
@@ -265,7 +268,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 def _fault_of_name(name: str) -> str | None:
     if name in GRAMMARS:
         return None
-    reason = {**_SET, **_UNSAFE, **_USELESS}.get(name)
+    reason = REFUSED.get(name)
     if reason is None and _NAME.fullmatch(name):
         reason = next((why for part, why in _FAMILIES if part.search(name)), None)
     if reason is not None:

@@ -261,7 +261,7 @@ class Cell:
 
 
 def programs_of(cell: Cell) -> list[Program]:
-    """Return the programs that a cell runs: its work, its antagonist.
+    """Return the programs that a cell runs: its work, its antagonist, a fio of the user's own.
 
     Parameters
     ----------
@@ -271,10 +271,13 @@ def programs_of(cell: Cell) -> list[Program]:
     Returns
     -------
     list of Program
-        None, one or two.
+        None or more.
     """
-    beside = None if cell.antagonist is None else cell.antagonist.program
-    return [one for one in (cell.program, beside) if one is not None]
+    beside = cell.antagonist
+    works = [cell.program, None if beside is None else beside.program]
+    jobs = [cell.job, None if beside is None else beside.job]
+    works += [job.binary for job in jobs if isinstance(job, OpenJob)]
+    return [one for one in works if one is not None]
 
 
 _UNDOABLE = (

@@ -179,6 +179,8 @@ def check_open_job(job: OpenJob, where: str) -> None:
     check(job.ramp_ms == 0 or not job.to_end, f"{where}: a job that runs to its end has no ramp")
     count = job.processes
     check(count <= 512, f"{where}: its sections have {count} processes, at most 512")
+    if job.binary is not None:
+        check_program(job.binary, f"{where} binary")
 
 
 def _check_words(options: dict[str, str], where: str) -> None:

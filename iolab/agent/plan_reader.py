@@ -106,6 +106,8 @@ def _parse_job(raw: Any, where: str) -> FioJob:
         listed = enumerate(as_list(sections, f"{where}: sections"))
         sections = [build(Section, one, f"{where} section {number}") for number, one in listed]
         raw = {**raw, "sections": sections}
+    if raw.get("binary") is not None:
+        raw = {**raw, "binary": build(Program, raw["binary"], f"{where} binary")}
     made = build(OpenJob, raw, where)
     check_open_job(made, where)
     return made

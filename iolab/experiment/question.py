@@ -19,7 +19,8 @@ from typing import Final
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
 from iolab.experiment.recipe import Cells, Change, Recipe, changes
-from iolab.jobs.translate import Surroundings, translate
+from iolab.jobs.table import Surroundings
+from iolab.jobs.translate import translate
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid, first_levels
 from iolab.targets.shipped import program as shipped
@@ -124,6 +125,7 @@ def question(
     ramp_ms: int = 300,
     runtime_ms: int = 600,
     as_asked: bool = False,
+    fio_binary: str | Path | None = None,
     cpus: int = 1,
     memory_mib: int = 1024,
     settings: Mapping[str, int] | None = None,
@@ -166,6 +168,8 @@ def question(
         has the size that the job asks for, as far as there is room.
     as_asked : bool, optional
         Whether the job runs for the times that it asks for, or to its end.
+    fio_binary : str or Path, optional
+        A fio of this machine, which the guest gets with its libraries; by default Debian's.
     cpus, memory_mib : int, optional
         Size of the virtual machine.
     settings : mapping of str to int, optional
@@ -191,6 +195,7 @@ def question(
             memory_mib,
             size_mib,
             as_asked=as_asked,
+            own_fio=fio_binary is not None,
         )
         asked = translate(fio, around)
         ramp_ms, runtime_ms, size_mib = asked.ramp_ms, asked.runtime_ms, asked.size_mib
@@ -218,7 +223,13 @@ def question(
     )
     if asked is not None:
         phases = {"+".join(phase): phase for phase in asked.phases}
-        recipe = replace(recipe, shared_file=asked.shared_file, to_end=asked.to_end, phases=phases)
+        recipe = replace(
+            recipe,
+            shared_file=asked.shared_file,
+            to_end=asked.to_end,
+            phases=phases,
+            binary=None if fio_binary is None else shipped([str(fio_binary)]),
+        )
         factors = asked.factors()
         if factors and "section" not in factors:
             # The sections differ in these options alone, so the first stands for all.

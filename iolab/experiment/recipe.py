@@ -73,6 +73,8 @@ class Recipe:
     beside: bool = True
     shared_file: bool = False
     to_end: bool = False
+    # The fio of the job; None: the guest's.
+    binary: Program | None = None
     # Names of the sections of each phase of the job, by the phase's name.
     phases: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -94,6 +96,7 @@ class Recipe:
                 shared_file=self.shared_file,
                 unchecked=any(faults_of(section.options) for section in self.sections),
                 to_end=self.to_end,
+                binary=self.binary,
             )
         program = None
         if self.program is not None:

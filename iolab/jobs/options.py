@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""What becomes of fio's options: without effect here, of the files that fio makes, what lacks."""
+"""What becomes of each option of fio: passed on, translated, without effect; what lacks."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["ENDING", "LACKS", "OWN_FILES", "WITHOUT_EFFECT", "why_without_effect"]
+from iolab.agent.fio_options import GRAMMARS, faults_of, same_option
+
+__all__ = [
+    "ENDING",
+    "LACKS",
+    "OWN_FILES",
+    "TRANSLATED",
+    "WITHOUT_EFFECT",
+    "fate_of",
+    "why_without_effect",
+]
 
 _REPORT = "iolab reads fio's report in one form, each process by itself"
 _LOGS = "iolab keeps the distribution of latencies of every cell"
@@ -28,6 +38,7 @@ WITHOUT_EFFECT: dict[str, str] = {
             "status-interval idle-prof debug warnings-fatal readonly alloc-size max-jobs "
             "showcmd parse-only new_group",
         ),
+        ("iolab brings fio to the machine itself", "client server remote-config"),
         (_LOGS, "bandwidth-log latency-log bwavgtime iopsavgtime inflate-log disk_util"),
         (_SEED, "randseed randrepeat"),
         (
@@ -47,6 +58,28 @@ WITHOUT_EFFECT: dict[str, str] = {
     for name in names.split()
 }
 _FAMILIES = ((re.compile(r"^write_\w+_log$|^log_"), _LOGS),)
+
+# Options that are measured as something else, and as what.
+TRANSLATED = {
+    "filename": "a device is the measured device; a file is on the measured file system",
+    "directory": "the measured file system",
+    "size": "kept where there is room, else all sizes are scaled by the same factor",
+    "filesize": "as size",
+    "offset": "scaled with the size",
+    "offset_increment": "scaled with the size",
+    "io_size": "scaled with the size",
+    "runtime": "the cell's virtual time; the job's own with as_asked",
+    "ramp_time": "the cell's virtual time; the job's own with as_asked",
+    "time_based": "always set, unless the job runs to its end",
+    "startdelay": "the same part of the runtime",
+    "stonewall": "the section and what follows it are another level of the factor section",
+    "wait_for": "as stonewall",
+    "verify": "the checksums are written; verifying them is outside of the measured time",
+    "cpus_allowed": "cores that the machine has",
+    "cpumask": "cpus_allowed",
+    "numa_cpu_nodes": "nothing: the virtual machine has one node",
+    "numa_mem_policy": "nothing: the virtual machine has one node",
+}
 
 # Options with which a section has other files than one for each process: fio makes them.
 OWN_FILES = frozenset(
@@ -89,3 +122,18 @@ def why_without_effect(option: str) -> str | None:
     """Return why an option changes nothing of what is measured; None if it is passed on."""
     known = WITHOUT_EFFECT.get(option)
     return known or next((why for part, why in _FAMILIES if part.search(option)), None)
+
+
+def fate_of(option: str) -> tuple[str, str]:
+    """Return what a virtual machine makes of an option, and what a real machine does."""
+    option = same_option(option)
+    why = why_without_effect(option)
+    if option in TRANSLATED or why is not None:
+        here = TRANSLATED.get(option) or f"without effect: {why}"
+        there = "the same"
+        if option == "filename":
+            there = "one file or device, which is the named one"
+        return here, there
+    fault = "" if option in GRAMMARS else faults_of({option: "1"})[0]
+    makes = "fio makes the files" if option in OWN_FILES else "passed on"
+    return makes, f"refused: {fault.partition(': ')[2]}" if fault else "passed on"

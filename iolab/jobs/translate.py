@@ -6,69 +6,28 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from iolab.agent.cgroup_files import cores_of
 from iolab.agent.fio_options import faults_of, processes_of, same_option
-from iolab.agent.fio_values import bytes_of, time_us
+from iolab.agent.fio_values import time_us
 from iolab.agent.plan import Section
 from iolab.jobs.language import read_job
 from iolab.jobs.options import ENDING, LACKS, OWN_FILES, why_without_effect
+from iolab.jobs.sizes import give_sizes
+from iolab.jobs.table import Row, Surroundings, Work
 from iolab_base.errors import CannotRunError, UserError
 
-__all__ = ["Row", "Surroundings", "Translation", "translate"]
+__all__ = ["Translation", "translate"]
 
-_MIB: Final = 1 << 20
-# Of files and used parts of a device, if the job names no size.
-_USUAL_MIB: Final = 64
-# Options that begin a phase, and those of where and for how long.
+# Options that begin a phase.
 _PHASES = ("stonewall", "wait_for")
-_SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
-_TIMES = ("runtime", "ramp_time", "time_based")
 _SECOND_US: Final = 10**6
 _OVER_AGAIN: Final = "a job that is done begins again until its time is over; see as_asked"
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a translation: what an option was, what is measured instead, and why."""
-
-    section: str
-    option: str
-    asked: str
-    measured: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a job is translated for.
-
-    Parameters
-    ----------
-    ramp_ms, runtime_ms : int
-        Times of a cell.
-    room_mib : int
-        Space for all files of the sections that run at the same time.
-    cpus, memory_mib : int
-        Size of the machine.
-    size_mib : int, optional
-        Size of each file; by default as the job asks, as far as there is room.
-    as_asked : bool, optional
-        Whether the job runs as long as it asks for, with its own ends.
-    """
-
-    ramp_ms: int
-    runtime_ms: int
-    room_mib: int
-    cpus: int
-    memory_mib: int
-    size_mib: int | None = None
-    as_asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,49 +81,6 @@ class Translation:
                 return {k: [int(v) if v.isdigit() else v for v in vs] for k, vs in levels.items()}
         return {"section": ["+".join(phase) for phase in self.phases]}
 
-    def of_phase(self, name: str) -> list[Section]:
-        """Return the sections of a phase by its name, "+" between those of several."""
-        known = next((phase for phase in self.phases if "+".join(phase) == name), None)
-        if known is None:
-            listed = ", ".join("+".join(phase) for phase in self.phases)
-            raise UserError(f"the fio job has no phase {name!r} ({listed})")
-        return [section for section in self.sections if section.name in known]
-
-
-@dataclass
-class _Work:
-    """A translation in the making: each section's options, and the rows so far."""
-
-    around: Surroundings
-    options: dict[str, dict[str, str]]
-    rows: dict[tuple[str, str, str, str], list[str]] = field(default_factory=dict)
-
-    def say(self, section: str, option: str, asked: str, measured: str, why: str) -> None:
-        """Add a row; equal rows of several sections become one."""
-        self.rows.setdefault((option, asked, measured, why), []).append(section)
-
-    def take(self, section: str, option: str, measured: str, why: str) -> str | None:
-        """Remove an option, with a row; return its value."""
-        asked = self.options[section].pop(option, None)
-        if asked is not None:
-            self.say(section, option, asked or "set", measured, why)
-        return asked
-
-    def change(self, section: str, option: str, value: str, why: str) -> None:
-        """Change the value of an option, with a row if it is another."""
-        asked = self.options[section].get(option)
-        if asked != value:
-            self.say(section, option, "not named" if asked is None else asked or "set", value, why)
-            self.options[section][option] = value
-
-    def table(self) -> list[Row]:
-        """Return the rows."""
-        every = len(self.options)
-        return [
-            Row("all" if len(set(names)) == every else ", ".join(names), *key)
-            for key, names in self.rows.items()
-        ]
-
 
 def translate(job: str | Path, around: Surroundings) -> Translation:
     """Return what is measured of a fio job, and what was changed in it.
@@ -173,9 +89,9 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     needs.
     """
     asked = read_job(job)
-    work = _Work(around, {s.name: {same_option(k): v for k, v in s.options.items()} for s in asked})
+    work = Work(around, {s.name: {same_option(k): v for k, v in s.options.items()} for s in asked})
     for name, options in work.options.items():
-        _refuse_lacking(name, options)
+        _refuse_lacking(name, options, own_fio=around.own_fio)
         _fill_keywords(work, name)
     phases = _phases(work)
     ends = [name for name, o in work.options.items() if _engine(o) in ENDING]
@@ -187,7 +103,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         _verification(work, name)
         _cores(work, name)
     devices, shared = _places(work)
-    size_mib = _sizes(work, phases, shared=shared or bool(devices))
+    size_mib = give_sizes(work, phases, shared=shared or bool(devices))
     sections = [Section(name, options) for name, options in work.options.items()]
     return Translation(
         sections,
@@ -207,15 +123,22 @@ def _engine(options: Mapping[str, str]) -> str:
     return options.get("ioengine", "").partition(":")[0]
 
 
-def _refuse_lacking(name: str, options: Mapping[str, str]) -> None:
+def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> None:
     lacks = LACKS.get(_engine(options))
+    if not own_fio and options.get("uncached", "0") != "0":
+        # fio 3.33 sends 0x40, RWF_ATOMIC since Linux 6.11; RWF_DONTCACHE is 0x80
+        # (include/uapi/linux/fs.h).
+        raise CannotRunError(
+            f"the fio job's section {name} needs a fio that knows RWF_DONTCACHE (uncached=1): "
+            "Debian's sends a flag that kernels now read as RWF_ATOMIC; name one: fio_binary=..."
+        )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"
     if lacks is not None:
         raise CannotRunError(f"the fio job's section {name} needs {lacks}, which iolab cannot make")
 
 
-def _fill_keywords(work: _Work, name: str) -> None:
+def _fill_keywords(work: Work, name: str) -> None:
     """Fill in what fio itself would read from the machine; see its documentation of keywords."""
     around = work.around
     values = {"pagesize": 4096, "mb_memory": around.memory_mib, "ncpus": around.cpus}
@@ -225,7 +148,7 @@ def _fill_keywords(work: _Work, name: str) -> None:
             work.change(name, option, filled, "the virtual machine's")
 
 
-def _phases(work: _Work) -> list[list[str]]:
+def _phases(work: Work) -> list[list[str]]:
     """Return the sections that run at the same time, in the order of fio."""
     phases: list[list[str]] = []
     for name, options in work.options.items():
@@ -246,7 +169,7 @@ def _us(text: str, *, seconds: bool) -> int | None:
     return amount * _SECOND_US if seconds and amount is not None and text.isdigit() else amount
 
 
-def _times(work: _Work, ending: Sequence[str]) -> tuple[int, int, bool]:
+def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
     """Return ramp and runtime in ms, and whether the job runs to its end."""
     around = work.around
     asked: dict[str, int] = {}
@@ -281,7 +204,7 @@ def _times(work: _Work, ending: Sequence[str]) -> tuple[int, int, bool]:
     return ramp_ms, runtime_ms, to_end
 
 
-def _start_delay(work: _Work, name: str, ratio: float) -> None:
+def _start_delay(work: Work, name: str, ratio: float) -> None:
     text = work.options[name].get("startdelay")
     if text is None or ratio == 1:
         return
@@ -293,7 +216,7 @@ def _start_delay(work: _Work, name: str, ratio: float) -> None:
     work.change(name, "startdelay", scaled, "the same part of the runtime")
 
 
-def _verification(work: _Work, name: str) -> None:
+def _verification(work: Work, name: str) -> None:
     options = work.options[name]
     if options.get("verify", "0") in ("0", "none"):
         return
@@ -307,7 +230,7 @@ def _verification(work: _Work, name: str) -> None:
     work.change(name, "do_verify", "0", why)
 
 
-def _cores(work: _Work, name: str) -> None:
+def _cores(work: Work, name: str) -> None:
     """Give a section cores that the machine has."""
     options, cpus = work.options[name], work.around.cpus
     if "cpumask" in options:
@@ -339,7 +262,7 @@ def _is_device(name: str) -> bool:
     return name.startswith("/dev/") and name not in ("/dev/null", "/dev/zero")
 
 
-def _places(work: _Work) -> tuple[int, bool]:
+def _places(work: Work) -> tuple[int, bool]:
     """Return how many devices the job uses itself, and whether all processes share one file.
 
     Sections whose files fio must make itself get the measured folder.
@@ -378,7 +301,7 @@ def _places(work: _Work) -> tuple[int, bool]:
 
 
 def _on_devices(
-    work: _Work, named: Mapping[str, list[str]], devices: Sequence[str]
+    work: Work, named: Mapping[str, list[str]], devices: Sequence[str]
 ) -> tuple[int, bool]:
     one = len(devices) == 1 and len(named) == len(work.options)
     for name in named:
@@ -388,89 +311,3 @@ def _on_devices(
         nodes = [f"{{device:{devices.index(f)}}}" for f in named[name]]
         work.change(name, "filename", ":".join(nodes), "devices of this machine's own, in order")
     return len(devices), False
-
-
-def _amount(text: str | None, room: int) -> int | None:
-    """Return a size in bytes; a percentage is one of the room; None if it is neither."""
-    if text is None:
-        return None
-    if match := re.fullmatch(r"([0-9]{1,3})%", text):
-        return room * min(int(match[1]), 100) // 100
-    return bytes_of(text) or None
-
-
-def _sizes(work: _Work, phases: Sequence[Sequence[str]], *, shared: bool) -> int:
-    """Return the size of each file in MiB; give sections the sizes that fit, in their ratios."""
-    around = work.around
-    room = around.room_mib * _MIB
-    sizes: dict[str, int] = {}
-    for name, options in work.options.items():
-        own = _amount(options.get("size"), room)
-        of_file = _amount(options.get("filesize"), room)
-        sizes[name] = own or (of_file or 0) * max(1, bytes_of(options.get("nrfiles", "1")))
-    asked = max(sizes.values())
-    usual = (around.size_mib or _USUAL_MIB) * _MIB
-    largest = max((size or usual for size in sizes.values()), default=usual)
-
-    def together(phase: Sequence[str]) -> int:
-        if shared:
-            return largest
-        return sum(processes_of(work.options[n]) for n in phase) * largest
-
-    # Each process gets a file as large as the largest.
-    needed = max(map(together, phases))
-    factor = min(1.0, room / needed)
-    why = f"room for {around.room_mib} MiB: the same part of each size"
-    if asked and around.size_mib is not None:
-        factor, why = around.size_mib * _MIB / asked, "size_mib"
-    if not asked and factor < 1:
-        usual = max(_MIB, int(usual * factor) // _MIB * _MIB)
-    size_mib = max(1, int((asked or usual) * (factor if asked else 1)) // _MIB)
-    equal = len(set(sizes.values())) == 1
-    for name, options in work.options.items():
-        _give_size(work, name, sizes[name], factor, why, size_mib=size_mib, equal=equal)
-        if factor < 1:
-            _scale(work, name, factor, why)
-        if not asked and options:
-            work.say(name, "size", "not named", f"{size_mib} MiB", "size_mib chooses it")
-    return size_mib
-
-
-def _give_size(
-    work: _Work, name: str, asked: int, factor: float, why: str, *, size_mib: int, equal: bool
-) -> None:
-    options = work.options[name]
-    makes_files = any(option in options for option in ("directory", "filename"))
-    scaled = int(asked * factor)
-    scaled = scaled // _MIB * _MIB if scaled >= _MIB else max(4096, scaled // 4096 * 4096)
-    for option in ("size", "filesize"):
-        text = options.get(option)
-        if text is None:
-            continue
-        amount = _amount(text, work.around.room_mib * _MIB)
-        if makes_files:
-            if amount is not None and (factor != 1 or text.endswith("%")):
-                work.change(name, option, str(max(4096, int(amount * factor) // 4096 * 4096)), why)
-            continue
-        measured = f"{size_mib} MiB" if equal else f"{scaled / _MIB:g} MiB"
-        kept = option == "size" or "size" not in options
-        reason = "as asked" if amount == scaled else why
-        if not kept:
-            reason = "the file is as large as what is read or written of it"
-        if amount is None:
-            raise UserError(f"the fio job's {option} is not a size: {text[:40]!r}")
-        if amount == scaled and kept and equal and scaled == size_mib * _MIB:
-            del options[option]
-        else:
-            work.take(name, option, measured, reason)
-    if asked and not makes_files and (not equal or scaled != size_mib * _MIB):
-        options["size"] = str(scaled)
-
-
-def _scale(work: _Work, name: str, factor: float, why: str) -> None:
-    """Scale what is a part of a size."""
-    for option in _SCALED:
-        text = work.options[name].get(option, "")
-        amount = 0 if text.endswith("%") else bytes_of(text)
-        if amount > 0:
-            work.change(name, option, str(int(amount * factor) // 4096 * 4096), why)

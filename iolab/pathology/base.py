@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iolab.agent.plan import Cell, Recording
-from iolab.jobs.translate import Row
+from iolab.jobs.table import Row
 from iolab.pathology.claims import Claim, refuse
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.pathology.interventions import (

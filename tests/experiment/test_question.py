@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import iolab
-from iolab.agent.plan import Group
+from iolab.agent.plan import Device, Group
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
@@ -52,6 +52,43 @@ def test_an_option_of_fio_may_be_the_treatment_or_vary_besides() -> None:
     assert deep["iodepth"] == "64"
     assert deep["bs"] == "4k"
     assert asked.profiles["quick"].grids[0]["iodepth"] == (1, 64)
+
+
+def test_sections_one_after_another_are_levels_of_a_factor() -> None:
+    suite = "[a]\nrw=read\nsize=8m\nstonewall\n[b]\nrw=write\nnumjobs=2\nsize=8m\nstonewall\n"
+    asked = iolab.question(fio=suite, treatment={"cpu.weight": 1000})
+    assert asked.profiles["quick"].grids[0]["section"] == ("a", "b")
+    assert [s.name for s in cells(asked, section="b").job.sections] == ["b"]
+    assert {row.option for row in asked.translation} >= {"stonewall", "runtime"}
+    depths = "".join(f"[s{n}]\nrw=read\niodepth={n}\nstonewall\n" for n in (1, 4))
+    asked = iolab.question(fio=depths, treatment={"cpu.weight": 1000})
+    assert asked.profiles["quick"].grids[0]["iodepth"] == (1, 4)
+    assert cells(asked, iodepth=4).job.sections[0].options["iodepth"] == "4"
+
+
+def test_a_job_on_devices_has_no_file_system_and_as_many_devices() -> None:
+    for job, names in (
+        ("filename=/dev/sda", ["data"]),
+        ("filename=/dev/a:/dev/b", ["data", "data2"]),
+    ):
+        cell = cells(iolab.question(fio=f"rw=read {job}", treatment={"cpu.weight": 1000}))
+        assert cell.filesystem is None
+        assert [device.name for device in cell.devices] == names
+    with pytest.raises(UserError, match="names 2 devices"):
+        iolab.question(
+            fio="rw=read filename=/dev/a:/dev/b",
+            treatment={"cpu.weight": 1},
+            device=Device("one", "null_blk", 64),
+        )
+
+
+def test_a_fio_of_the_users_own_is_shipped() -> None:
+    asked = iolab.question(fio=JOB, fio_binary="/bin/true", treatment={"cpu.weight": 1000})
+    binary = cells(asked).job.binary
+    assert binary.argv[-1].endswith("/true")
+    assert len(binary.files) > 1
+    plan = next(iter(blocks_of(asked, asked.profiles["quick"], kernel="6.1", clock="virtual"))).plan
+    assert parse_plan(encode_plan(plan)) == plan
 
 
 def test_an_antagonist_runs_beside_all_cells_or_is_the_treatment() -> None:

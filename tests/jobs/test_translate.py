@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from iolab.agent.fio_options import faults_of
-from iolab.jobs.options import LACKS
-from iolab.jobs.translate import Surroundings, Translation, translate
+from iolab.jobs.options import LACKS, TRANSLATED
+from iolab.jobs.table import Surroundings
+from iolab.jobs.translate import Translation, translate
 from iolab_base.errors import CannotRunError, UserError
 
 _AROUND = Surroundings(ramp_ms=300, runtime_ms=600, room_mib=256, cpus=2, memory_mib=1024)
@@ -94,9 +95,6 @@ def test_sections_one_after_another_are_levels() -> None:
     found = _of(_SUITE)
     assert found.phases == [["seq-read"], ["rand-read", "log"]]
     assert found.factors() == {"section": ["seq-read", "rand-read+log"]}
-    assert [s.name for s in found.of_phase("rand-read+log")] == ["rand-read", "log"]
-    with pytest.raises(UserError, match="rand-read"):
-        found.of_phase("rand-red")
 
 
 def test_sections_that_differ_in_two_options_are_levels_of_these() -> None:
@@ -155,6 +153,9 @@ def test_what_the_machine_cannot_have_is_named() -> None:
             _of(f"ioengine={engine}")
     with pytest.raises(CannotRunError, match="zoned"):
         _of("zonemode=zbd")
+    with pytest.raises(CannotRunError, match="RWF_DONTCACHE"):
+        _of("rw=read uncached=1")
+    assert _of("rw=read uncached=1", own_fio=True).sections[0].options["uncached"] == "1"
 
 
 @pytest.mark.parametrize("job", ["runtime=soon", "size=much", "cpumask=first"])
@@ -184,3 +185,15 @@ def test_a_path_is_read_once(tmp_path: Path) -> None:
     job = tmp_path / "suite.fio"
     job.write_text(_SUITE)
     assert translate(job, _AROUND) == translate(_SUITE, _AROUND)
+
+
+_VALUES = {"filename": "/dev/sda", "wait_for": "a", "verify": "md5", "cpus_allowed": "9"}
+
+
+@pytest.mark.parametrize("option", sorted(TRANSLATED.keys() - {"time_based"}))
+def test_each_translated_option_has_a_row(option: str) -> None:
+    value = _VALUES.get(option, "512m" if "size" in option or "offset" in option else "1")
+    first = "" if option in ("stonewall", "wait_for") else f"{option}={value}\n"
+    job = f"[a]\nrw=write\nsize=1g\n{first}[b]\nrw=write\nsize=1g\n{option}={value}\n"
+    found = {row.option for row in _of(job).rows}
+    assert found & {option, "do_verify" if option == "verify" else option}
