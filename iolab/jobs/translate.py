@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from iolab.agent.cgroup_files import cores_of
-from iolab.agent.fio_options import faults_of, processes_of, same_option
+from iolab.agent.fio_options import GRAMMARS, faults_of, processes_of, same_option
 from iolab.agent.fio_values import time_us
 from iolab.agent.plan import Section
 from iolab.jobs.language import read_job
@@ -76,7 +76,7 @@ class Translation:
             }
             grid = list(itertools.product(*levels.values()))
             have = [tuple(each.get(k, "") for k in differing) for each in options]
-            whole = len(have) == len(set(have)) == len(grid)
+            whole = len(have) == len(set(have)) == len(grid) and GRAMMARS.keys() >= set(levels)
             if whole and len(levels) <= _MOST_FACTORS and all(map(all, levels.values())):
                 return {k: [int(v) if v.isdigit() else v for v in vs] for k, vs in levels.items()}
         return {"section": ["+".join(phase) for phase in self.phases]}
