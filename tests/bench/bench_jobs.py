@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """How many of a folder's fio jobs are measured as they are: fio's own examples, your own.
 
-``nox -s bench -- jobs FOLDER`` measures one untreated cell of each phase of every ``*.fio`` below
-FOLDER in virtual time on kernel 6.12, and says what became of each job.
+``IOLAB_JOBS=FOLDER nox -s bench -- jobs`` measures one untreated cell of each phase of every
+``*.fio`` below FOLDER in virtual time on kernel 6.12, and says what became of each job.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -26,7 +27,11 @@ _CELLS_A_BOOT = 8
 
 def main() -> None:
     """Measure all jobs; print what became of each that gave no valid cell, and the counts."""
-    paths = sorted(Path(sys.argv[1]).rglob("*.fio"))
+    folder = os.environ.get("IOLAB_JOBS")
+    if folder is None:
+        print("no jobs are measured: name a folder of job files, IOLAB_JOBS=FOLDER")
+        return
+    paths = sorted(Path(folder).rglob("*.fio"))
     target = prepare("6.12", "virtual", cpus=2, memory_mib=1024)
     counts: Counter[str] = Counter()
     cells: list[Cell] = []
@@ -48,9 +53,9 @@ def main() -> None:
             modules |= set(machine.modules)
     gates = _measured(target, cells, sorted(modules))
     for number, path in enumerate(paths):
-        of_job = [gate for name, gate in gates.items() if name.startswith(f"j{number}-")]
-        if of_job:
-            bad = [gate for gate in of_job if gate]
+        found = [gate for name, gate in gates.items() if name.startswith(f"j{number}-")]
+        if found:
+            bad = [gate for gate in found if gate]
             counts["are measured, and a cell is invalid" if bad else "are measured"] += 1
             print(*(f"{path.name}: {gate[:200]}" for gate in bad), sep="\n", end="\n" * bool(bad))
     print(f"{len(paths)} jobs: " + ", ".join(f"{n} {what}" for what, n in counts.most_common()))
