@@ -55,12 +55,15 @@ _OWN = Path("/proc/self/cgroup")
 class BlockJob:
     """A block in a file, its store, the most memory it takes, and its forecast (or 0)."""
 
+    # ``observed`` is an `iolab.sweeps.block.Observed` in JSON, or "".
+
     name: str
     plan: Path
     root: Path
     cells: int
     memory_bytes: int
     expected_s: float = 0.0
+    observed: str = ""
 
     @property
     def progress(self) -> Path:
@@ -70,7 +73,8 @@ class BlockJob:
     @property
     def argv(self) -> list[str | Path]:
         """The program that measures it; its last line of output is JSON if it fails."""
-        return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
+        program = [sys.executable, "-m", "iolab.sweeps.block"]
+        return [*program, self.plan, self.root, *filter(None, [self.observed])]
 
 
 @dataclass
