@@ -10,6 +10,7 @@ import click
 
 from iolab.cli.completion import complete_kernel, complete_pathology
 from iolab.cli.options import PATH, jobs_option, json_option, root_option, target_option
+from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json
 from iolab_base.errors import IolabError, UserError
 
@@ -56,17 +57,14 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
         raise UserError(f"iolab bisect takes {form}, not {len(commits)} arguments")
     asked = question_of(commits[-1])
     root = options["root"].resolve()
-    try:
-        with SweepProgress() as progress:
-            how = Judging(asked, root, on_progress=progress.update)
-            judged = judged_tree(options["tree"], how, options["config"])
-            if options["patches"]:
-                _judge_series(judged, commits[0], options["patches"], as_json=as_json)
-            else:
-                chosen = {name: options[name] for name in ("fixed", "why")}
-                _search(judged, commits, **chosen, as_json=as_json)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+    with interrupt_says(_INTERRUPTED), SweepProgress() as progress:
+        how = Judging(asked, root, on_progress=progress.update)
+        judged = judged_tree(options["tree"], how, options["config"])
+        if options["patches"]:
+            _judge_series(judged, commits[0], options["patches"], as_json=as_json)
+        else:
+            chosen = {name: options[name] for name in ("fixed", "why")}
+            _search(judged, commits, **chosen, as_json=as_json)
 
 
 def _tell(step: Step) -> None:

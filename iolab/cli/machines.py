@@ -11,6 +11,7 @@ import click
 
 from iolab.cli.completion import complete_kernel
 from iolab.cli.options import PATH, json_option
+from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
 from iolab_base.errors import IolabError, UserError
@@ -170,11 +171,8 @@ def kernels_build(
     """
     from icountvm.kbuild.build import build_kernel
 
-    try:
-        with lines_shown(note):
-            built = build_kernel(tree, name=name, config=config, commit=commit)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+    with interrupt_says(_INTERRUPTED), lines_shown(note):
+        built = build_kernel(tree, name=name, config=config, commit=commit)
     if as_json:
         print_json(
             {

@@ -15,8 +15,8 @@ from iolab.cli.options import (
     jobs_option,
     json_option,
     pathologies_argument,
+    request_of,
     selection,
-    selection_options,
 )
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
@@ -44,20 +44,15 @@ _WORDS = {
 @selection
 @jobs_option
 @json_option
-def status(
-    pathologies: tuple[str, ...], jobs: int | None, *, as_json: bool, **options: Any
-) -> None:
+def status(*, as_json: bool, **options: Any) -> None:
     """Show what a sweep has measured, and what is missing.
 
     It takes the options of the sweep. A block counts if this iolab's agent measured it. Nothing is
     booted or measured, and no kernel is fetched.
     """
-    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.preview import sweep_status
-    from iolab.sweeps.request import Request
 
-    side_by_side = default_jobs() if jobs is None else jobs
-    request = Request(**selection_options(options), pathologies=pathologies, jobs=side_by_side)
+    request = request_of(options)
     with lines_shown(note):
         rows = sweep_status(request)
     if as_json:
