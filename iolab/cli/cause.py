@@ -17,7 +17,6 @@ from iolab_base.errors import IolabError, UserError
 if TYPE_CHECKING:
     from iolab.sweeps.bisect import Step
     from iolab.sweeps.trees import JudgedTree
-    from iolab.sweeps.why import Why
 
 __all__ = ["bisect", "why"]
 
@@ -138,6 +137,7 @@ def why(as_json: bool, **options: Any) -> None:
     fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
     """
     from iolab.cli.progress import SweepProgress
+    from iolab.report.attribution import attribution_text
     from iolab.sweeps.pages import make_why_page
     from iolab.sweeps.why import find_causes, why_request
 
@@ -149,15 +149,9 @@ def why(as_json: bool, **options: Any) -> None:
         page = make_why_page(result.folder)
     if as_json:
         print_json({"folder": result.folder, "page": page, "rows": result.table.to_dict("records")})
-    else:
-        _show_causes(result)
-        echo(f"\nopen {page}")
-
-
-def _show_causes(result: Why) -> None:
-    from iolab.report.attribution import attribution_text
-
+        return
     echo()
     echo(f"{result.pathology} on {result.kernel}", bold=True)
     for line in attribution_text(result.table):
         echo(f"  {line}")
+    echo(f"\nopen {page}")

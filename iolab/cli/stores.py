@@ -26,7 +26,7 @@ from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.store.upkeep import Garbage, Inspection, Merged
+    from iolab.store.upkeep import Inspection, Merged
     from iolab.sweeps.preview import SweepStatus
 
 __all__ = ["fsck", "gc", "merge", "status"]
@@ -165,15 +165,12 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
         print_json({"folder": root, "removed": delete, "garbage": found})
         return
     for kind in dict.fromkeys(one.kind for one in found):
-        _show_garbage([one for one in found if one.kind == kind])
+        alike = [one for one in found if one.kind == kind]
+        size = sum(one.size_bytes for one in alike) / (1 << 20)
+        echo(f"{kind:10} {len(alike):6} {size:10.1f} MiB  {alike[0].path.parent}")
     size = sum(one.size_bytes for one in found) / (1 << 20)
     done = "removed" if delete else "can be removed with --delete"
     echo(f"{size:.1f} MiB {done}" if found else "nothing to remove")
-
-
-def _show_garbage(found: list[Garbage]) -> None:
-    size = sum(one.size_bytes for one in found) / (1 << 20)
-    echo(f"{found[0].kind:10} {len(found):6} {size:10.1f} MiB  {found[0].path.parent}")
 
 
 @click.command()

@@ -84,15 +84,8 @@ class Dataset:
 
 
 def result_folders(folder: Path | str) -> list[Path]:
-    """Return the folders of results that a folder is or contains, built-in pathologies first.
-
-    A contained folder counts if its name is a valid name of a pathology, known or not.
-
-    Raises
-    ------
-    UserError
-        If there is no such folder.
-    """
+    """Return the folders of results that a folder is or contains, built-in pathologies first."""
+    # A contained folder counts if its name is a valid name of a pathology, known or not.
     root = Path(folder)
     if (root / "cells.parquet").exists():
         return [root]
@@ -107,13 +100,7 @@ def result_folders(folder: Path | str) -> list[Path]:
 
 
 def with_measure(data: Dataset, name: str) -> pd.DataFrame:
-    """Return the cells that have a measure of the pathology, with it as a column.
-
-    Raises
-    ------
-    MissingMeasureError
-        If no cell has the measure.
-    """
+    """Return the cells that have a measure, as a column; MissingMeasureError if none has."""
     if name in data.cells.columns:
         return data.cells
     rows = data.mechanism[data.mechanism["measure"] == name]

@@ -137,10 +137,6 @@ class _Running:
             return error_said(self.log, code) if code else None
 
 
-def _unlimited() -> int:
-    return sys.maxsize
-
-
 class LocalPlace:
     """The local machine, with `jobs` programs side by side."""
 
@@ -151,7 +147,7 @@ class LocalPlace:
     def __init__(
         self,
         jobs: int,
-        memory: Callable[[], int] = _unlimited,
+        memory: Callable[[], int] = lambda: sys.maxsize,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
         self._jobs = jobs
