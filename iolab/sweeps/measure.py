@@ -26,7 +26,6 @@ from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import locked, remove_abandoned
-from tracedat import free_bytes
 
 __all__ = [
     "Measured",
@@ -163,7 +162,7 @@ def measure_jobs(
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 
-    place = pool.LocalPlace(request.jobs, free_bytes, note_time)
+    place = pool.LocalPlace(request.jobs, on_time=note_time)
     return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
 
 

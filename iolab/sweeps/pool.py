@@ -147,7 +147,7 @@ class LocalPlace:
     def __init__(
         self,
         jobs: int,
-        memory: Callable[[], int] = lambda: sys.maxsize,
+        memory: Callable[[], int] = free_bytes,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
         self._jobs = jobs

@@ -34,7 +34,6 @@ from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import cache_dir, scratch_dir
 from iolab_base.names import one_of
-from tracedat import free_bytes
 
 __all__ = [
     "LATENCIES",
@@ -383,9 +382,8 @@ def verify_blocks(
                 CheckedBlock(one, error=str(error)) if error else compare_block(one, key, store)
             )
 
-        place = LocalPlace(jobs, free_bytes)
         again = [job for *_, job in wanted.values()]
-        run_jobs_in(place, again, on_progress=on_progress, on_end=on_end)
+        run_jobs_in(LocalPlace(jobs), again, on_progress=on_progress, on_end=on_end)
 
 
 def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
