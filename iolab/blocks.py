@@ -48,27 +48,12 @@ _CELL: Final[_Kinds] = {
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """What a cell of a block measures.
+    """What a cell of a block measures."""
 
-    Parameters
-    ----------
-    id : str
-        Its name in the plan, unique within the block.
-    position : int
-        Its place in the order of measuring, from 0.
-    pair : int
-        The pair it belongs to: two cells measured one after the other.
-    role : {"control", "treatment"}
-        Its part in the pair. Both cells of an A/A pair are controls in their condition.
-    aa : bool
-        Whether the pair compares the control with itself.
-    recorded : bool
-        Whether it is traced.
-    twin : str or None
-        The untraced cell with the same job and seeds as a recorded one.
-    condition : mapping of str to level
-        Levels of all factors; the treatment is None in a control.
-    """
+    # `position` is its place in the order of measuring, from 0, `pair` that of its pair: two cells
+    # measured one after the other. Both cells of an A/A pair are controls in their condition. The
+    # twin of a recorded cell is the untraced one with the same job and seeds. `condition` has the
+    # levels of all factors; the treatment is None in a control.
 
     id: str
     position: int
@@ -82,25 +67,10 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Block:
-    """One boot: the machine, the agent's plan, and what each of its cells stands for.
+    """One boot: the machine, the agent's plan, and what each of its cells stands for."""
 
-    Parameters
-    ----------
-    pathology, kernel, clock : str
-        Names of the pathology, the kernel and the clock.
-    boot : int
-        Number of the block among those of its kernel, from 0.
-    seed : int
-        Seed of its order and of its cells.
-    machine : Machine
-        The virtual machine.
-    cells : tuple of PlannedCell
-        In the order of measuring.
-    plan : Plan
-        What the agent executes.
-    target : str or None
-        The real machine that is measured; None for a virtual one.
-    """
+    # `boot` is its number among those of its kernel, from 0; its order and its cells are drawn from
+    # `seed`. Cells are in the order of measuring. `target` is None for a virtual machine.
 
     pathology: str
     kernel: str

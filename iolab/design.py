@@ -209,16 +209,9 @@ def blocks_of(
     # Every treated cell has its own control right before or after it. Pairs are in random order,
     # the order within a pair is drawn for one boot and reversed in the next. The kernel and the
     # clock change no order and no seed.
+    make = partial(_block, pathology, profile, kernel=kernel, clock=clock, seed=seed)
     blocks = [
-        _block(
-            pathology,
-            profile,
-            kernel=kernel,
-            clock=clock,
-            boot=boot,
-            conditions=conditions,
-            seed=seed,
-        )
+        make(boot=boot, conditions=conditions)
         for boot in range(profile.boots)
         for conditions in _conditions(pathology, profile, boot).values()
     ]

@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from icountvm.downloads import shown_uri
@@ -44,12 +44,18 @@ class Check:
     needed: bool = True
 
 
+def _check(what: str, good: bool, found: str, fix: str, *, needed: bool = True) -> Check:
+    return Check(what, good, found, "" if good else fix, needed)
+
+
 def _program(name: str) -> Check:
-    if path := shutil.which(name):
-        return Check(name, True, path)
+    """Check a program that a sweep on this machine as a target needs."""
+    fix = f"install this distribution's package of {name}"
     if shutil.which("apt-get"):
-        return Check(name, False, "not on PATH", f"as root: apt-get install {name}")
-    return Check(name, False, "not on PATH", f"install this distribution's package of {name}")
+        fix = f"as root: apt-get install {name}"
+    path = shutil.which(name)
+    what = f"{name} (for this machine as a target)"
+    return _check(what, path is not None, path or "not on PATH", fix, needed=False)
 
 
 def _mirror() -> Check:
@@ -64,35 +70,26 @@ def _mirror() -> Check:
 
 def _processor() -> Check:
     machine = platform.machine()
-    return Check(
-        "processor",
-        machine == "x86_64",
-        machine,
-        "" if machine == "x86_64" else "the virtual machines need an x86-64 host",
+    return _check(
+        "processor", machine == "x86_64", machine, "the virtual machines need an x86-64 host"
     )
 
 
 def _space(folder: Path) -> Check:
+    what = f"room in {folder}"
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(existing, os.W_OK):
-        return Check(f"room in {folder}", False, "may not be written", f"chown {existing}")
+        return Check(what, False, "may not be written", f"chown {existing}")
     free = shutil.disk_usage(existing).free
-    return Check(
-        f"room in {folder}",
-        free >= _NEEDED_BYTES,
-        f"{free / 1e9:.1f} GB free",
-        "" if free >= _NEEDED_BYTES else f"free {_NEEDED_BYTES / 1e9:.0f} GB on its disk",
-    )
+    fix = f"free {_NEEDED_BYTES / 1e9:.0f} GB on its disk"
+    return _check(what, free >= _NEEDED_BYTES, f"{free / 1e9:.1f} GB free", fix)
 
 
 def _memory() -> Check:
     free = free_bytes()
-    return Check(
-        "memory",
-        free >= _NEEDED_MEMORY,
-        f"{free / 1e9:.1f} GB available: {default_jobs()} virtual machines side by side",
-        "" if free >= _NEEDED_MEMORY else "one virtual machine needs up to 2 GiB",
-    )
+    found = f"{free / 1e9:.1f} GB available: {default_jobs()} virtual machines side by side"
+    fix = "one virtual machine needs up to 2 GiB"
+    return _check("memory", free >= _NEEDED_MEMORY, found, fix)
 
 
 def _tried(what: str, attempt: Callable[[], str], fix: str) -> Check:
@@ -117,13 +114,9 @@ def _kvm() -> Check:
         reason = kvm_boots(get_kernel("6.1"), ensure_image(), toolbox)
     except IolabError as error:
         reason = str(error)
-    return Check(
-        "KVM (for clock=host)",
-        not reason,
-        reason or "a probe machine booted",
-        "" if not reason else "none is needed: clock=host falls back to the software CPU",
-        needed=False,
-    )
+    fix = "none is needed: clock=host falls back to the software CPU"
+    found = reason or "a probe machine booted"
+    return _check("KVM (for clock=host)", not reason, found, fix, needed=False)
 
 
 def _kernel_builds() -> Check:
@@ -147,17 +140,11 @@ def examine() -> Iterator[Check]:
     yield _tried("guest image", _guest_image, online)
     _log.info("looking for kernels in the cache and the archives")
     for kernel in list_kernels():
-        yield Check(
-            f"kernel {kernel.name}",
-            kernel.state != "unreachable",
-            kernel.reason or f"{kernel.state}: {kernel.source}",
-            ""
-            if kernel.state != "unreachable"
-            else f"iolab kernels add {kernel.name} VMLINUZ MODULES, or its .deb files",
-            needed=False,
-        )
+        found = kernel.reason or f"{kernel.state}: {kernel.source}"
+        fix = f"iolab kernels add {kernel.name} VMLINUZ MODULES, or its .deb files"
+        there = kernel.state != "unreachable"
+        yield _check(f"kernel {kernel.name}", there, found, fix, needed=False)
     yield _kvm()
     yield _kernel_builds()
-    for name in ("fio", "trace-cmd"):
-        what = f"{name} (for this machine as a target)"
-        yield replace(_program(name), what=what, needed=False)
+    yield _program("fio")
+    yield _program("trace-cmd")

@@ -10,15 +10,8 @@ from typing import Final
 __all__ = ["CHECKOUT", "NOTEBOOKS", "REFERENCE", "RUNS_VARIABLE", "TEMPLATES", "runs_dir"]
 
 _PACKAGE: Final = Path(__file__).resolve().parent
-
-
-def _checkout() -> Path | None:
-    """Return the clone that this package is imported from, or None if it is installed."""
-    parent = _PACKAGE.parent
-    return parent if (parent / "pyproject.toml").is_file() else None
-
-
-CHECKOUT: Final = _checkout()
+# The clone that this package is imported from, or None if it is installed.
+CHECKOUT: Final = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None
 # A wheel carries both inside the package (see pyproject.toml, force-include).
 _SHARED: Final = CHECKOUT or _PACKAGE / "shared"
 NOTEBOOKS: Final = _SHARED / "notebooks"

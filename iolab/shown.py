@@ -7,7 +7,6 @@ off in `iolab.figures.style.STYLE`), and the write-up, whose Typst reads strings
 
 from __future__ import annotations
 
-import hashlib
 import html
 import math
 import numbers
@@ -74,23 +73,6 @@ _TINY: Final = 1e-4
 _COARSE: Final = 0.001
 # Shown for a table without rows.
 _NOTHING: Final = "None."
-# Neither black nor white: a table takes the colours of its page, be it light or dark.
-_TABLE_STYLE: Final = """\
-.iolab-table{margin:.5em 0;max-width:100%}
-.iolab-scroll{overflow:auto;max-height:80vh;max-width:100%;width:fit-content}
-.iolab-table table{border-collapse:collapse;font-size:13px;line-height:1.35;color:inherit;\
-width:max-content;table-layout:auto;margin:0;border:0}
-.iolab-table tr{background:transparent!important}
-.iolab-table th,.iolab-table td{padding:3px 10px 3px 0;vertical-align:top;border:0;\
-border-bottom:1px solid #8884;max-width:24em;white-space:normal;overflow-wrap:break-word}
-.iolab-table th{position:sticky;top:0;background:var(--jp-layout-color0,Canvas);\
-font-weight:600;vertical-align:bottom;border-bottom:2px solid #8888}
-.iolab-table .gt_left{text-align:left!important}
-.iolab-table .gt_right{text-align:right!important;white-space:nowrap;\
-font-variant-numeric:tabular-nums}
-.iolab-unit{display:block;font-weight:400;opacity:.75}
-@media print{.iolab-scroll{max-height:none}}
-"""
 
 
 def terminal(words: str) -> str:
@@ -167,27 +149,14 @@ class Table:
         """Return the table as HTML that brings its own style and loads nothing."""
         if self.frame.empty:
             return f'<p class="{NO_MATH}">{_NOTHING}</p>'
-        # Takes half a second that only a page with tables needs.
-        from great_tables import GT, html  # noqa: PLC0415
-
-        words = self.in_words()
-        names = [f"c{place}" for place in words.columns]
-        words.columns = names
-        labels = [self._label(place) for place in range(len(names))]
-        mark = hashlib.sha256(repr((labels, words.to_numpy().tolist())).encode()).hexdigest()
-        numeric = [
-            n for n, place in zip(names, self.frame.dtypes, strict=True) if _is_number(place)
-        ]
-        made = GT(words, id=f"t{mark[:12]}", auto_align=False)
-        made = made.cols_label({n: html(label) for n, label in zip(names, labels, strict=True)})
-        made = made.cols_align("left").cols_align("right", columns=numeric)
-        # Its style is of one light colour and nine kilobytes for each table: ours goes with it.
-        page = made.as_raw_html()
-        body = page[page.index("<table") : page.rindex("</table>")]
-        below = Paragraph(self.caption).html() if self.caption else ""
-        return (
-            f'<div class="iolab-table {NO_MATH}"><style>{_TABLE_STYLE}</style>'
-            f'<div class="iolab-scroll" tabindex="0">{body}</table></div>{below}</div>'
+        return rendered(
+            "table.html.j2",
+            no_math=NO_MATH,
+            caption_class=CAPTION,
+            labels=[self._label(place) for place in range(self.frame.shape[1])],
+            numeric=[_is_number(kind) for kind in self.frame.dtypes],
+            rows=self.in_words().to_numpy().tolist(),
+            caption=terminal(self.caption),
         )
 
     def _repr_html_(self) -> str:
@@ -234,12 +203,13 @@ class Table:
         value = float(item)
         return f"{value:,.0f}" if value.is_integer() else _value_text(value)
 
-    def _label(self, place: int) -> str:
+    def _label(self, place: int) -> tuple[str, str]:
+        """Return a column's name and its unit, or ""."""
         name = terminal(str(self.frame.columns[place]))
         known = self.frame.attrs.get("value") if name in _OF_A_VALUE else None
-        stem, unit = _split_unit(terminal(str(known)) if known else name)
-        words = html.escape(name if known else stem)
-        return f'{words} <span class="iolab-unit">{html.escape(unit)}</span>' if unit else words
+        if known:
+            return name, _split_unit(terminal(str(known)))[1]
+        return _split_unit(name)
 
 
 def rendered(template: str, **values: Any) -> str:

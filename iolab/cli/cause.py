@@ -10,13 +10,13 @@ import click
 
 from iolab.cli.completion import complete_kernel, complete_pathology
 from iolab.cli.options import PATH, jobs_option, json_option, root_option, target_option
+from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.bisect import Step
     from iolab.sweeps.trees import JudgedTree
-    from iolab.sweeps.why import Why
 
 __all__ = ["bisect", "why"]
 
@@ -56,17 +56,14 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
         raise UserError(f"iolab bisect takes {form}, not {len(commits)} arguments")
     asked = question_of(commits[-1])
     root = options["root"].resolve()
-    try:
-        with SweepProgress() as progress:
-            how = Judging(asked, root, on_progress=progress.update)
-            judged = judged_tree(options["tree"], how, options["config"])
-            if options["patches"]:
-                _judge_series(judged, commits[0], options["patches"], as_json=as_json)
-            else:
-                chosen = {name: options[name] for name in ("fixed", "why")}
-                _search(judged, commits, **chosen, as_json=as_json)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+    with interrupt_says(_INTERRUPTED), SweepProgress() as progress:
+        how = Judging(asked, root, on_progress=progress.update)
+        judged = judged_tree(options["tree"], how, options["config"])
+        if options["patches"]:
+            _judge_series(judged, commits[0], options["patches"], as_json=as_json)
+        else:
+            chosen = {name: options[name] for name in ("fixed", "why")}
+            _search(judged, commits, **chosen, as_json=as_json)
 
 
 def _tell(step: Step) -> None:
@@ -140,6 +137,7 @@ def why(as_json: bool, **options: Any) -> None:
     fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
     """
     from iolab.cli.progress import SweepProgress
+    from iolab.report.attribution import attribution_text
     from iolab.sweeps.pages import make_why_page
     from iolab.sweeps.why import find_causes, why_request
 
@@ -151,15 +149,9 @@ def why(as_json: bool, **options: Any) -> None:
         page = make_why_page(result.folder)
     if as_json:
         print_json({"folder": result.folder, "page": page, "rows": result.table.to_dict("records")})
-    else:
-        _show_causes(result)
-        echo(f"\nopen {page}")
-
-
-def _show_causes(result: Why) -> None:
-    from iolab.report.attribution import attribution_text
-
+        return
     echo()
     echo(f"{result.pathology} on {result.kernel}", bold=True)
     for line in attribution_text(result.table):
         echo(f"  {line}")
+    echo(f"\nopen {page}")

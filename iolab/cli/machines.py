@@ -11,13 +11,13 @@ import click
 
 from iolab.cli.completion import complete_kernel
 from iolab.cli.options import PATH, json_option
+from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from icountvm.kernels import Kernel
-    from iolab.doctor import Check
 
 __all__ = ["doctor", "kernels", "restore"]
 
@@ -65,7 +65,10 @@ def doctor(as_json: bool) -> None:
         for finding in examine():
             findings.append(finding)
             if not as_json:
-                _show_finding(finding)
+                mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
+                echo(f"{mark}  {finding.what}: {finding.found}")
+                if finding.fix:
+                    echo(f"       fix: {finding.fix}")
     lacking = [finding.what for finding in findings if finding.needed and not finding.good]
     if as_json:
         print_json({"can_sweep": not lacking, "findings": findings})
@@ -73,13 +76,6 @@ def doctor(as_json: bool) -> None:
         raise IolabError(f"a sweep in virtual time cannot run here without: {', '.join(lacking)}")
     if not as_json:
         echo("a sweep in virtual time can run here")
-
-
-def _show_finding(finding: Check) -> None:
-    mark = "yes" if finding.good else ("NO " if finding.needed else "no ")
-    echo(f"{mark}  {finding.what}: {finding.found}")
-    if finding.fix:
-        echo(f"       fix: {finding.fix}")
 
 
 @click.group(invoke_without_command=True)
@@ -170,11 +166,8 @@ def kernels_build(
     """
     from icountvm.kbuild.build import build_kernel
 
-    try:
-        with lines_shown(note):
-            built = build_kernel(tree, name=name, config=config, commit=commit)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+    with interrupt_says(_INTERRUPTED), lines_shown(note):
+        built = build_kernel(tree, name=name, config=config, commit=commit)
     if as_json:
         print_json(
             {

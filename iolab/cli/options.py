@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from iolab.paths import runs_dir
 
 if TYPE_CHECKING:
     from iolab.pathology.factors import Factor
+    from iolab.sweeps.request import Request
 
 __all__ = [
     "PATH",
@@ -27,9 +29,9 @@ __all__ = [
     "jobs_option",
     "json_option",
     "pathologies_argument",
+    "request_of",
     "root_option",
     "selection",
-    "selection_options",
     "target_option",
 ]
 
@@ -107,11 +109,23 @@ def selection(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def selection_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a `Request` that these options set."""
-    names = ("profile", "kernels", "settings", "recorded", "observed", "calls", "flat", "boots")
-    fields = {name: options[name] for name in (*names, "seed")}
-    return {**fields, "root": options["root"].resolve()}
+def request_of(options: Mapping[str, Any], **more: Any) -> Request:
+    """Return the request that a command's options make; by default as many machines as fit."""
+    from iolab.sweeps.pool import default_jobs
+    from iolab.sweeps.request import Request
+
+    clock = options.get("clock") or ("virtual" if options.get("target", "vm") == "vm" else "host")
+    jobs = options.get("jobs")
+    known = {field.name for field in fields(Request)}
+    return Request(
+        **{
+            **{name: value for name, value in options.items() if name in known},
+            "root": options["root"].resolve(),
+            "clock": clock,
+            "jobs": default_jobs(clock) if jobs is None else jobs,
+            **more,
+        }
+    )
 
 
 def defined_in(command: Callable[..., None]) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from iolab_base.errors import IolabError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["CLOSED_PIPE", "Ending", "ending_signals", "open_streams"]
+__all__ = ["CLOSED_PIPE", "Ending", "ending_signals", "interrupt_says", "open_streams"]
 
 # The shells' exit code of a program that SIGPIPE ended.
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
@@ -108,3 +108,12 @@ def ending_signals() -> Iterator[Ending]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupt_says(words: str) -> Iterator[None]:
+    """Let an interrupt in a ``with`` block end the command with these words."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(words) from None

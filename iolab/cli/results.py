@@ -214,13 +214,10 @@ def profile(
     cells: tuple[str, ...],
     *,
     against: tuple[str, ...],
-    flame: Path | None,
-    collapsed: Path | None,
-    pprof: Path | None,
-    perfetto: Path | None,
     switches: bool,
     root: Path,
     as_json: bool,
+    **files: Path | None,
 ) -> None:
     """Show where the instructions of observed CELLS went.
 
@@ -229,12 +226,13 @@ def profile(
     conditions or two kernels: the differences then have an interval. The tables show the costliest
     functions; --json gives all of them.
     """
+    from guestprof.switches import switch_chain, tell_switches
+    from guestprof.switches import switches as switches_of
     from iolab.store.profiles import ProfileStore
     from iolab.store.raw import RawStore
 
     RawStore(root).check_format()
     store = ProfileStore(root.resolve())
-    files = {"flame": flame, "collapsed": collapsed, "pprof": pprof, "perfetto": perfetto}
     wanted = {name: path for name, path in files.items() if path is not None}
     if not cells:
         if against or wanted or switches:
@@ -254,10 +252,16 @@ def profile(
     if wanted:
         title = " against ".join(_words(store, name) for name in (*cells, *against))
         _write(wanted, profiles[0], others[0] if others else None, title)
-    if perfetto is not None:
-        _write_calls(perfetto, store.events(cells[0]))
+    if path := wanted.get("perfetto"):
+        from guestprof.calls import write_calls
+
+        calls = store.events(cells[0])
+        # With the schedule, if they include it.
+        write_calls(path, calls, switches_of(calls) if tell_switches(calls) else None)
     if switches:
-        _print(_chain(profiles[0], store.events(cells[0])), {"per_io": 3, "wait_ns": 0}, as_json)
+        found = switches_of(store.events(cells[0]))
+        chain = switch_chain(found, profiles[0].totals.get("ios") or None)
+        _print(chain, {"per_io": 3, "wait_ns": 0}, as_json)
     else:
         _print(_costs(profiles, others), 1, as_json)
 
@@ -271,14 +275,6 @@ def _list(store: ProfileStore, as_json: bool) -> None:
         print_table([{name: row.get(name, "") for name in names} for row in rows], [])
 
 
-def _write_calls(path: Path, calls: pd.DataFrame) -> None:
-    """Write recorded calls for Perfetto, with the schedule if they include it."""
-    from guestprof.calls import write_calls
-    from guestprof.switches import switches, tell_switches
-
-    write_calls(path, calls, switches(calls) if tell_switches(calls) else None)
-
-
 def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFrame:
     """Return the costs by function: of a profile, of two compared, or over several boots."""
     from iolab.stats.profiles import boot_differences, difference
@@ -288,13 +284,6 @@ def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFra
     if len(others) == 1:
         return difference(profiles[0], others[0])
     return boot_differences(list(zip(profiles, others, strict=True)))
-
-
-def _chain(profile: Profile, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return who wakes and who preempts whom in a cell, per I/O if its device did any."""
-    from guestprof.switches import switch_chain, switches
-
-    return switch_chain(switches(calls), profile.totals.get("ios") or None)
 
 
 def _print(table: pd.DataFrame, digits: int | dict[str, int], as_json: bool) -> None:

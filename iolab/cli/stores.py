@@ -15,8 +15,8 @@ from iolab.cli.options import (
     jobs_option,
     json_option,
     pathologies_argument,
+    request_of,
     selection,
-    selection_options,
 )
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
@@ -26,7 +26,7 @@ from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
-    from iolab.store.upkeep import Garbage, Inspection, Merged
+    from iolab.store.upkeep import Inspection, Merged
     from iolab.sweeps.preview import SweepStatus
 
 __all__ = ["fsck", "gc", "merge", "status"]
@@ -44,20 +44,15 @@ _WORDS = {
 @selection
 @jobs_option
 @json_option
-def status(
-    pathologies: tuple[str, ...], jobs: int | None, *, as_json: bool, **options: Any
-) -> None:
+def status(*, as_json: bool, **options: Any) -> None:
     """Show what a sweep has measured, and what is missing.
 
     It takes the options of the sweep. A block counts if this iolab's agent measured it. Nothing is
     booted or measured, and no kernel is fetched.
     """
-    from iolab.sweeps.pool import default_jobs
     from iolab.sweeps.preview import sweep_status
-    from iolab.sweeps.request import Request
 
-    side_by_side = default_jobs() if jobs is None else jobs
-    request = Request(**selection_options(options), pathologies=pathologies, jobs=side_by_side)
+    request = request_of(options)
     with lines_shown(note):
         rows = sweep_status(request)
     if as_json:
@@ -170,15 +165,12 @@ def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
         print_json({"folder": root, "removed": delete, "garbage": found})
         return
     for kind in dict.fromkeys(one.kind for one in found):
-        _show_garbage([one for one in found if one.kind == kind])
+        alike = [one for one in found if one.kind == kind]
+        size = sum(one.size_bytes for one in alike) / (1 << 20)
+        echo(f"{kind:10} {len(alike):6} {size:10.1f} MiB  {alike[0].path.parent}")
     size = sum(one.size_bytes for one in found) / (1 << 20)
     done = "removed" if delete else "can be removed with --delete"
     echo(f"{size:.1f} MiB {done}" if found else "nothing to remove")
-
-
-def _show_garbage(found: list[Garbage]) -> None:
-    size = sum(one.size_bytes for one in found) / (1 << 20)
-    echo(f"{found[0].kind:10} {len(found):6} {size:10.1f} MiB  {found[0].path.parent}")
 
 
 @click.command()

@@ -15,11 +15,12 @@ from iolab.cli.options import (
     jobs_option,
     json_option,
     pathologies_argument,
+    request_of,
     root_option,
     selection,
-    selection_options,
     target_option,
 )
+from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, print_json
 from iolab.shown import rough_duration
 from iolab.targets.place import MADE, Place
@@ -72,20 +73,7 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
     Blocks in the store are kept, the others are measured. Then tables, pages and figures are made.
     Progress goes to standard error.
     """
-    from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.request import Request
-
-    virtual = options["target"] == "vm"
-    clock = options["clock"] or ("virtual" if virtual else "host")
-    request = Request(
-        **selection_options(options),
-        pathologies=options["pathologies"],
-        clock=clock,
-        jobs=default_jobs(clock) if options["jobs"] is None else options["jobs"],
-        target=options["target"],
-        place=_place(options),
-        cluster=options["cluster"],
-    )
+    request = request_of(options, place=_place(options))
     if dry_run:
         _show_plan(request, as_json=as_json)
     else:
@@ -96,30 +84,23 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
 @pathologies_argument
 @selection
 @json_option
-def plan(pathologies: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def plan(as_json: bool, **options: Any) -> None:
     """Show what a sweep would measure.
 
     That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
     here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
     It is short for `iolab sweep --dry-run`.
     """
-    from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.request import Request
-
-    request = Request(**selection_options(options), pathologies=pathologies, jobs=default_jobs())
-    _show_plan(request, as_json=as_json)
+    _show_plan(request_of(options), as_json=as_json)
 
 
 def _run(request: Request, *, as_json: bool) -> None:
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.sweep import run_sweep, start_page
 
-    try:
-        with SweepProgress() as progress:
-            outcomes = run_sweep(request, progress.update)
-            first = start_page(request, outcomes)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+    with interrupt_says(_INTERRUPTED), SweepProgress() as progress:
+        outcomes = run_sweep(request, progress.update)
+        first = start_page(request, outcomes)
     if as_json:
         print_json({"start_page": first, "pathologies": list(map(_outcome_document, outcomes))})
     else:
@@ -259,17 +240,8 @@ def decide(as_json: bool, **options: Any) -> None:
     """
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.decide import decide as decided
-    from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.request import Request
 
-    clock = "virtual" if options["target"] == "vm" else "host"
-    jobs = options.pop("jobs")
-    request = Request(
-        **{**options, "root": options["root"].resolve()},
-        profile="quick",
-        clock=clock,
-        jobs=default_jobs(clock) if jobs is None else jobs,
-    )
+    request = request_of(options, profile="quick")
     with SweepProgress() as progress:
         found = decided(request, progress.update)
     if as_json:

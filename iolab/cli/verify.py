@@ -12,6 +12,7 @@ import click
 
 from iolab.cli.completion import complete_kernel
 from iolab.cli.options import PATH, defined_in, json_option
+from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
 from iolab.paths import REFERENCE
@@ -73,14 +74,11 @@ def verify(
         raise UserError(f"--blocks must be at least 1, not {blocks}")
     if seed is None:
         seed = secrets.randbelow(_SEEDS)
-    try:
-        with lines_shown(note):
-            sources = read_sources(folders or (REFERENCE,))
-            choice = choose_blocks(
-                sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run
-            )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted: nothing was measured yet") from None
+    with interrupt_says("interrupted: nothing was measured yet"), lines_shown(note):
+        sources = read_sources(folders or (REFERENCE,))
+        choice = choose_blocks(
+            sources, blocks, seed, kernels=kernels, anyway=anyway, fetch=not dry_run
+        )
     if dry_run:
         _show_choice(choice, seed, as_json=as_json)
     else:
@@ -155,13 +153,8 @@ def _judge(done: Sequence[CheckedBlock]) -> None:
 
 
 def _row(one: ChosenBlock) -> dict[str, str]:
-    return {
-        "pathology": one.hashes.pathology,
-        "kernel": one.hashes.kernel,
-        "boot": str(one.hashes.boot),
-        "cells": str(len(one.hashes.cells)),
-        "folder": str(one.folder),
-    }
+    drawn = _drawn(one)
+    return {name: str(drawn[name]) for name in ("pathology", "kernel", "boot", "cells", "folder")}
 
 
 def _show(done: Sequence[CheckedBlock], choice: Choice, seed: int) -> None:
@@ -200,7 +193,7 @@ def _lines(checked: CheckedBlock) -> Iterator[str]:
     named = checked.chosen.words
     if not checked.compared:
         for cell in checked.cells:
-            values = f"{cell.value[0]:.6g}, now {cell.value[1]:.6g}"
+            values = f"{cell.stored:.6g}, now {cell.measured:.6g}"
             yield f"{named} {cell.id} {cell.role}: {checked.value} {values}, ratio {cell.ratio:.4f}"
         return
     differing = [cell for cell in checked.cells if not cell.same]
@@ -215,12 +208,7 @@ def _difference(cell: CheckedCell) -> str:
     parts = ["the same bytes were recorded" if cell.same_bytes else "other bytes were recorded"]
     if cell.same_trace is False:
         parts.append("its trace is another")
-    shown = [
-        f"{name} {_short(stored)}, now {_short(measured)}"
-        for name, (stored, measured) in cell.different.items()
-        if not isinstance(stored if stored is not None else measured, tuple)
-    ]
-    shown += [name for name in cell.different if not any(s.startswith(f"{name} ") for s in shown)]
+    shown = [_shown(name, **values) for name, values in cell.different.items()]
     if not shown:
         parts.append("the tables are the same")
     if len(shown) > _MOST_VALUES:
@@ -228,8 +216,12 @@ def _difference(cell: CheckedCell) -> str:
     return "; ".join([*parts, *shown])
 
 
-def _short(value: Any) -> str:
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+def _shown(name: str, stored: Any, measured: Any) -> str:
+    """Return a value that differs, in words; of a histogram only the name."""
+    if isinstance(measured if stored is None else stored, tuple):
+        return name
+    words = [f"{v:.9g}" if isinstance(v, float) else str(v) for v in (stored, measured)]
+    return f"{name} {words[0]}, now {words[1]}"
 
 
 def _drawn(one: ChosenBlock) -> dict[str, Any]:
@@ -255,7 +247,7 @@ def _document(done: Sequence[CheckedBlock], choice: Choice, seed: int) -> dict[s
             "error": checked.error or None,
             "seconds": checked.seconds,
             "value": checked.value,
-            "cells": [_cell(cell) for cell in checked.cells],
+            "cells": checked.cells,
         }
         for checked in done
     ]
@@ -264,20 +256,4 @@ def _document(done: Sequence[CheckedBlock], choice: Choice, seed: int) -> dict[s
         "blocks_same": sum(checked.same for checked in done),
         "blocks": blocks,
         "left_out": choice.left_out,
-    }
-
-
-def _cell(cell: CheckedCell) -> dict[str, Any]:
-    return {
-        "id": cell.id,
-        "role": cell.role,
-        "same_bytes": cell.same_bytes,
-        "same_trace": cell.same_trace,
-        "stored": cell.value[0],
-        "measured": cell.value[1],
-        "ratio": cell.ratio,
-        "different": {
-            name: {"stored": stored, "measured": measured}
-            for name, (stored, measured) in cell.different.items()
-        },
     }

@@ -24,11 +24,12 @@ from iolab.store.counters import (
     UNAVAILABLE_COLUMNS,
     column_types,
 )
+from iolab.store.files import said_of
 from iolab.store.kernels import KernelBuild, read_builds
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.parquet import as_frame, plain_texts, read_table
-from iolab_base.reading import RefusedFileError, entries
+from iolab_base.reading import entries
 
 __all__ = [
     "Dataset",
@@ -83,15 +84,8 @@ class Dataset:
 
 
 def result_folders(folder: Path | str) -> list[Path]:
-    """Return the folders of results that a folder is or contains, built-in pathologies first.
-
-    A contained folder counts if its name is a valid name of a pathology, known or not.
-
-    Raises
-    ------
-    UserError
-        If there is no such folder.
-    """
+    """Return the folders of results that a folder is or contains, built-in pathologies first."""
+    # A contained folder counts if its name is a valid name of a pathology, known or not.
     root = Path(folder)
     if (root / "cells.parquet").exists():
         return [root]
@@ -106,13 +100,7 @@ def result_folders(folder: Path | str) -> list[Path]:
 
 
 def with_measure(data: Dataset, name: str) -> pd.DataFrame:
-    """Return the cells that have a measure of the pathology, with it as a column.
-
-    Raises
-    ------
-    MissingMeasureError
-        If no cell has the measure.
-    """
+    """Return the cells that have a measure, as a column; MissingMeasureError if none has."""
     if name in data.cells.columns:
         return data.cells
     rows = data.mechanism[data.mechanism["measure"] == name]
@@ -202,14 +190,11 @@ def _unavailable(path: Path) -> pd.DataFrame:
 def _traces(root: Path) -> dict[str, Path]:
     """Return the traces of a folder of tables by their cells."""
     folder = root / "traces"
-    try:
-        held = entries(folder, _MOST_TRACES, below=root)
-    except FileNotFoundError:
-        return {}
-    except RefusedFileError as error:
-        raise UserError(f"{folder} {error.strerror}") from error
-    except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
+    with said_of(folder, UserError):
+        try:
+            held = entries(folder, _MOST_TRACES, below=root)
+        except FileNotFoundError:
+            return {}
     traces = {name: status for name, status in held.items() if name.endswith(".dat")}
     for name, status in traces.items():
         if not stat.S_ISREG(status.st_mode):

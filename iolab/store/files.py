@@ -73,16 +73,16 @@ _MOST_BYTES: Final = 4 << 30
 
 
 @contextmanager
-def said_of(path: Path) -> Iterator[None]:
-    """Raise an IolabError that explains why a file or folder of a block cannot be read."""
+def said_of(path: Path, kind: type[IolabError] = IolabError) -> Iterator[None]:
+    """Raise an error that explains why a file or folder cannot be read."""
     try:
         yield
     except FileNotFoundError as error:
-        raise IolabError(f"{path} is missing") from error
+        raise kind(f"{path} is missing") from error
     except RefusedFileError as error:
-        raise IolabError(f"{path} {error.strerror}") from error
+        raise kind(f"{path} {error.strerror}") from error
     except OSError as error:
-        raise IolabError(f"{path} cannot be read: {error.strerror}") from error
+        raise kind(f"{path} cannot be read: {error.strerror}") from error
 
 
 def files_of(folder: Path) -> dict[str, os.stat_result]:

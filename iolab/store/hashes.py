@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.store.dataset import Dataset
-from iolab.store.files import digest_in, most_bytes
+from iolab.store.files import digest_in, most_bytes, said_of
 from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import UserError
@@ -178,12 +178,8 @@ def _lines(path: Path, folder: Path) -> list[bytes]:
 
 
 def _digest_of(path: Path, most: int, folder: Path) -> str:
-    try:
+    with said_of(path, UserError):
         return digest_regular(path, most, below=folder)
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: it belongs to {HASHES}") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _block(line: bytes, where: str) -> BlockHashes:

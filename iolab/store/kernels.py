@@ -24,8 +24,6 @@ _MODELS: Final = (
     ("PREEMPT_VOLUNTARY", "voluntary"),
     ("PREEMPT_NONE", "none"),
 )
-
-
 _HZ: Final = re.compile(r"\d{1,6}")
 
 
@@ -55,19 +53,14 @@ def build_of(facts: Mapping[str, Any]) -> KernelBuild:
     tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
     options = dict(facts.get("kernel_options") or {})
     hz = str(options.get("HZ", ""))
-    in_use = tunables.pop("preempt", "")
+    in_use = foreign.line(preemption_models(tunables.pop("preempt", ""))[0], foreign.SCHEDULER)
+    built_in = next((model for name, model in _MODELS if options.get(name) == "y"), "")
     return KernelBuild(
         version=foreign.line(str(facts.get("kernel_version") or "")),
-        preemption=_preemption(in_use, options),
+        preemption=in_use or built_in,
         hz=int(hz) if _HZ.fullmatch(hz) else None,
         tunables={name: foreign.line(value) for name, value in sorted(tunables.items())},
     )
-
-
-def _preemption(in_use: str, options: Mapping[str, Any]) -> str:
-    if model := preemption_models(in_use)[0]:
-        return foreign.line(model, foreign.SCHEDULER)
-    return next((model for name, model in _MODELS if options.get(name) == "y"), "")
 
 
 def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:

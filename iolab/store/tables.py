@@ -10,7 +10,7 @@ import math
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -158,17 +158,6 @@ def block_tables(
     return _frame(rows, cells), _frame(bins, latency), _frame(told, mechanism)
 
 
-@dataclass(frozen=True)
-class _Partition:
-    """The tables of one block, kept in the store so that a large sweep reads its records once."""
-
-    # In the folder ``.tables``: a Parquet file each, and a stamp with the hashes of the cells. A
-    # partition is made anew when the block's files, the tables or the code do not match the stamp.
-
-    pathology: str
-    tables: Mapping[str, pa.Table]
-
-
 def kept_tables(
     store: RawStore, keys: Sequence[str]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -176,12 +165,13 @@ def kept_tables(
     if not keys:
         return block_tables(store, keys)
     partitions = [_partition(store, key) for key in keys]
-    columns = table_columns({one.pathology for one in partitions})
-    place = store.root / PARTITIONS
-    cells, latency, mechanism = (
-        conformed(_joined(one.tables[name] for one in partitions), types, place)
-        for name, types in zip(_NAMES, columns, strict=True)
-    )
+    columns = table_columns({pathology for pathology, _ in partitions})
+    frames = []
+    for name, types in zip(_NAMES, columns, strict=True):
+        parts = [tables[name] for _, tables in partitions]
+        whole = pa.concat_tables(parts, promote_options="permissive").to_pandas()
+        frames.append(conformed(whole, types, store.root / PARTITIONS))
+    cells, latency, mechanism = frames
     return cells, latency, mechanism
 
 
@@ -193,46 +183,38 @@ def kept_hashes(store: RawStore, key: str) -> Mapping[str, CellHashes]:
     return {name: CellHashes(**one) for name, one in stamp["hashes"].items()}
 
 
-def _joined(tables: Iterable[pa.Table]) -> pd.DataFrame:
-    frame: pd.DataFrame = pa.concat_tables(tables, promote_options="permissive").to_pandas()
-    return frame
-
-
-def _partition(store: RawStore, key: str) -> _Partition:
+def _partition(store: RawStore, key: str) -> tuple[str, Mapping[str, pa.Table]]:
+    """Return a block's pathology and tables; they are kept, so that its records are read once."""
+    # In the folder ``.tables``: a Parquet file each, and a stamp with the hashes of the cells. A
+    # partition is made anew when the block's files, the tables or the code do not match the stamp.
     if stamp := _stamp(store, key):
         # A damaged one is made anew.
         with suppress(UserError, LookupError, TypeError, ValueError, OSError):
-            return _Partition(stamp["pathology"], _read_partition(store, key, stamp))
+            return stamp["pathology"], _read_partition(store, key, stamp)
     pathology = store.block(key).pathology
     files = _file_times(store, key)
-    frames = dict(zip(_NAMES, block_tables(store, [key]), strict=True))
-    made = _Partition(
-        pathology,
-        {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()},
-    )
+    frames = zip(_NAMES, block_tables(store, [key]), strict=True)
+    tables = {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames}
     # The code of a user's pathology is not in the stamp, so it has no partitions.
     # The store may be somebody else's, or a sweep that has just ended may have changed a file.
     if pathology in PATHOLOGIES and files == _file_times(store, key):
         with suppress(IolabError):
-            _keep_partition(store, key, made, files)
-    return made
+            _keep_partition(store, key, {"pathology": pathology, "files": files}, tables)
+    return pathology, tables
 
 
-def _keep_partition(store: RawStore, key: str, made: _Partition, files: Mapping[str, Any]) -> None:
+def _keep_partition(
+    store: RawStore, key: str, made_from: Mapping[str, Any], tables: Mapping[str, pa.Table]
+) -> None:
     digests = {}
-    for name, table in made.tables.items():
+    for name, table in tables.items():
         stream = io.BytesIO()
         parquet.write_table(table, stream)
         data = stream.getvalue()
         digests[name] = hashlib.sha256(data).hexdigest()
         atomic_write(_partition_path(store, key, f"{name}.parquet"), data)
-    stamp = {
-        "code": _code(),
-        "files": files,
-        "hashes": {name: asdict(one) for name, one in cell_hashes(store, key).items()},
-        "pathology": made.pathology,
-        "tables": digests,
-    }
+    hashes = {name: asdict(one) for name, one in cell_hashes(store, key).items()}
+    stamp = {**made_from, "code": _code(), "hashes": hashes, "tables": digests}
     # Written last: it names the others.
     document = {"stamp": stamp, "sha256": digest_of(stamp)}
     atomic_write(_partition_path(store, key, "json"), canonical_json(document))
@@ -332,11 +314,8 @@ def write_tables(
 ) -> Dataset:
     """Write the tables of some blocks into `folder`, each whole or not at all, and return them."""
     data = read_blocks(store, keys, unavailable)
-    tables = {"cells": data.cells, "latency": data.latency, "mechanism": data.mechanism}
-    for name, table in tables.items():
-        stream = io.BytesIO()
-        table.to_parquet(stream, index=False)
-        atomic_write(folder / f"{name}.parquet", stream.getvalue())
+    for name in _NAMES:
+        atomic_write(folder / f"{name}.parquet", getattr(data, name).to_parquet(index=False))
     traces = {cell: folder / "traces" / f"{cell}.dat" for cell in data.traces}
     for cell, source in data.traces.items():
         _link(source, traces[cell])
@@ -353,7 +332,13 @@ def write_tables(
 def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
     """Yield a line of canonical JSON for each measured cell of a sweep's folder."""
     store.check_format()
-    for key in _keys(folder):
+    try:
+        keys = named_blocks(folder)
+    except FileNotFoundError as error:
+        raise IolabError(f"{folder} holds no finished sweep") from error
+    except UserError as error:
+        raise IolabError(f"{folder} holds no finished sweep: {error}") from error
+    for key in keys:
         for row, document, mechanism in block_rows(store, key):
             plain = {
                 name: None if isinstance(value, float) and math.isnan(value) else value
@@ -361,13 +346,3 @@ def canonical_lines(store: RawStore, folder: Path) -> Iterator[str]:
             }
             plain["recorded_sha256"] = recorded_digest(document["result"])
             yield canonical_json(plain)
-
-
-def _keys(folder: Path) -> list[str]:
-    """Return the keys of the blocks that a sweep's folder is made of."""
-    try:
-        return named_blocks(folder)
-    except FileNotFoundError as error:
-        raise IolabError(f"{folder} holds no finished sweep") from error
-    except UserError as error:
-        raise IolabError(f"{folder} holds no finished sweep: {error}") from error

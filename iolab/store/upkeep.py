@@ -265,8 +265,10 @@ def _needed(root: Path) -> set[str]:
             folder = Path(name)
             if folder == root:
                 below[:] = [one for one in below if one not in OWN]
-            for one in below:
-                _refuse_leading_out(folder / one, root)
+            for place in (folder / one for one in below):
+                # Tables there may need blocks, and may be anybody's.
+                if place.is_symlink() and not place.resolve().is_relative_to(root.resolve()):
+                    raise UserError(f"{place} is a link to another place")
             if "blocks.json" in files:
                 needed.update(named_blocks(folder))
     except UserError as error:
@@ -274,12 +276,6 @@ def _needed(root: Path) -> set[str]:
     except RecursionError as error:
         raise IolabError(f"the folders below {root} are too deep: {_UNKNOWN}") from error
     return needed
-
-
-def _refuse_leading_out(folder: Path, root: Path) -> None:
-    """Refuse a link to another place: tables there may need blocks, and may be anybody's."""
-    if folder.is_symlink() and not folder.resolve().is_relative_to(root.resolve()):
-        raise UserError(f"{folder} is a link to another place")
 
 
 def _size(path: Path) -> int:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Run one block, and observe it; ``python -m iolab.sweeps.block PLAN ROOT`` is its program."""
+"""Run one block, and observe it.
+
+``python -m iolab.sweeps.block PLAN ROOT [OBSERVED]`` is its program.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,15 @@ from iolab_base.reading import read_regular
 
 if TYPE_CHECKING:
     from guestprof.observation import Observation
+    from iolab.store.profiles import ProfileStore
 
 __all__ = [
     "Observed",
     "measure_block",
-    "note_observed",
     "observation_of",
     "observed_cells",
     "prepare_observer",
     "read_block",
-    "read_observed",
     "run_on",
     "target_of",
     "write_block",
@@ -85,25 +87,17 @@ def target_of(block: Block) -> Target:
 class Observed(NamedTuple):
     """What is observed: cells by id, functions whose calls are recorded, and if without callers."""
 
-    cells: list[str]
-    calls: list[str]
-    flat: bool
+    cells: Sequence[str] = ()
+    calls: Sequence[str] = ()
+    flat: bool = False
+
+    def lacking(self, profiles: ProfileStore, key: str) -> Observed:
+        """Return what of it a store's profiles of a block lack."""
+        has = partial(profiles.has, key, calls=self.calls, flat=self.flat)
+        return self._replace(cells=[cell for cell in self.cells if not has(cell)])
 
 
-def _note(plan: Path) -> Path:
-    return plan.with_suffix(".observe")
-
-
-def read_observed(plan: Path) -> Observed:
-    """Read the note beside a block's file, empty if missing; raise UserError if damaged."""
-    try:
-        noted = json.loads(read_regular(_note(plan)))
-        cells, calls = ([str(name) for name in noted[part]] for part in ("cells", "calls"))
-        return Observed(cells, calls, bool(noted["flat"]))
-    except FileNotFoundError:
-        return Observed([], [], flat=False)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UserError(f"{_note(plan)} does not say which cells are observed: {error}") from error
+_NOTHING = Observed()
 
 
 def observed_cells(block: Block, wanted: Sequence[str]) -> list[str]:
@@ -132,10 +126,7 @@ def _no_guest(target: str) -> str:
 
 
 def prepare_observer(
-    blocks: Iterable[Block],
-    wanted: Sequence[str],
-    *,
-    calls: Sequence[str] = (),
+    blocks: Iterable[Block], wanted: Sequence[str], *, calls: Sequence[str] = ()
 ) -> list[str]:
     """Build what observes the machines of some blocks; return why some cannot be observed."""
     reasons = []
@@ -149,53 +140,28 @@ def prepare_observer(
         try:
             if block.target is not None:
                 raise CannotRunError(_no_guest(block.target))
-            observation_of(target_of(block), block, cells, calls=calls)
+            observation_of(target_of(block), block, Observed(cells, calls))
         except CannotRunError as error:
             reasons.append(str(error))
             _log.info("not observed, but measured: %s", error)
     return reasons
 
 
-def note_observed(
-    plan: Path,
-    block: Block,
-    wanted: Sequence[str],
-    calls: Sequence[str] = (),
-    *,
-    flat: bool = False,
-) -> None:
-    """Write the note on what is observed beside a block's file; the block is unchanged."""
-    if cells := observed_cells(block, wanted):
-        noted = Observed(cells, list(calls), flat)
-        atomic_write(_note(plan), json.dumps(noted._asdict()))
-    else:
-        _note(plan).unlink(missing_ok=True)
-
-
-def observation_of(
-    target: Target,
-    block: Block,
-    cells: Iterable[str],
-    *,
-    calls: Sequence[str] = (),
-    flat: bool = False,
-) -> Observation | None:
+def observation_of(target: Target, block: Block, observed: Observed) -> Observation | None:
     """Return the observation of these cells of a block; None without cells."""
     from guestprof.observation import ready_observer
     from iolab.targets.shipped import program_entries
 
-    wanted = set(cells)
-    positions = [n for n, cell in enumerate(block.cells) if cell.id in wanted]
-    if not positions:
+    if not observed.cells:
         return None
     if not isinstance(target, VmTarget):
         raise CannotRunError(_no_guest(block.target or ""))
     return ready_observer(
         target,
-        cells=positions,
+        cells=[n for n, cell in enumerate(block.cells) if cell.id in observed.cells],
         files=program_entries(block.plan),
-        events=calls,
-        flat=flat,
+        events=observed.calls,
+        flat=observed.flat,
     )
 
 
@@ -213,16 +179,9 @@ def _measure(
         from iolab.store.profiles import ProfileStore
 
         profiles = ProfileStore(store.root)
-        cells, calls, flat = observed
         with suppress(CannotRunError):
             # The reason was logged when the observer was prepared.
-            observation = observation_of(
-                target,
-                block,
-                [cell for cell in cells if not profiles.has(key, cell, calls, flat=flat)],
-                calls=calls,
-                flat=flat,
-            )
+            observation = observation_of(target, block, observed.lacking(profiles, key))
     if store.has(key) and observation is None:
         return key
 
@@ -290,9 +249,9 @@ def _check_same(store: RawStore, key: str, results: Path) -> None:
             )
 
 
-def measure_block(plan_path: Path, store: RawStore) -> str:
+def measure_block(plan_path: Path, store: RawStore, observed: Observed = _NOTHING) -> str:
     """Measure the block in a file unless the store has it, and return its key."""
-    block, observed = read_block(plan_path), read_observed(plan_path)
+    block = read_block(plan_path)
     note = plan_path.with_suffix(".progress")
 
     def on_progress(done: int, total: int) -> None:
@@ -306,12 +265,13 @@ def measure_block(plan_path: Path, store: RawStore) -> str:
 
 def main(argv: list[str]) -> int:
     """Measure the block that the arguments name; print an error as one line of JSON."""
-    plan, root = argv
+    plan, root, *words = argv
 
     def measure() -> None:
+        observed = Observed(*json.loads(words[0])) if words else _NOTHING
         # The end of the output tells what was done, if no error does.
         with lines_shown(partial(print, flush=True)):
-            measure_block(Path(plan), RawStore(Path(root)))
+            measure_block(Path(plan), RawStore(Path(root)), observed)
 
     return run_saying(measure)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Durations of blocks: measured on this machine and in a store, a forecast, and their order.
+"""Durations of blocks: measured on this machine, a forecast from these, and the order of blocks.
 
 The cache has a line for each block measured on this machine; only the newest are kept.
 """
@@ -11,24 +11,21 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from iolab.blocks import Block
-from iolab.store.raw import RawStore
 from iolab.sweeps.pool import usable_cores
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 
 __all__ = [
-    "BlockDuration",
+    "Forecast",
     "Took",
-    "assumed_block",
-    "block_durations",
     "expected_s",
     "forecast",
     "in_order",
@@ -47,24 +44,26 @@ _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
 # Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
-# What reading a damaged block raises.
-_DAMAGED: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
+# What a block has in common with those that its duration is estimated from; the most alike first.
+_ALIKE: Final = {
+    "such blocks on this machine": ("pathology", "kernel", "clock", "cells", "guessed_s"),
+    "other blocks of the same pathology and kernel on this machine": (
+        "pathology",
+        "kernel",
+        "clock",
+    ),
+    "blocks of the same pathology on other kernels, on this machine": ("pathology", "clock"),
+    "blocks of other pathologies on this machine": ("clock",),
+}
 
 
 @dataclass(frozen=True)
 class Took:
     """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores."""
 
-    # ``guessed_s`` is the estimate of `assumed_block`, ``beside`` counts the block itself, and
-    # ``machine`` is a digest of the machine's name, processor and number of cores.
+    # ``guessed_s`` is the estimate if no similar block was measured, ``beside`` counts the block
+    # itself, and ``machine`` is a digest of the machine's name, processor and number of cores.
 
     pathology: str
     kernel: str
@@ -77,16 +76,17 @@ class Took:
     machine: str
 
     @property
-    def alone_s(self) -> float:
-        """Seconds that it takes if every block has a core of its own."""
-        return self.seconds / max(1.0, self.beside / max(1, self.cores))
+    def slower(self) -> float:
+        """How many times as long it took as assumed, had it a core of its own."""
+        return self.seconds / max(1.0, self.beside / max(1, self.cores)) / self.guessed_s
 
 
-def assumed_block(block: Block) -> float:
-    """Return the seconds that a block may take, if no similar block was measured."""
+def _kind(block: Block) -> dict[str, Any]:
+    """Return what the duration of a block depends on: the first fields of `Took`."""
     times = (int(getattr(cell.job, "runtime_ms", 0)) for cell in block.plan.cells)
     cells = (_CELL_S + _CELL_S_PER_JOB_S * time / 1e3 if time else _WRITES_S for time in times)
-    return _BOOT_S + sum(cells)
+    named = {name: getattr(block, name) for name in ("pathology", "kernel", "clock")}
+    return {**named, "cells": len(block.cells), "guessed_s": _BOOT_S + sum(cells)}
 
 
 def _machine() -> str:
@@ -109,11 +109,7 @@ def note_duration(block: Block, seconds: float, beside: float) -> None:
     # On average ``beside`` blocks ran at the same time, this one included. Does nothing if the
     # cache cannot be written.
     took = Took(
-        pathology=block.pathology,
-        kernel=block.kernel,
-        clock=block.clock,
-        cells=len(block.cells),
-        guessed_s=assumed_block(block),
+        **_kind(block),
         seconds=round(seconds, 2),
         beside=round(beside, 2),
         cores=usable_cores(),
@@ -152,50 +148,11 @@ def measured_here() -> list[Took]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long blocks take: until the last one ends, and in sum with a core for each."""
+    """When the last of some blocks ends, how long a cell takes on its own core, and the basis."""
 
     seconds: float
-    block_seconds: float
+    seconds_per_cell: float
     basis: str
-    known: int
-
-
-@dataclass(frozen=True)
-class _Source:
-    """What a block has in common with those that its duration is estimated from."""
-
-    words: str
-    alike: Callable[[Block, Took], bool]
-    # Whether to use seconds as they are, or as a ratio to the assumed ones.
-    same: bool
-
-
-def _same_work(block: Block, took: Took) -> bool:
-    """Return whether blocks do the same: of one kind, as many cells, and jobs as long."""
-    return (
-        (took.pathology, took.kernel, took.clock) == (block.pathology, block.kernel, block.clock)
-        and took.cells == len(block.cells)
-        and abs(took.guessed_s - assumed_block(block)) < 0.01
-    )
-
-
-# The most similar ones first.
-_SOURCES: Final = (
-    _Source("such blocks on this machine", _same_work, same=True),
-    _Source(
-        "other blocks of the same pathology and kernel on this machine",
-        lambda b, t: (t.pathology, t.kernel, t.clock) == (b.pathology, b.kernel, b.clock),
-        same=False,
-    ),
-    _Source(
-        "blocks of the same pathology on other kernels, on this machine",
-        lambda b, t: (t.pathology, t.clock) == (b.pathology, b.clock),
-        same=False,
-    ),
-    _Source(
-        "blocks of other pathologies on this machine", lambda b, t: t.clock == b.clock, same=False
-    ),
-)
 
 
 def forecast(
@@ -207,50 +164,45 @@ def forecast(
 ) -> Forecast:
     """Forecast how long blocks take that start in this order, ``jobs`` side by side."""
     cores = usable_cores() if cores is None else cores
-    alone: list[float] = []
-    used, counts = Counter[str](), dict[str, int]()
-    known = measured_here() if history is None else history
-    for seconds, words, count in _of_each(blocks, known):
-        alone.append(seconds)
-        used[words] += 1
-        counts[words] = max(count, counts.get(words, 0))
+    kinds = [_kind(block) for block in blocks]
+    alone = _expected(kinds, measured_here() if history is None else history)
+    seconds = [one for one, _, _ in alone]
     side_by_side = max(1, min(jobs, len(alone)))
     slower = max(1.0, side_by_side / cores)
     return Forecast(
-        seconds=_last_end([seconds * slower for seconds in alone], side_by_side),
-        block_seconds=sum(alone),
-        basis=_basis(used, counts),
-        known=len(alone) - used[_ASSUMED],
+        seconds=_last_end([one * slower for one in seconds], side_by_side),
+        seconds_per_cell=sum(seconds) / max(1, sum(kind["cells"] for kind in kinds)),
+        basis=_basis([(words, count) for _, words, count in alone]),
     )
 
 
 def expected_s(blocks: Iterable[Block], history: Sequence[Took]) -> list[float]:
     """Return the seconds that each block takes with a core of its own."""
-    return [seconds for seconds, _, _ in _of_each(blocks, history)]
+    return [seconds for seconds, _, _ in _expected(map(_kind, blocks), history)]
 
 
-def _of_each(blocks: Iterable[Block], known: Sequence[Took]) -> Iterator[tuple[float, str, int]]:
-    """Yield the result of `_of_one` for each block."""
-    memory: dict[tuple[str, str, str, int, float], tuple[float, str, int]] = {}
-    for block in blocks:
-        # Boots of one kernel are similar.
-        kind = (block.pathology, block.kernel, block.clock, len(block.cells), assumed_block(block))
-        if kind not in memory:
-            memory[kind] = _of_one(block, known)
-        yield memory[kind]
+def _expected(
+    kinds: Iterable[Mapping[str, Any]], history: Sequence[Took]
+) -> list[tuple[float, str, int]]:
+    """Return the seconds of each kind of block, their source, and from how many blocks they are."""
+    # Boots of one kernel are similar.
+    known: dict[tuple[Any, ...], tuple[float, str, int]] = {}
+    found = []
+    for kind in kinds:
+        key = tuple(kind.values())
+        if key not in known:
+            known[key] = _expected_of(kind, history)
+        found.append(known[key])
+    return found
 
 
-def _of_one(block: Block, history: Sequence[Took]) -> tuple[float, str, int]:
-    """Return the seconds of one block, their source, and from how many blocks they are."""
-    assumed = assumed_block(block)
-    for source in _SOURCES:
-        alike = [took for took in history if source.alike(block, took)][-_NEWEST:]
-        if alike and source.same:
-            return median(took.alone_s for took in alike), source.words, len(alike)
-        if alike:
-            ratio = median(took.alone_s / took.guessed_s for took in alike)
-            return ratio * assumed, source.words, len(alike)
-    return assumed, _ASSUMED, 0
+def _expected_of(kind: Mapping[str, Any], history: Sequence[Took]) -> tuple[float, str, int]:
+    for words, names in _ALIKE.items():
+        alike = [took for took in history if all(getattr(took, n) == kind[n] for n in names)]
+        if newest := alike[-_NEWEST:]:
+            slower = median(took.slower for took in newest)
+            return slower * kind["guessed_s"], words, len(newest)
+    return kind["guessed_s"], _ASSUMED, 0
 
 
 def _last_end(seconds: Sequence[float], side_by_side: int) -> float:
@@ -261,12 +213,14 @@ def _last_end(seconds: Sequence[float], side_by_side: int) -> float:
     return max(ends)
 
 
-def _basis(used: Counter[str], counts: dict[str, int]) -> str:
-    whole = sum(used.values())
+def _basis(sources: Sequence[tuple[str, int]]) -> str:
+    """Return what blocks' durations are from, in words, by (source, measured blocks) of each."""
+    # The largest number of each source comes last.
+    most = dict(sorted(sources))
     parts = []
-    for words, blocks in used.most_common():
-        text = words if words == _ASSUMED else f"measured: {counts[words]} {words}"
-        parts.append(text if blocks == whole else f"{blocks} blocks {text}")
+    for words, blocks in Counter(words for words, _ in sources).most_common():
+        text = words if words == _ASSUMED else f"measured: {most[words]} {words}"
+        parts.append(text if blocks == len(sources) else f"{blocks} blocks {text}")
     return "; ".join(parts)
 
 
@@ -289,44 +243,3 @@ def in_order(
     groups = sorted(pathologies.values(), key=longest, reverse=True)
     turns = (chain.from_iterable(zip_longest(*machines.values())) for machines in groups)
     return [key for key in chain.from_iterable(turns) if key is not None]
-
-
-@dataclass(frozen=True)
-class BlockDuration:
-    """How long one block took: `wall_s` is from the start of its machine to its results."""
-
-    # The target is "vm", "local" or "ssh". `runtime_ms` is the longest job in the machine's own
-    # time, 0 where cells are numbers of writes.
-
-    pathology: str
-    clock: str
-    target: str
-    runtime_ms: int
-    cells: int
-    wall_s: float
-
-
-def block_durations(root: Path) -> list[BlockDuration]:
-    """Return the durations of all blocks in the store below `root` that are not damaged."""
-    durations = []
-    store = RawStore(root)
-    for key in store.all_keys():
-        try:
-            block, target, run = (
-                json.loads(store.content(key, f"{name}.json"))
-                for name in ("block", "target", "run")
-            )
-            jobs = (cell.get("job") or {} for cell in block["plan"]["cells"])
-            durations.append(
-                BlockDuration(
-                    pathology=str(block["pathology"]),
-                    clock=str(block["clock"]),
-                    target=str(target["target"]),
-                    runtime_ms=max((int(job.get("runtime_ms", 0)) for job in jobs), default=0),
-                    cells=len(block["cells"]),
-                    wall_s=float(run["wall_s"]),
-                )
-            )
-        except (IolabError, *_DAMAGED):
-            continue
-    return durations

@@ -180,26 +180,22 @@ def answered(
         judgement = trees.judge_here(how, case.kernel, commit=commit, config=config)
         seconds = round(time.monotonic() - began, 1)
         answer = CaseAnswer(case, question.text, judgement, seconds, judgement.verdict)
-        if kept or case.expected is not None:
-            answer = _compared(_identified(answer))
-        answers.append(answer)
+        if judgement.verdict != "untestable" and (kept or case.expected is not None):
+            answer = replace(answer, found=_found(case.kernel, judgement))
+        answers.append(_compared(answer))
     return answers
 
 
-def _identified(answer: CaseAnswer) -> CaseAnswer:
-    """Add what a lock stores about an answer."""
-    judgement, kernel = answer.judgement, answer.case.kernel
-    if judgement.verdict == "untestable":
-        return answer
+def _found(kernel: str, judgement: Judgement) -> Expected:
+    """Return what a lock stores about an answer."""
     cached = cached_kernel(kernel) if _is_name(kernel) else None
-    found = Expected(
+    return Expected(
         judgement.verdict,
         judgement.value,
         0.0,
         cached.identity if cached else "",
         digest_of(trees.instruments()),
     )
-    return replace(answer, found=found)
 
 
 def _compared(answer: CaseAnswer) -> CaseAnswer:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +19,13 @@ from iolab.store.files import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
-from iolab.sweeps.block import note_observed, observed_cells, read_block, write_block
+from iolab.sweeps.block import Observed, observed_cells, read_block, write_block
 from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.pool import MACHINE_BYTES
 from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import locked, remove_abandoned
-from tracedat import free_bytes
 
 __all__ = [
     "Measured",
@@ -107,12 +108,15 @@ def blocks_to_measure(blocks: Mapping[str, Block], request: Request) -> list[str
     if request.observed:
         from iolab.store.profiles import ProfileStore  # noqa: PLC0415 - pandas
 
-        profiles, calls, flat = ProfileStore(request.root), request.calls, request.flat
+        profiles = ProfileStore(request.root)
         for key, block in blocks.items():
-            cells = observed_cells(block, request.observed)
-            if not all(profiles.has(key, cell, calls, flat=flat) for cell in cells):
+            if _observed(block, request).lacking(profiles, key).cells:
                 wanting.add(key)
     return [key for key in blocks if key in wanting]
+
+
+def _observed(block: Block, request: Request) -> Observed:
+    return Observed(observed_cells(block, request.observed), request.calls, request.flat)
 
 
 def check_room(request: Request, blocks: int) -> None:
@@ -158,7 +162,7 @@ def measure_jobs(
         if block.target is None and not request.observed:
             note_duration(block, seconds, beside)
 
-    place = pool.LocalPlace(request.jobs, free_bytes, note_time)
+    place = pool.LocalPlace(request.jobs, on_time=note_time)
     return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
 
 
@@ -182,8 +186,10 @@ def measure(
     jobs = []
     for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
         file = request.root / PLANS / f"{key}.json"
-        jobs.append(block_job(block.plan.block, block, file, request.root, seconds))
-        note_observed(file, block, request.observed, request.calls, flat=request.flat)
+        job = block_job(block.plan.block, block, file, request.root, seconds)
+        if (observed := _observed(block, request)).cells:
+            job = replace(job, observed=json.dumps(observed))
+        jobs.append(job)
 
     def on_end(job: pool.BlockJob, error: Failure | None) -> None:
         _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")

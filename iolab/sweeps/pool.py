@@ -55,12 +55,15 @@ _OWN = Path("/proc/self/cgroup")
 class BlockJob:
     """A block in a file, its store, the most memory it takes, and its forecast (or 0)."""
 
+    # ``observed`` is an `iolab.sweeps.block.Observed` in JSON, or "".
+
     name: str
     plan: Path
     root: Path
     cells: int
     memory_bytes: int
     expected_s: float = 0.0
+    observed: str = ""
 
     @property
     def progress(self) -> Path:
@@ -70,7 +73,8 @@ class BlockJob:
     @property
     def argv(self) -> list[str | Path]:
         """The program that measures it; its last line of output is JSON if it fails."""
-        return [sys.executable, "-m", "iolab.sweeps.block", self.plan, self.root]
+        program = [sys.executable, "-m", "iolab.sweeps.block"]
+        return [*program, self.plan, self.root, *filter(None, [self.observed])]
 
 
 @dataclass
@@ -133,10 +137,6 @@ class _Running:
             return error_said(self.log, code) if code else None
 
 
-def _unlimited() -> int:
-    return sys.maxsize
-
-
 class LocalPlace:
     """The local machine, with `jobs` programs side by side."""
 
@@ -147,7 +147,7 @@ class LocalPlace:
     def __init__(
         self,
         jobs: int,
-        memory: Callable[[], int] = _unlimited,
+        memory: Callable[[], int] = free_bytes,
         on_time: OnTime = lambda job, seconds, beside: None,
     ) -> None:
         self._jobs = jobs

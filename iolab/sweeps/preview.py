@@ -11,10 +11,11 @@ from icountvm.catalogue import CATALOGUE
 from icountvm.kernels import cached_kernel
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.pathology.base import Pathology, Profile
+from iolab.pathology import get_pathology
+from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab.store.raw import RawStore
-from iolab.sweeps.durations import BlockDuration, block_durations, forecast
+from iolab.sweeps.durations import Forecast, forecast
 from iolab.sweeps.request import (
     Request,
     check_request,
@@ -41,15 +42,6 @@ class KernelPreview:
 
 
 @dataclass(frozen=True)
-class DurationEstimate:
-    """How long all blocks take side by side, how long a cell takes, and the basis of both."""
-
-    seconds: float
-    seconds_per_cell: float
-    basis: str
-
-
-@dataclass(frozen=True)
 class PathologyPreview:
     """What a sweep would measure for one pathology."""
 
@@ -61,7 +53,7 @@ class PathologyPreview:
     kernels: list[KernelPreview]
     unavailable: dict[str, str]
     undecided: dict[str, str]
-    duration: DurationEstimate
+    duration: Forecast
 
 
 def preview_sweep(request: Request) -> list[PathologyPreview]:
@@ -73,21 +65,11 @@ def preview_sweep(request: Request) -> list[PathologyPreview]:
             "--dry-run is for virtual machines: what runs on a real one is known when it is asked"
         )
     RawStore(request.root).check_format()
-    chosen = chosen_pathologies(request)
-    profiles = [requested_profile(request, pathology) for pathology in chosen]
-    durations = block_durations(request.root)
-    return [
-        _preview(request, pathology, profile, durations)
-        for pathology, profile in zip(chosen, profiles, strict=True)
-    ]
+    return [_preview(request, pathology) for pathology in chosen_pathologies(request)]
 
 
-def _preview(
-    request: Request,
-    pathology: Pathology,
-    profile: Profile,
-    durations: Sequence[BlockDuration],
-) -> PathologyPreview:
+def _preview(request: Request, pathology: Pathology) -> PathologyPreview:
+    profile = requested_profile(request, pathology)
     kernels: list[KernelPreview] = []
     unavailable: dict[str, str] = {}
     conditions: list[Condition] = []
@@ -126,7 +108,7 @@ def _preview(
         kernels=kernels,
         unavailable=unavailable,
         undecided={c.name: c.requires for c in pathology.claims if c.requires},
-        duration=_estimate(request, pathology, profile, planned, durations),
+        duration=forecast(planned, request.jobs),
     )
 
 
@@ -142,34 +124,6 @@ def _obstacle(kernel: str) -> str:
 def _levels(conditions: Sequence[Condition], name: str) -> list[int | str | None]:
     levels = {condition[name] for condition in conditions}
     return sorted(levels, key=lambda v: (v is not None, isinstance(v, str), v))
-
-
-def _estimate(
-    request: Request,
-    pathology: Pathology,
-    profile: Profile,
-    planned: Sequence[Block],
-    durations: Sequence[BlockDuration],
-) -> DurationEstimate:
-    """Return the time of all blocks, as measured here, else in the store, else assumed."""
-    cells = sum(len(block.cells) for block in planned)
-    expected = forecast(planned, request.jobs)
-    each = expected.block_seconds / max(1, cells)
-    forecasted = DurationEstimate(expected.seconds, each, expected.basis)
-    if expected.known:
-        return forecasted
-    equal = [
-        d
-        for d in durations
-        if (d.pathology, d.clock, d.target, d.runtime_ms)
-        == (pathology.name, request.clock, "vm", profile.runtime_ms)
-    ]
-    if not (measured := sum(d.cells for d in equal)):
-        return forecasted
-    per_cell = sum(d.wall_s for d in equal) / measured
-    basis = f"measured: {len(equal)} such blocks in {request.root}"
-    side_by_side = max(1, min(request.jobs, len(planned)))
-    return DurationEstimate(per_cell * cells / side_by_side, per_cell, basis)
 
 
 @dataclass(frozen=True)
@@ -190,45 +144,39 @@ def sweep_status(request: Request) -> list[SweepStatus]:
     """Return what a sweep in virtual machines has measured, for each pathology and kernel."""
     # Counts blocks of this agent, kernel, image and QEMU; `iolab fsck` checks their integrity.
     # Fetches and boots no kernel.
-    store = RawStore(request.root)
     rows = []
-    previews = {preview.pathology: preview for preview in preview_sweep(request)}
-    for pathology in chosen_pathologies(request):
-        preview, profile = previews[pathology.name], requested_profile(request, pathology)
-        for kernel in preview.kernels:
-            measured: list[int] = []
-            blocks, cells, reason = kernel.blocks, kernel.cells, ""
-            if kernel.state == "cached":
-                one = replace(request, kernels=[kernel.kernel])
-                try:
-                    (plan,) = plan_blocks([(pathology, profile)], one)
-                except CannotRunError as error:
-                    reason = str(error)
-                else:
-                    there = (b for key, b in plan.blocks.items() if store.has(key))
-                    measured = [len(block.cells) for block in there]
-            rows.append(
-                SweepStatus(
-                    pathology=pathology.name,
-                    kernel=kernel.kernel,
-                    blocks=blocks,
-                    blocks_measured=len(measured),
-                    cells=cells,
-                    cells_measured=sum(measured),
-                    seconds_left=0.0
-                    if reason
-                    else _left(request, preview, blocks - len(measured), cells - sum(measured)),
-                    reason=reason,
-                )
-            )
+    for preview in preview_sweep(request):
+        rows += [_status(request, preview, kernel) for kernel in preview.kernels]
         rows += [
-            SweepStatus(pathology.name, kernel, 0, 0, 0, 0, 0.0, reason)
+            SweepStatus(preview.pathology, kernel, 0, 0, 0, 0, 0.0, reason)
             for kernel, reason in preview.unavailable.items()
         ]
     return rows
 
 
-def _left(request: Request, preview: PathologyPreview, blocks: int, cells: int) -> float:
-    """Return the seconds that some blocks take, with the request's number of jobs."""
-    side_by_side = max(1, min(request.jobs, blocks))
-    return preview.duration.seconds_per_cell * cells / side_by_side
+def _status(request: Request, preview: PathologyPreview, kernel: KernelPreview) -> SweepStatus:
+    """Return what is measured of a pathology on one kernel."""
+    measured: list[int] = []
+    reason = ""
+    if kernel.state == "cached":
+        pathology = get_pathology(preview.pathology)
+        one = replace(request, kernels=[kernel.kernel])
+        try:
+            (plan,) = plan_blocks([(pathology, requested_profile(request, pathology))], one)
+        except CannotRunError as error:
+            reason = str(error)
+        else:
+            store = RawStore(request.root)
+            measured = [len(b.cells) for key, b in plan.blocks.items() if store.has(key)]
+    cells_left = 0 if reason else kernel.cells - sum(measured)
+    side_by_side = max(1, min(request.jobs, kernel.blocks - len(measured)))
+    return SweepStatus(
+        pathology=preview.pathology,
+        kernel=kernel.kernel,
+        blocks=kernel.blocks,
+        blocks_measured=len(measured),
+        cells=kernel.cells,
+        cells_measured=sum(measured),
+        seconds_left=preview.duration.seconds_per_cell * cells_left / side_by_side,
+        reason=reason,
+    )

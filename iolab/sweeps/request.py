@@ -308,23 +308,19 @@ def _plan_real(
         plan.pathology, profile, kernel=machine.kernel, clock=request.clock, seed=request.seed
     ):
         try:
+            if intervention(block.cells[0].condition[INTERVENTION]).cpus:
+                raise CannotRunError(
+                    "the number of CPUs is a virtual machine's: a real one has those it has"
+                )
             agent_plan = replace(request.place.put(block.plan), hardware=True)
-            reason = _why_not_there(block) or machine.lacks(agent_plan)
+            if reason := machine.lacks(agent_plan):
+                raise CannotRunError(reason)
         except CannotRunError as error:
-            reason = str(error)
-        if reason:
-            plan.unavailable[machine.kernel] = reason
+            plan.unavailable[machine.kernel] = str(error)
             continue
         placed = replace(block, plan=agent_plan, target=request.target)
         plan.kernels[machine.kernel] = machine.origin
         plan.blocks[block_key(placed, identity)] = placed
-
-
-def _why_not_there(block: Block) -> str:
-    """Return why a real machine cannot be what a block's machine is, or ""."""
-    if intervention(block.cells[0].condition[INTERVENTION]).cpus:
-        return "the number of CPUs is a virtual machine's: a real one has those it has"
-    return ""
 
 
 def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[PathologyPlan]) -> None:

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,17 @@ def _write_up(
     """Make the tables and pages of each pathology that has blocks in the store."""
     store = RawStore(request.root)
     outcomes = [_outcome(plan, store, measured) for plan in plans]
-    data = {o.plan.pathology.name: table for o in outcomes if (table := _tables(store, o))}
-    _make_experiments(request, outcomes, data)
-    _make_reports(request, outcomes, data)
+    written = [(outcome, table) for outcome in outcomes if (table := _tables(store, outcome))]
+    experiments = [
+        (outcome, _experiment(request, outcome.plan, kernel))
+        for outcome, table in written
+        for kernel in _experiment_kernels(outcome.plan, table)
+    ]
+    for outcome, page in _made(request, experiments):
+        outcome.experiments[page.parameters["kernel"][0]] = page.output.with_suffix(".html")
+    reports = [(outcome, _report(request, outcome, table)) for outcome, table in written]
+    for outcome, page in _made(request, reports):
+        outcome.page = page.output.with_suffix(".html")
     _publish(request.root, outcomes)
     return outcomes
 
@@ -107,22 +115,16 @@ def _tables(store: RawStore, outcome: Outcome) -> Dataset | None:
     return data
 
 
-def _make_experiments(
-    request: Request, outcomes: Iterable[Outcome], data: Mapping[str, Dataset]
-) -> None:
-    """Make the page of the experiment on each kernel of each pathology."""
-    wanted = [
-        (outcome, kernel, _experiment(request, outcome.plan, kernel))
-        for outcome in outcomes
-        if (table := data.get(outcome.plan.pathology.name))
-        for kernel in _experiment_kernels(outcome.plan, table)
-    ]
-    errors = make_pages([page for *_, page in wanted], jobs=request.jobs)
-    for outcome, kernel, page in wanted:
+def _made(
+    request: Request, wanted: Sequence[tuple[Outcome, Page]]
+) -> Iterator[tuple[Outcome, Page]]:
+    """Make pages and yield those that are there; note in its outcome why one is not."""
+    errors = make_pages([page for _, page in wanted], jobs=request.jobs)
+    for outcome, page in wanted:
         if page.name in errors:
             outcome.failed[page.name] = str(errors[page.name])
         else:
-            outcome.experiments[kernel] = page.output.with_suffix(".html")
+            yield outcome, page
 
 
 def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
@@ -147,23 +149,6 @@ def _experiment(request: Request, plan: PathologyPlan, kernel: str) -> Page:
         links=_links(output.parent, above),
         heading=f"{plan.pathology.title}: kernel {name}",
     )
-
-
-def _make_reports(
-    request: Request, outcomes: Iterable[Outcome], data: Mapping[str, Dataset]
-) -> None:
-    """Make the page of each pathology."""
-    wanted = [
-        (outcome, _report(request, outcome, table))
-        for outcome in outcomes
-        if (table := data.get(outcome.plan.pathology.name))
-    ]
-    errors = make_pages([page for _, page in wanted], jobs=request.jobs)
-    for outcome, page in wanted:
-        if page.name in errors:
-            outcome.failed[page.name] = str(errors[page.name])
-        else:
-            outcome.page = page.output.with_suffix(".html")
 
 
 def _report(request: Request, outcome: Outcome, data: Dataset) -> Page:

@@ -76,19 +76,11 @@ class JudgedTree:
         """Build a state and lock its kernel for a ``with`` block; yield the kernel's name."""
         lock = self.tree.folder.with_name(f".{self.tree.folder.name}.judging.lock")
         with locked(lock, lambda: _log.info("waiting: another kernel of this tree is judged")):
-            self._build(state)
-            yield self.kernel
-
-    def _build(self, state: State) -> None:
-        built = build_state(
-            self.tree,
-            state,
-            self.wanted,
-            name=self.kernel,
             # Not the commit: if it changes no code, the kernel was already measured.
-            origin=f"built from {self.tree.path.name}, {self.wanted.title}, {compiler_version()}",
-        )
-        _log.info("compiled %d files in %.0f s", built.files, built.seconds)
+            origin = f"built from {self.tree.path.name}, {self.wanted.title}, {compiler_version()}"
+            built = build_state(self.tree, state, self.wanted, name=self.kernel, origin=origin)
+            _log.info("compiled %d files in %.0f s", built.files, built.seconds)
+            yield self.kernel
 
     def _memory(self, state: State) -> Path | None:
         """Return the file of the answer for a state; None if its sources are unknown."""

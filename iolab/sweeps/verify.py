@@ -8,7 +8,8 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,6 @@ from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import cache_dir, scratch_dir
 from iolab_base.names import one_of
-from tracedat import free_bytes
 
 __all__ = [
     "LATENCIES",
@@ -70,6 +70,9 @@ _DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 LATENCIES: Final = "latency histogram"
 # Sums of floats may differ in the last digits between two releases of NumPy.
 _TOLERANCE: Final = 1e-9
+
+
+_Prepared = Callable[[str, int, int], Mapping[str, Any] | CannotRunError]
 
 
 class NothingComparedError(IolabError):
@@ -152,41 +155,17 @@ def _held(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob("*/cells.parquet")) or result_folders(folder)
 
 
-@dataclass
-class _Machines:
-    """The virtual machines of this iolab: each is prepared once, or the obstacle is remembered."""
-
-    fetch: bool
-    known: dict[tuple[str, int, int], Mapping[str, Any] | CannotRunError] = field(
-        default_factory=dict
-    )
-
-    def identity(self, block: Block) -> Mapping[str, Any]:
-        """Return the identity of a block's target; without fetching, only its known parts."""
-        if not self.fetch:
-            return own_identity()
-        if not self.known:
-            # The parts that every kernel needs come first: without them nothing can be measured.
-            ensure_toolbox()
-            ensure_image()
-        shape = (block.kernel, block.machine.cpus, block.machine.memory_mib)
-        if shape not in self.known:
-            self.known[shape] = self._prepared(*shape)
-        found = self.known[shape]
-        if isinstance(found, CannotRunError):
-            raise _LeftOutError(str(found), missing=True)
-        return found
-
-    def _prepared(
-        self, kernel: str, cpus: int, memory_mib: int
-    ) -> Mapping[str, Any] | CannotRunError:
-        if kernel not in known_kernels():
-            return CannotRunError(f"kernel {kernel} is not known here (`iolab kernels add`)")
-        try:
-            made = prepare(kernel, "virtual", cpus=cpus, memory_mib=memory_mib)
-            return made.identity()
-        except CannotRunError as error:
-            return error
+def _prepared(kernel: str, cpus: int, memory_mib: int) -> Mapping[str, Any] | CannotRunError:
+    """Return the identity of a virtual machine of this iolab, or why it cannot be made."""
+    # The parts that every kernel needs come first: without them nothing can be measured.
+    ensure_toolbox()
+    ensure_image()
+    if kernel not in known_kernels():
+        return CannotRunError(f"kernel {kernel} is not known here (`iolab kernels add`)")
+    try:
+        return prepare(kernel, "virtual", cpus=cpus, memory_mib=memory_mib).identity()
+    except CannotRunError as error:
+        return error
 
 
 def choose_blocks(
@@ -206,7 +185,7 @@ def choose_blocks(
     drawn = [(s, b) for s in sources for b in s.blocks if not kernels or b.kernel in kernels]
     # Reproducible on purpose: the same seed draws the same blocks.
     random.Random(seed).shuffle(drawn)  # noqa: S311
-    machines = _Machines(fetch)
+    prepared = cache(_prepared) if fetch else None
     chosen: list[ChosenBlock] = []
     left_out: dict[str, list[BlockHashes]] = {}
     missing = True
@@ -214,7 +193,7 @@ def choose_blocks(
         if len(chosen) == number:
             break
         try:
-            chosen.append(_chosen(source, hashes, machines, anyway=anyway))
+            chosen.append(_chosen(source, hashes, prepared, anyway=anyway))
         except _LeftOutError as error:
             left_out.setdefault(str(error), []).append(hashes)
             missing = missing and error.missing
@@ -234,20 +213,26 @@ def _names(blocks: Iterable[BlockHashes]) -> str:
 
 
 def _chosen(
-    source: HashedFolder, hashes: BlockHashes, machines: _Machines, *, anyway: bool
+    source: HashedFolder, hashes: BlockHashes, prepared: _Prepared | None, *, anyway: bool
 ) -> ChosenBlock:
     virtual = hashes.target["target"] == "vm" and "target" not in hashes.block
     if not virtual or hashes.block["clock"] != "virtual":
         raise _LeftOutError("not measured in virtual time, where alone bytes come out again")
     # Before anything is fetched: most often it is the agent.
-    differs = _differences(hashes.target, own_identity())
+    identity: Mapping[str, Any] = own_identity()
+    differs = _differences(hashes.target, identity)
     if differs and not anyway:
         raise _LeftOutError(_other(hashes, differs))
     if (found := hashes.block["format"]) != BLOCK_FORMAT:
         raise _LeftOutError(
             f"its block's format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}"
         )
-    identity = machines.identity(Block.parse(hashes.block))
+    if prepared is not None:
+        machine = Block.parse(hashes.block).machine
+        ready = prepared(hashes.kernel, machine.cpus, machine.memory_mib)
+        if isinstance(ready, CannotRunError):
+            raise _LeftOutError(str(ready), missing=True)
+        identity = ready
     differs = _differences(hashes.target, identity)
     if differs and not anyway:
         raise _LeftOutError(_other(hashes, differs))
@@ -308,15 +293,18 @@ def _without(block: str, name: str) -> str:
 
 def different_values(
     stored: Mapping[str, Any], measured: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
+) -> dict[str, dict[str, Any]]:
     """Return the values of a cell that differ, each as stored and as measured; None is missing.
 
     >>> different_values({"iops": 3000.0, "idle": math.nan}, {"iops": 2990.0, "idle": math.nan})
-    {'iops': (3000.0, 2990.0)}
+    {'iops': {'stored': 3000.0, 'measured': 2990.0}}
     """
-    names = [*stored, *(name for name in measured if name not in stored)]
-    pairs = {name: (stored.get(name), measured.get(name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if not _same(*pair)}
+    pairs = {name: (stored.get(name), measured.get(name)) for name in {**stored, **measured}}
+    return {
+        name: {"stored": before, "measured": now}
+        for name, (before, now) in pairs.items()
+        if not _same(before, now)
+    }
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -331,25 +319,23 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """A cell measured again; values are pairs (tables, now), `same_trace` is None without one."""
+    """A cell measured again: its work as stored, as measured, and their ratio; what differs."""
+
+    # `same_trace` is None without a trace.
 
     id: str
     role: str
     same_bytes: bool
     same_trace: bool | None
-    different: dict[str, tuple[Any, Any]]
-    value: tuple[float, float]
+    stored: float
+    measured: float
+    ratio: float
+    different: dict[str, dict[str, Any]]
 
     @property
     def same(self) -> bool:
         """Whether everything is the same."""
         return self.same_bytes and self.same_trace is not False and not self.different
-
-    @property
-    def ratio(self) -> float:
-        """The work done now, relative to the tables."""
-        stored, measured = self.value
-        return measured / stored if stored else float("nan")
 
 
 @dataclass(frozen=True)
@@ -396,9 +382,8 @@ def verify_blocks(
                 CheckedBlock(one, error=str(error)) if error else compare_block(one, key, store)
             )
 
-        place = LocalPlace(jobs, free_bytes)
         again = [job for *_, job in wanted.values()]
-        run_jobs_in(place, again, on_progress=on_progress, on_end=on_end)
+        run_jobs_in(LocalPlace(jobs), again, on_progress=on_progress, on_end=on_end)
 
 
 def expected_seconds(chosen: Sequence[ChosenBlock], jobs: int) -> float:
@@ -429,11 +414,14 @@ def _cell(
 ) -> CheckedCell:
     (stored, found), (before, now) = hashes, values
     traced = stored.trace_sha256 or found.trace_sha256
+    work, again = float(before[value]), float(now[value])
     return CheckedCell(
         id=name,
         role=str(before["role"]),
         same_bytes=stored.recorded_sha256 == found.recorded_sha256,
         same_trace=stored.trace_sha256 == found.trace_sha256 if traced else None,
+        stored=work,
+        measured=again,
+        ratio=again / work if work else math.nan,
         different=different_values(before, now),
-        value=(float(before[value]), float(now[value])),
     )

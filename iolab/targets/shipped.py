@@ -125,21 +125,8 @@ def ship(path_or_name: str | Path) -> Shipped:
 
 
 def program(argv: Sequence[str], **different: Any) -> Program:
-    """Return the program of a plan for a command line of this machine.
-
-    Parameters
-    ----------
-    argv : sequence of str
-        Path, or name looked up in PATH, then the arguments.
-    **different
-        Further fields of `iolab.agent.plan.Program`.
-
-    Raises
-    ------
-    UserError
-        If `argv` is empty, the program or a library of it is missing, or it is for another
-        architecture.
-    """
+    """Return the program of a plan for a command line here; UserError if it cannot run there."""
+    # `argv` begins with its path, or its name in PATH; `different` are further fields of `Program`.
     if isinstance(argv, str) or not argv:
         raise UserError("a program is a list: its name or path, then its arguments")
     shipped = ship(argv[0])

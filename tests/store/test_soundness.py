@@ -104,7 +104,8 @@ def test_digests_name_files_of_the_block_alone(store: RawStore, listed: object) 
     forged = {**digests, **listed} if isinstance(listed, dict) and listed else listed
     spoil(path, lambda _: canonical_json(forged).encode())
     state = block_state(store, key)
-    assert (state.state, state.reason) == ("damaged", f"{DIGESTS} does not list the block's files")
+    assert state.state == "damaged"
+    assert state.reason.startswith(DIGESTS)
 
 
 def test_a_cell_of_another_block_is_found_without_digests(store: RawStore) -> None:

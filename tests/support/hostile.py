@@ -36,7 +36,6 @@ from iolab.store.files import DIGESTS, digests_of
 from iolab.store.hashes import HASHES
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
-from iolab.sweeps.durations import block_durations
 from iolab.sweeps.measure import missing_blocks
 from iolab_base.errors import IolabError
 from tests.support.parquet_writer import (
@@ -106,7 +105,6 @@ class Hostile:
             "profile": _command("profile", "--root", self.root),
             "profile CELL": _command("profile", cell, "--root", self.root),
             "gc": _command("gc", self.root, "--unused"),
-            "durations": lambda: block_durations(self.root),
             "sweep": lambda: missing_blocks(store, {self.key: self.made}),
             "sweep again": lambda: missing_blocks(store, {self.key: self.made}),
             "fsck --set-aside": _command("fsck", self.root, "--set-aside"),

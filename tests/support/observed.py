@@ -19,7 +19,7 @@ from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tables import canonical_lines, write_tables
-from iolab.sweeps.block import note_observed, observed_cells, write_block
+from iolab.sweeps.block import Observed, observed_cells, write_block
 from iolab.targets.vm import prepare
 from iolab_base.errors import IolabError
 from iolab_base.names import one_of
@@ -86,8 +86,8 @@ def _measure(block: Block, key: str, root: Path, observed: list[str], *, flat: b
     plan = root / "plans" / f"{block.plan.block}.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
     write_block(plan, block)
-    note_observed(plan, block, observed, flat=flat)
     argv = [sys.executable, "-m", "iolab.sweeps.block", str(plan), str(root)]
+    argv.append(json.dumps(Observed(cells, flat=flat)))
     began = time.monotonic()
     child = subprocess.Popen(argv, env=child_environment(), stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

@@ -17,13 +17,7 @@ from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.store.profiles import ProfileStore
 from iolab.sweeps import measure
-from iolab.sweeps.block import (
-    note_observed,
-    observation_of,
-    observed_cells,
-    prepare_observer,
-    read_observed,
-)
+from iolab.sweeps.block import Observed, observation_of, observed_cells, prepare_observer
 from iolab.sweeps.measure import blocks_to_measure
 from iolab.sweeps.request import Request
 from iolab.targets.vm import prepare
@@ -106,20 +100,6 @@ def test_a_flat_profile_is_enough_for_a_flat_one_only(
         assert lacks(observed=["all"]) == ["key"] * flat
 
 
-def test_the_cells_are_noted_beside_the_block(block: Block, tmp_path: Path) -> None:
-    plan = tmp_path / "key.json"
-    assert read_observed(plan) == ([], [], False)
-    note_observed(plan, block, ["all"], ["dget_parent"])
-    assert read_observed(plan) == ([cell.id for cell in block.cells], ["dget_parent"], False)
-    note_observed(plan, block, ["all"], flat=True)
-    assert read_observed(plan) == ([cell.id for cell in block.cells], [], True)
-    note_observed(plan, block, [])
-    assert read_observed(plan) == ([], [], False)
-    plan.with_suffix(".observe").write_text("{")
-    with pytest.raises(UserError, match="does not say which cells"):
-        read_observed(plan)
-
-
 @pytest.mark.parametrize(
     ("target", "installed", "instead"),
     [
@@ -156,6 +136,6 @@ def test_what_cannot_be_observed_is_one_sentence(
 ) -> None:
     target = prepare("6.1", "host", cpus=1, memory_mib=1024)
     with pytest.raises(CannotRunError, match=r"perf record -g"):
-        observation_of(target, block, [block.cells[0].id])
-    assert observation_of(target, block, []) is None
+        observation_of(target, block, Observed([block.cells[0].id]))
+    assert observation_of(target, block, Observed()) is None
     assert caplog.messages == []

@@ -17,11 +17,9 @@ from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Profile
 from iolab.pathology.factors import Condition
-from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.preview import PathologyPreview, preview_sweep
 from iolab.sweeps.request import Request, requested_profile
 from iolab_base.errors import UserError
-from tests.support.results import TARGET, block, write_results
 
 
 @pytest.fixture(autouse=True)
@@ -93,25 +91,6 @@ def test_a_kernel_that_is_damaged_in_the_cache_cannot_run_here(tmp_path: Path, c
     shown = preview(tmp_path, kernels=["mine"])
     assert shown.unavailable == {"mine": "damaged in the cache: add it again"}
     assert (shown.kernels, shown.duration.seconds) == ([], 0)
-
-
-def test_the_time_is_measured_where_the_store_has_such_blocks(tmp_path: Path) -> None:
-    before = preview(tmp_path, kernels=["6.1"], jobs=2)
-    assert before.duration.basis.startswith("assumed: ")
-    stored = block()
-    results = write_results(tmp_path / "results", stored.plan)
-    RawStore(tmp_path).put(
-        block_key(stored, TARGET), block=stored, target=TARGET, results=results, run={"wall_s": 40}
-    )
-    after = preview(tmp_path, kernels=["6.1"], jobs=2)
-    (kernel,) = after.kernels
-    # Four cells in 40 s; two machines side by side.
-    assert after.duration.seconds_per_cell == 10
-    assert after.duration.seconds == 10 * kernel.cells / 2
-    assert after.duration.basis == f"measured: 1 such blocks in {tmp_path}"
-    # Longer jobs and another clock are other blocks.
-    for asked in ({"profile": "quick"}, {"clock": "host"}):
-        assert preview(tmp_path, **asked).duration.basis.startswith("assumed: ")
 
 
 @pytest.mark.parametrize(
