@@ -24,8 +24,10 @@ from iolab.report.pages import (
     VerdictIndex,
     comparison_section,
     publish,
+    recorded_cells,
     recorded_traces,
     style_tables,
+    treatment_name,
     verdict_index,
 )
 from iolab.report.summary import plain, summary, write_summary
@@ -35,6 +37,7 @@ from iolab.report.tables import (
     effect_table,
     factors,
     invalid_cells,
+    invalid_text,
     kernel_effects,
     level_table,
     machine_table,
@@ -59,6 +62,7 @@ __all__ = [
     "effect_table",
     "factors",
     "invalid_cells",
+    "invalid_text",
     "kernel_effects",
     "level_table",
     "load_attribution",
@@ -69,9 +73,11 @@ __all__ = [
     "plain",
     "publish",
     "publish_attribution",
+    "recorded_cells",
     "recorded_traces",
     "style_tables",
     "summary",
+    "treatment_name",
     "verdict_index",
     "write_summary",
 ]

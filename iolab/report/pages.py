@@ -16,10 +16,11 @@ from iolab.figures.cells import block_figure
 from iolab.figures.save import caption, save_figure
 from iolab.figures.verdicts import publish_comparison
 from iolab.pathology import get_pathology
+from iolab.pathology.base import Pathology
 from iolab.report.comparison import compare_with_virtual, comparison_text
-from iolab.report.tables import factors, machine_table
+from iolab.report.tables import factors, invalid_text, machine_table
 from iolab.shown import NO_MATH, Paragraph, rendered, terminal, text_table
-from iolab.stats.conditions import kernels_of, pathology_of
+from iolab.stats.conditions import kernels_of, pathology_of, shared_columns
 from iolab.stats.verdicts import VERDICTS, verdict_summary
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
@@ -34,8 +35,10 @@ __all__ = [
     "block_view",
     "comparison_section",
     "publish",
+    "recorded_cells",
     "recorded_traces",
     "style_tables",
+    "treatment_name",
     "verdict_index",
 ]
 
@@ -83,8 +86,12 @@ def publish(
     return text
 
 
-def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace]:
-    """Return the traces that are kept of a kernel's first recorded boot.
+def recorded_cells(
+    data: Dataset, kernel: str | None = None, levels: Mapping[str, Any] | None = None
+) -> pd.DataFrame:
+    """Return the recorded cells of one condition, its control first, then each level once.
+
+    Of several conditions it is the one with most traces, its control among them.
 
     Parameters
     ----------
@@ -92,6 +99,53 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
         Measured data.
     kernel : str, optional
         The kernel; by default the first that has traces.
+    levels : mapping of str to level, optional
+        Levels of factors, the treatment aside.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``data.cells``; none where nothing was recorded.
+    """
+    cells = data.cells
+    pathology = pathology_of(cells)
+    kept = cells[cells["cell"].isin(list(data.traces)) & cells["valid"]]
+    known = kernels_of(kept)
+    if kernel is not None and kernel not in known:
+        gates = invalid_text(cells[(cells["kernel"] == kernel) & cells["recorded"]])
+        there = f" (there are: {', '.join(known)})" if known else ""
+        raise UserError(
+            f"no trace is kept of kernel {kernel}{there}{f'; {gates}' if gates else ''}"
+        )
+    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))]
+    shared = [name for name in shared_columns(cells) if name != "kernel"]
+    for name, level in (levels or {}).items():
+        one_of("factor of these traces", name, shared)
+        there = ", ".join(str(one) for one in sorted(kept[name].unique()))
+        kept = kept[kept[name] == level]
+        if kept.empty:
+            raise UserError(f"no trace is kept of {name} {level} (there are: {there or 'none'})")
+    treatment = pathology.treatment
+    best: tuple[bool, int] = (False, 0)
+    chosen = kept.iloc[:0]
+    # Without a factor beside the treatment there is one condition.
+    for _, rows in kept.groupby(shared) if shared else [((), kept)]:
+        found = (bool(rows[treatment].isna().any()), rows[treatment].nunique())
+        if chosen.empty or found > best:
+            best, chosen = found, rows
+    chosen = chosen.sort_values([treatment, "boot", "cell"], na_position="first")
+    return chosen.drop_duplicates(treatment)
+
+
+def recorded_traces(
+    data: Dataset, kernel: str | None = None, levels: Mapping[str, Any] | None = None
+) -> dict[str, Trace]:
+    """Return the traces of one recorded condition beside its control.
+
+    Parameters
+    ----------
+    data, kernel, levels
+        As for `recorded_cells`.
 
     Returns
     -------
@@ -99,21 +153,18 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
         One for the control, then one for each level of the treatment, by their names; empty where
         nothing was recorded.
     """
-    kept = data.cells[data.cells["cell"].isin(list(data.traces))]
     pathology = pathology_of(data.cells)
-    treatment, factor = pathology.treatment, pathology.factors[pathology.treatment]
-    known = kernels_of(kept)
-    if kernel is not None and kernel not in known:
-        raise UserError(f"no trace is kept of kernel {kernel} (there are: {', '.join(known)})")
-    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))].sort_values(
-        [treatment, "boot", "cell"], na_position="first"
-    )
     return {
-        pathology.control if pd.isna(row[treatment]) else factor.in_words(row[treatment]): (
-            tracedat.read(data.traces[row["cell"]])
-        )
-        for row in kept.drop_duplicates(treatment).to_dict("records")
+        treatment_name(pathology, row[pathology.treatment]): tracedat.read(data.traces[row["cell"]])
+        for row in recorded_cells(data, kernel, levels).to_dict("records")
     }
+
+
+def treatment_name(pathology: Pathology, level: Any) -> str:
+    """Return a level of the treatment in words; a missing one is the control."""
+    if pd.isna(level):
+        return pathology.control
+    return pathology.factors[pathology.treatment].in_words(level)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from iolab.stats.conditions import (
     comparable_cells,
     kernels_of,
     main_value,
+    pair_columns,
     pathology_of,
     shared_columns,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "effect_table",
     "factors",
     "invalid_cells",
+    "invalid_text",
     "kernel_effects",
     "level_table",
     "machine_table",
@@ -164,10 +166,14 @@ def effect_table(
     DataFrame
         A row for each kernel and treated condition: kernel, the factors that vary, the treatment,
         ratio, low, high (t interval over boots), n (boots), reading (on which side of 1 the whole
-        interval lies).
+        interval lies, or that no pair is valid).
     """
     treatment = pathology_of(cells).treatment
-    table = ratio_table(comparable_cells(cells), value, confidence=confidence)
+    if _has_pairs(cells):
+        table = ratio_table(cells, value, confidence=confidence)
+    else:
+        table = cells[cells["role"] == "treatment"].drop_duplicates(pair_columns(cells))
+        table = table.assign(ratio=math.nan, low=math.nan, high=math.nan, n=0)
     table = table[~table["aa"]]
     if levels is not None:
         table = table[table[treatment].isin(list(levels))]
@@ -196,10 +202,10 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
         interval contains 1, or, where all boots agree to the last digit, their value is 1 (missing
         with a single boot).
     """
-    kept = comparable_cells(cells)
     numbers = ["ratio", "low", "high", "n", "pairs", "p_value"]
-    if not kept["aa"].any():
+    if not _has_pairs(cells[cells["aa"]]):
         return pd.DataFrame(columns=["kernel", *numbers, "holds"])
+    kept = comparable_cells(cells)
     table = ratio_table(kept, main_value(kept), confidence=confidence)
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
@@ -250,6 +256,23 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """
     columns = ["kernel", "block", "position", "role", "gate", *factors(cells), "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
+
+
+# Reasons that are listed one by one.
+_REASONS: Final = 3
+
+
+def invalid_text(cells: pd.DataFrame) -> str:
+    """Return how many cells are invalid and why, the most frequent reasons first; "" for none."""
+    invalid = cells[~cells["valid"]]
+    if invalid.empty:
+        return ""
+    many = f"{len(invalid)} of {len(cells)} cells are invalid"
+    counts = invalid["gate"].value_counts()
+    reasons = [f"{gate} ({count})" for gate, count in counts.head(_REASONS).items()]
+    if more := counts.iloc[_REASONS:].sum():
+        reasons.append(f"other reasons ({more})")
+    return f"{many}: {'; '.join(reasons)}"
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -326,7 +349,15 @@ def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
     return table.assign(**{pathology.treatment: levels.where(levels.notna(), pathology.control)})
 
 
+def _has_pairs(cells: pd.DataFrame) -> bool:
+    """Return whether both cells of any untraced pair are valid."""
+    kept = cells[cells["valid"] & ~cells["recorded"]]
+    return bool((kept.groupby(["block", "pair"])["role"].nunique() == 2).any())
+
+
 def _reading(row: Mapping[Any, Any]) -> str:
+    if not row["n"]:
+        return "no valid pair"
     if row["n"] < 2:
         return "one boot: no interval"
     # Boots that agree to the last digit have no spread for an interval.
