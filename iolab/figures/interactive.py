@@ -23,6 +23,7 @@ from bokeh.resources import Resources
 
 from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
 from iolab.figures.lanes import Scene, embedded_span, first_view, scene
+from iolab.measure import wake_event
 from iolab.paths import TEMPLATES
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, rendered, terminal
 from iolab_base import foreign
@@ -239,6 +240,11 @@ def _caption(
                 f"{name}: each interval from {(begin - zero) / 1e6:,.2f} to "
                 f"{(end - zero) / 1e6:,.2f} ms is here; grey bars are the shares of running (full) "
                 f"and waiting (pale) in each of {BINS} parts of the whole {whole:,.1f} ms."
+            )
+        if not wake_event(shown.trace):
+            parts.append(
+                f"{name}: no wake-ups were recorded (sched_waking), so a wait after one is part of "
+                "the sleep before it, and nothing says who woke whom."
             )
         if len(shown.trace.losses):
             parts.append(f"{name} lost events while it was recorded.")

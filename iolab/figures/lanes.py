@@ -67,7 +67,7 @@ class Scene:
 def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
     """Sort intervals and wake-ups into lanes: patterns by name, or `_default_lanes`."""
     states = _explained(trace)
-    waits = measure.waits(trace)
+    waits = measure.waits_after_wakes(trace)
     waits["cause"] = _woken_by(waits)
     if lanes is None:
         names, parts, groups = _default_lanes(states)
@@ -206,7 +206,7 @@ def _explained(trace: Trace) -> pd.DataFrame:
     cause = np.full(len(states), "", dtype=object)
     # Both functions keep the order of the intervals.
     woken = (states["state"] == "runnable") & (states["waker"] >= 0)
-    cause[woken.to_numpy()] = _woken_by(measure.waits(trace))
+    cause[woken.to_numpy()] = _woken_by(measure.waits_after_wakes(trace))
     put_off = (states["state"] == "preempted").to_numpy()
     by = measure.preemptions(trace)
     cause[put_off] = [

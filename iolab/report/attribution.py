@@ -315,7 +315,7 @@ def _answer(step: Step) -> str:
     judgement = step.judgement
     if judgement.reason:
         return f"{judgement.verdict} ({shown.markdown(judgement.reason)})"
-    return f"{judgement.verdict}, {judgement.value:.4g} where the limit is {judgement.expected:.4g}"
+    return f"{judgement.verdict}, {judgement.against}"
 
 
 def _row(step: Step) -> str:

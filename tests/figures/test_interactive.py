@@ -221,9 +221,25 @@ def test_a_wrong_window_or_lane_is_one_sentence(tmp_path: Path) -> None:
         timeline({"b": trace}, LANES, window={"a": (0, 1)})
     with pytest.raises(UserError, match="without a trace"):
         timeline({}, LANES)
-    switches = [switch(0, 0, FIO, 1, IDLE), switch(9, 0, IDLE, 0, FIO)]
-    with pytest.raises(MissingEventError, match="sched_waking"):
-        timeline(read(write(tmp_path / "s.dat", switches), ["sched_switch"]), LANES)
+    with pytest.raises(MissingEventError, match="sched_switch"):
+        timeline(read(write(tmp_path / "s.dat", [waking(0, 0, 0, FIO)]), ["sched_waking"]), LANES)
+
+
+def test_a_timeline_of_switches_alone_says_what_it_cannot_show(tmp_path: Path) -> None:
+    path = turning(tmp_path).path
+    # As a header may list sched_waking or not, read or not.
+    switches = [
+        switch(0, 0, IDLE, 0, FIO),
+        switch(500, 0, FIO, PREEMPTED, WORKER),
+        switch(900, 0, WORKER, 1, FIO),
+        switch(1000, 0, FIO, 1, IDLE),
+    ]
+    listed = write(tmp_path / "s.dat", switches)
+    for trace in (read(path, ["sched_switch"]), read(listed)):
+        shown = timeline(trace, LANES)
+        assert "no wake-ups were recorded" in shown.caption
+        assert scene(trace, LANES).wakes.empty
+    assert "no wake-ups" not in timeline(read(path), LANES).caption
 
 
 def test_hashes_are_those_of_the_scripts_that_run() -> None:
