@@ -228,10 +228,13 @@ class Comparison:
     def verdict(self) -> pd.DataFrame:
         """Return the verdict on each claim about the measured conditions.
 
-        The columns are those of `iolab.stats.verdicts.verdict_table`.
+        The columns are those of `iolab.stats.verdicts.verdict_table`. A claim whose cells are all
+        invalid has a row with the reason; `iolab.report.unasked_claims` names the other claims.
         """
         table = verdict_table(self.data)
-        return table[table["n"] > 0].reset_index(drop=True)
+        asked = report.asked_claims(self.data)
+        rows = zip(table["kernel"], table["claim"], strict=True)
+        return table[[row in asked for row in rows]].reset_index(drop=True)
 
     def block(self, name: str | None = None) -> BlockView:
         """Return one block for display: its cells in the order measured, and their origin.

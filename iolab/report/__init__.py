@@ -23,6 +23,7 @@ from iolab.report.pages import (
     ComparisonSection,
     VerdictIndex,
     comparison_section,
+    explained,
     publish,
     recorded_cells,
     recorded_traces,
@@ -33,6 +34,7 @@ from iolab.report.pages import (
 from iolab.report.summary import plain, summary, write_summary
 from iolab.report.tables import (
     aa_check,
+    asked_claims,
     control_load,
     effect_table,
     factors,
@@ -44,6 +46,7 @@ from iolab.report.tables import (
     main_grid,
     mechanism_table,
     overview,
+    unasked_claims,
 )
 
 __all__ = [
@@ -53,6 +56,7 @@ __all__ = [
     "ComparisonSection",
     "VerdictIndex",
     "aa_check",
+    "asked_claims",
     "attribution_text",
     "compare_clocks",
     "compare_with_virtual",
@@ -60,6 +64,7 @@ __all__ = [
     "comparison_text",
     "control_load",
     "effect_table",
+    "explained",
     "factors",
     "invalid_cells",
     "invalid_text",
@@ -78,6 +83,7 @@ __all__ = [
     "style_tables",
     "summary",
     "treatment_name",
+    "unasked_claims",
     "verdict_index",
     "write_summary",
 ]

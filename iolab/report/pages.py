@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -34,6 +35,7 @@ __all__ = [
     "VerdictIndex",
     "block_view",
     "comparison_section",
+    "explained",
     "publish",
     "recorded_cells",
     "recorded_traces",
@@ -165,6 +167,18 @@ def treatment_name(pathology: Pathology, level: Any) -> str:
     if pd.isna(level):
         return pathology.control
     return pathology.factors[pathology.treatment].in_words(level)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Display the sentence of a UserError in place of what cannot be shown, in a ``with`` block."""
+    # Only a notebook calls this: nothing else needs IPython.
+    from IPython.display import display  # noqa: PLC0415
+
+    try:
+        yield
+    except UserError as error:
+        display(Paragraph(str(error)))  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

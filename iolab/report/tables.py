@@ -10,7 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from iolab.figures.panels import condition_text
 from iolab.pathology.base import Pathology
+from iolab.stats.claims import cells_of
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
@@ -29,6 +31,7 @@ from iolab.store.soundness import findings
 
 __all__ = [
     "aa_check",
+    "asked_claims",
     "control_load",
     "effect_table",
     "factors",
@@ -41,6 +44,7 @@ __all__ = [
     "mechanism_table",
     "overview",
     "traced_measures",
+    "unasked_claims",
 ]
 
 # A core idle for at least this share of its time does not limit the control.
@@ -129,9 +133,14 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     -------
     DataFrame
         A row for each kernel and condition: kernel, the factors that vary, the treatment (the
-        control by its name), mean, low, high (t interval over boots), n (boots), cells.
+        control by its name), mean, low, high (t interval over boots), n (boots), cells. ``idle`` is
+        not below 0.
     """
     table = mean_table(comparable_cells(with_measure(data, value)), value, confidence=confidence)
+    if value == "idle":
+        # A cell has the difference of two counts, which may be a little below 0 for a busy core.
+        shares = ["mean", "low", "high"]
+        table[shares] = table[shares].clip(lower=0)
     pathology = pathology_of(data.cells)
     columns = [*_varying(table, data.cells), pathology.treatment]
     columns += ["mean", "low", "high", "n", "cells"]
@@ -273,6 +282,29 @@ def invalid_text(cells: pd.DataFrame) -> str:
     if more := counts.iloc[_REASONS:].sum():
         reasons.append(f"other reasons ({more})")
     return f"{many}: {'; '.join(reasons)}"
+
+
+def asked_claims(data: Dataset) -> set[tuple[str, str]]:
+    """Return kernel and name of each claim whose condition was measured, validly or not."""
+    return {
+        (kernel, claim.name)
+        for kernel in kernels_of(data.cells)
+        for claim in pathology_of(data.cells).claims
+        if len(cells_of(data, claim, kernel, data.cells))
+    }
+
+
+def unasked_claims(data: Dataset) -> str:
+    """Return a sentence that names the primary claims about other conditions; "" for none."""
+    pathology = pathology_of(data.cells)
+    if not pathology.claims:
+        return f"{pathology.name} has no claim (claims=...), so there is no verdict."
+    asked = {name for _, name in asked_claims(data)}
+    others = [c for c in pathology.claims if not c.secondary and c.name not in asked]
+    if not others:
+        return ""
+    words = "; ".join(f"{c.name} ({condition_text(pathology, c.condition)})" for c in others)
+    return f"Not asked, because their conditions were not measured here: {words}."
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:

@@ -68,7 +68,9 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
     names = list(dict.fromkeys(_name(jobs) for *_, groups, _ in reports for jobs in groups))
     pathology = _pathology(names)
     register(pathology)
-    cells, latency, mechanism = [], [], []
+    cells: list[dict[str, Any]] = []
+    latency: list[dict[str, Any]] = []
+    mechanism: list[dict[str, Any]] = []
     boots: dict[str, int] = {}
     for kernel, path, groups, block in reports:
         boots[kernel] = boots.get(kernel, -1) + 1
@@ -222,7 +224,7 @@ def _context_switches(
     cell: str, jobs: Sequence[Mapping[str, Any]], found: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yield fio's own context switches per I/O; those of the whole system it does not know."""
-    counted = [job.get("ctx") for job in jobs]
-    if found and all(isinstance(one, int) for one in counted):
+    counted = [count for job in jobs if isinstance(count := job.get("ctx"), int)]
+    if found and len(counted) == len(jobs):
         switches = sum(counted) / found["ios"]
         yield {"cell": cell, "measure": "fio_switches_per_io", "value": switches}

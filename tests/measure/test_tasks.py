@@ -211,13 +211,19 @@ def test_switches_alone_say_who_ran_and_who_was_put_off(tmp_path: Path, how: str
 
 
 def test_wakeups_stand_in_for_wakings(tmp_path: Path) -> None:
-    lines = [(*line[:3], line[3].replace("waking", "wakeup"), line[4]) for line in _TURN]
+    lines: list[Line] = [
+        (*line[:3], line[3].replace("waking", "wakeup"), line[4]) for line in _TURN
+    ]
     (tmp_path / "other").mkdir()
     assert measure.waits(story(tmp_path / "other", lines)).equals(
         measure.waits(story(tmp_path, _TURN))
     )
     # Through its CPU's queue a task is woken by the idle task there, outside of any interrupt.
-    queued = [*lines[:5], (2300, 0, 0, "sched_wakeup", {"pid": 10, "comm": "fio"}), lines[6]]
+    queued: list[Line] = [
+        *lines[:5],
+        (2300, 0, 0, "sched_wakeup", {"pid": 10, "comm": "fio"}),
+        lines[6],
+    ]
     assert measure.waits(story(tmp_path, queued))["interrupt"].tolist() == [False, True]
 
 

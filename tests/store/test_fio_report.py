@@ -144,7 +144,7 @@ def test_real_reports_with_bins_and_without_agree(tmp_path: Path) -> None:
     found: dict[str, pd.DataFrame] = {}
     for form in ("json", "json+"):
         output = tmp_path / f"{form}.out"
-        argv = [program("fio"), "job.fio", f"--output-format={form}", f"--output={output}"]
+        argv = [str(program("fio")), "job.fio", f"--output-format={form}", f"--output={output}"]
         subprocess.run(argv, cwd=tmp_path, check=True)
         data = iolab.load(output)
         found[form] = data.cells
