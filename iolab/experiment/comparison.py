@@ -19,7 +19,7 @@ from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.figures.panels import condition_text
 from iolab.pathology.base import Pathology
-from iolab.report.pages import BlockView, block_view
+from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table
 from iolab.stats.conditions import (
     kernels_of,
@@ -314,13 +314,18 @@ class Comparison:
         UserError
             If there is no such trace.
         """
+        recorded = self._recorded(kernel, levels)
+        return {name: tracedat.read(self.data.traces[cell]) for name, cell in recorded.items()}
+
+    def _recorded(self, kernel: str | None, levels: Mapping[str, Any]) -> dict[str, str]:
+        """Return the recorded cells of one condition by the names of their traces."""
         cells, treatment = self.cells, self.pathology.treatment
         varying = [n for n in shared_columns(cells) if n == "kernel" or cells[n].nunique() > 1]
         found = {}
         for row in report.recorded_cells(self.data, kernel, levels).to_dict("records"):
             where = condition_text(self.pathology, {name: row[name] for name in varying})
             name = report.treatment_name(self.pathology, row[treatment])
-            found[f"{name}, {where}"] = tracedat.read(self.data.traces[row["cell"]])
+            found[f"{name}, {where}"] = row["cell"]
         return found
 
     @cached_property
@@ -367,11 +372,16 @@ class Comparison:
         """
         from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
 
-        kept = self.traces(kernel, **levels)
-        if not kept:
+        first = dict(list(self._recorded(kernel, levels).items())[:2])
+        if not first:
             raise UserError(self._not_recorded())
-        first = dict(list(kept.items())[:2])
-        return timeline(first, lanes, window=window, title=self.pathology.title)
+        return timeline(
+            {name: tracedat.read(self.data.traces[cell]) for name, cell in first.items()},
+            lanes,
+            window=window,
+            title=self.pathology.title,
+            tasks={name: antagonists(self.root, cell) for name, cell in first.items()},
+        )
 
     def _repr_html_(self) -> str:
         headline = f"<p>{html.escape(self._headline())}</p>"

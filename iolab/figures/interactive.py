@@ -108,6 +108,7 @@ def timeline(
     *,
     window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
     title: str = "",
+    tasks: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Timeline:
     """Show who ran, who waited, who slept and who woke whom; zoom with the wheel, drag to pan.
 
@@ -126,6 +127,8 @@ def timeline(
         the trace, by the traces' label if there are several.
     title : str, optional
         What it is called.
+    tasks : mapping of str to mapping of int to str, optional
+        Names of tasks by pid, by the traces' label, where their comms do not tell them apart.
 
     Returns
     -------
@@ -145,7 +148,9 @@ def timeline(
     given = {"": traces} if isinstance(traces, Trace) else dict(traces)
     if not given:
         raise UserError("there is no timeline without a trace")
-    scenes = {label: scene(trace, lanes) for label, trace in given.items()}
+    scenes = {
+        label: scene(trace, lanes, (tasks or {}).get(label)) for label, trace in given.items()
+    }
     views = {label: _view(label, shown, window) for label, shown in scenes.items()}
     exact = {
         label: embedded_span(shown, views[label], _MOST // len(scenes))

@@ -64,9 +64,17 @@ class Scene:
     wakes: pd.DataFrame
 
 
-def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
+def scene(
+    trace: Trace, lanes: Mapping[str, str] | None, tasks: Mapping[int, str] | None = None
+) -> Scene:
     """Sort intervals and wake-ups into lanes: patterns by name, or `_default_lanes`."""
+    # `tasks` gives tasks other names than their comms, by pid.
     states = _explained(trace)
+    if tasks:
+        given = states["pid"].map(dict(tasks))
+        states["comm"] = given.where(given.notna(), states["comm"].astype(object)).astype(
+            "category"
+        )
     waits = measure.waits_after_wakes(trace)
     waits["cause"] = _woken_by(waits)
     if lanes is None:

@@ -25,6 +25,7 @@ from iolab.stats.conditions import kernels_of, pathology_of, shared_columns
 from iolab.stats.verdicts import VERDICTS, verdict_summary
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
+from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 from tracedat import Trace
@@ -33,6 +34,7 @@ __all__ = [
     "BlockView",
     "ComparisonSection",
     "VerdictIndex",
+    "antagonists",
     "block_view",
     "comparison_section",
     "explained",
@@ -405,6 +407,22 @@ class BlockView:
             display(text_table(machine_table(self.facts)))  # type: ignore[no-untyped-call]
         shown = [self.run["pyperf_system_show"]] if "pyperf_system_show" in self.run else []
         print("\n".join([*shown, *self.console]))
+
+
+def antagonists(root: Path | None, cell: str) -> dict[int, str]:
+    """Return names for the antagonist's tasks in a cell of the store at `root`, by pid."""
+    block, _, name = cell.rpartition("-")
+    store = None if root is None else RawStore(root)
+    key = None if store is None else next((k for k in store.all_keys() if k[:16] == block), None)
+    if store is None or key is None:
+        return {}
+    results = (document["result"] for document in store.cells(key))
+    tasks = next((one["last"]["tasks"] for one in results if one["id"] == name), {})
+    return {
+        int(pid): f"{foreign.line(task['comm'], foreign.NAME)} (antagonist)"
+        for pid, task in tasks.items()
+        if task.get("antagonist")
+    }
 
 
 def block_view(

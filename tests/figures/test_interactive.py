@@ -195,6 +195,20 @@ def test_default_lanes_are_cpus_and_the_busiest_tasks(tmp_path: Path) -> None:
     assert set(shown.wakes["by_lane"]) == {2}
 
 
+def test_two_tasks_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    other = (30, "fio")
+    lines = [
+        line
+        for t in range(1000, 9000, 2000)
+        for line in (switch(t, 0, FIO, 1, other), switch(t + 1000, 0, other, 1, FIO))
+    ]
+    trace = story(tmp_path, lines)
+    shown = scene(trace, None, {30: "fio (antagonist)"})
+    assert {"fio 10", "fio (antagonist) 30"} <= set(shown.names)
+    beside = scene(trace, {"fio": "fio", "beside": r"fio \(antagonist\)"}, {30: "fio (antagonist)"})
+    assert beside.bars.groupby("lane")["pid"].unique().map(list).tolist() == [[10], [30]]
+
+
 def test_several_traces_have_one_time_axis(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     shown = timeline({"a": turning(tmp_path / "a"), "b": turning(tmp_path, 30)}, LANES)
