@@ -417,7 +417,7 @@ def antagonists(root: Path | None, cell: str) -> dict[int, str]:
     if store is None or key is None:
         return {}
     results = (document["result"] for document in store.cells(key))
-    tasks = next((one["last"]["tasks"] for one in results if one["id"] == name), {})
+    tasks: dict[str, Any] = next((one["last"]["tasks"] for one in results if one["id"] == name), {})
     return {
         int(pid): f"{foreign.line(task['comm'], foreign.NAME)} (antagonist)"
         for pid, task in tasks.items()

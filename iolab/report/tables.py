@@ -276,7 +276,8 @@ def invalid_text(cells: pd.DataFrame) -> str:
     invalid = cells[~cells["valid"]]
     if invalid.empty:
         return ""
-    many = f"{len(invalid)} of {len(cells)} cells are invalid"
+    verb = "is" if len(invalid) == 1 else "are"
+    many = f"{len(invalid)} of {len(cells)} cells {verb} invalid"
     counts = invalid["gate"].value_counts()
     reasons = [f"{gate} ({count})" for gate, count in counts.head(_REASONS).items()]
     if more := counts.iloc[_REASONS:].sum():

@@ -46,7 +46,7 @@ def test_it_shows_itself_in_a_notebook_and_in_a_terminal(pair: Comparison) -> No
 
 
 def test_invalid_cells_are_counted_with_their_reason() -> None:
-    assert "1 of 120 cells are invalid: the ramp was not honoured (1)" in repr(
+    assert "1 of 120 cells is invalid: the ramp was not honoured (1)" in repr(
         comparison_of(synthetic.dataset(boots=3))
     )
 
