@@ -12,6 +12,7 @@ import pandas as pd
 
 from iolab.figures.panels import condition_text
 from iolab.pathology.base import Pathology
+from iolab.pathology.factors import Condition
 from iolab.stats.claims import cells_of
 from iolab.stats.conditions import (
     cell_columns,
@@ -304,7 +305,14 @@ def unasked_claims(data: Dataset) -> str:
     others = [c for c in pathology.claims if not c.secondary and c.name not in asked]
     if not others:
         return ""
-    words = "; ".join(f"{c.name} ({condition_text(pathology, c.condition)})" for c in others)
+    measured = {name: set(data.cells[name].dropna()) for name in pathology.factors}
+
+    def where(condition: Condition) -> str:
+        # What was not measured; if each level was, it is their combination.
+        new = {name: level for name, level in condition.items() if level not in measured[name]}
+        return condition_text(pathology, new or condition)
+
+    words = "; ".join(f"{claim.name} ({where(claim.condition)})" for claim in others)
     return f"Not asked, because their conditions were not measured here: {words}."
 
 
