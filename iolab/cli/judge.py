@@ -205,10 +205,7 @@ def judgement_line(judgement: Judgement) -> str:
     if judgement.reason:
         return f"{judgement.verdict}: {judgement.reason}"
     boots = "1 boot" if judgement.boots == 1 else f"{judgement.boots} boots"
-    return (
-        f"{judgement.verdict}: {judgement.value:.4g} where the limit is {judgement.expected:.4g}, "
-        f"{boots}, {judgement.cells} cells"
-    )
+    return f"{judgement.verdict}: {judgement.against}, {boots}, {judgement.cells} cells"
 
 
 def as_text(answers: Sequence[CaseAnswer]) -> str:

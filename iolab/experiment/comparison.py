@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+import tracedat
 from guestprof.profile import Profile
 from guestprof.switches import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
+from iolab.figures.panels import condition_text
 from iolab.pathology.base import Pathology
-from iolab.report.pages import BlockView, block_view
+from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table
-from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of
+from iolab.stats.conditions import (
+    kernels_of,
+    levels_of,
+    main_value,
+    pathology_of,
+    shared_columns,
+)
 from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
@@ -220,10 +228,13 @@ class Comparison:
     def verdict(self) -> pd.DataFrame:
         """Return the verdict on each claim about the measured conditions.
 
-        The columns are those of `iolab.stats.verdicts.verdict_table`.
+        The columns are those of `iolab.stats.verdicts.verdict_table`. A claim whose cells are all
+        invalid has a row with the reason; `iolab.report.unasked_claims` names the other claims.
         """
         table = verdict_table(self.data)
-        return table[table["n"] > 0].reset_index(drop=True)
+        asked = report.asked_claims(self.data)
+        rows = zip(table["kernel"], table["claim"], strict=True)
+        return table[[row in asked for row in rows]].reset_index(drop=True)
 
     def block(self, name: str | None = None) -> BlockView:
         """Return one block for display: its cells in the order measured, and their origin.
@@ -282,15 +293,40 @@ class Comparison:
 
         return figures.cpu_split(self.cells)
 
-    def traces(self, kernel: str | None = None) -> dict[str, Trace]:
-        """Return the traces of the first recorded boot of a kernel, the control's first.
+    def traces(self, kernel: str | None = None, **levels: Any) -> dict[str, Trace]:
+        """Return the traces of one recorded condition beside its control's, which is the first.
+
+        Parameters
+        ----------
+        kernel : str, optional
+            By default the first kernel that has traces.
+        **levels
+            Levels of other factors than the treatment; by default those of the condition with most
+            traces.
+
+        Returns
+        -------
+        dict of str to Trace
+            By names such as "cpu.weight 1000, kernel 6.1, iodepth 64", with what varies.
 
         Raises
         ------
         UserError
-            If there is no trace of the named kernel.
+            If there is no such trace.
         """
-        return report.recorded_traces(self.data, kernel)
+        recorded = self._recorded(kernel, levels)
+        return {name: tracedat.read(self.data.traces[cell]) for name, cell in recorded.items()}
+
+    def _recorded(self, kernel: str | None, levels: Mapping[str, Any]) -> dict[str, str]:
+        """Return the recorded cells of one condition by the names of their traces."""
+        cells, treatment = self.cells, self.pathology.treatment
+        varying = [n for n in shared_columns(cells) if n == "kernel" or cells[n].nunique() > 1]
+        found = {}
+        for row in report.recorded_cells(self.data, kernel, levels).to_dict("records"):
+            where = condition_text(self.pathology, {name: row[name] for name in varying})
+            name = report.treatment_name(self.pathology, row[treatment])
+            found[f"{name}, {where}"] = row["cell"]
+        return found
 
     @cached_property
     def trace(self) -> Trace:
@@ -301,10 +337,16 @@ class Comparison:
         UserError
             If nothing was recorded.
         """
-        treated = [t for name, t in self.traces().items() if name != self.pathology.control]
-        if not treated:
-            raise UserError("no cell was recorded: compare with record=True")
-        return treated[0]
+        recorded = report.recorded_cells(self.data)
+        treated = recorded[recorded[self.pathology.treatment].notna()]
+        if treated.empty:
+            raise UserError(self._not_recorded())
+        return tracedat.read(self.data.traces[treated["cell"].iloc[0]])
+
+    def _not_recorded(self) -> str:
+        """Return why there is no trace."""
+        gates = report.invalid_text(self.cells[self.cells["recorded"]])
+        return gates or "no cell was recorded: compare with record=True"
 
     def timeline(
         self,
@@ -312,46 +354,58 @@ class Comparison:
         *,
         lanes: Mapping[str, str] | None = None,
         window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+        **levels: Any,
     ) -> Timeline:
-        """Return the timeline of the control and of the first recorded treated condition.
+        """Return the timeline of a recorded condition: its control and its first treated level.
 
         Parameters
         ----------
-        kernel : str, optional
-            By default the first kernel that has traces.
+        kernel, **levels : optional
+            The condition, as for `Comparison.traces`.
         lanes, window : optional
             As for `iolab.timeline`.
 
         Raises
         ------
         UserError
-            If nothing was recorded, or there is no trace of the named kernel.
+            If nothing was recorded, or there is no trace of the named condition.
         """
         from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
 
-        kept = self.traces(kernel)
-        if not kept:
-            raise UserError("no cell was recorded: compare with record=True")
-        first = dict(list(kept.items())[:2])
-        return timeline(first, lanes, window=window, title=self.pathology.title)
+        first = dict(list(self._recorded(kernel, levels).items())[:2])
+        if not first:
+            raise UserError(self._not_recorded())
+        return timeline(
+            {name: tracedat.read(self.data.traces[cell]) for name, cell in first.items()},
+            lanes,
+            window=window,
+            title=self.pathology.title,
+            tasks={name: antagonists(self.root, cell) for name, cell in first.items()},
+        )
 
     def _repr_html_(self) -> str:
-        table = text_table(self.ratio, precision=3, na_rep="-")
-        return f"<p>{html.escape(self._headline())}</p>{table.to_html()}"
+        headline = f"<p>{html.escape(self._headline())}</p>"
+        try:
+            return headline + text_table(self.ratio, precision=3, na_rep="-").to_html()
+        except UserError as error:
+            return f"{headline}<p>{html.escape(str(error))}</p>"
 
     def __repr__(self) -> str:
-        return f"{self._headline()}\n{self.ratio.to_string(index=False)}"
+        try:
+            return f"{self._headline()}\n{self.ratio.to_string(index=False)}"
+        except UserError as error:
+            return f"{self._headline()}\n{error}"
 
     def _headline(self) -> str:
         cells = self.cells
-        invalid = int((~cells["valid"]).sum())
         boots = cells["block"].nunique()
         words = (
             f"{self.pathology.name}: {self.value} against {self.pathology.control}, "
             f"{len(cells)} cells in {boots} {'boot' if boots == 1 else 'boots'}, "
             f"{cells['clock'].iloc[0]} time"
         )
-        return words + (f"; {invalid} cells are invalid" if invalid else "")
+        lost = [f"block {name} failed: {why}" for name, why in self.failed.items()]
+        return "; ".join(filter(None, [words, report.invalid_text(cells), *lost]))
 
 
 def comparison_of(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from iolab import pathology
 from iolab.paths import REFERENCE, runs_dir
 from iolab.store import dataset
 from iolab.store.dataset import Dataset
+from iolab.store.fio_report import UNKNOWN_KERNEL, load_reports
 from iolab.store.profiles import ProfileStore
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
@@ -69,24 +71,49 @@ def pathologies() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def load(folder: Path | str) -> Dataset:
-    """Read a folder of results, or the reference data of a pathology by its name.
+_Files = Path | str | Sequence[Path | str]
+
+
+def load(results: _Files | Mapping[str, _Files]) -> Dataset:
+    """Read a folder of results, the reference data of a pathology by its name, or fio's own JSON.
 
     Parameters
     ----------
-    folder : Path or str
-        A folder that a sweep wrote, or a name such as ``"dio_kworker"``.
+    results : Path, str, sequence of them, or mapping of str to these
+        A folder that a sweep wrote, or a name such as ``"dio_kworker"``; or a file that ``fio
+        --output-format=json`` or ``json+`` wrote, several of one kernel, which are its replicates,
+        or those of each kernel by its name. See `iolab.store.fio_report.load_reports`.
 
     Raises
     ------
     UserError
-        If the folder or name is unknown, or the folder is damaged.
+        If the folder or name is unknown, the folder is damaged, or a file is no report of fio's.
+
+    Examples
+    --------
+    >>> iolab.load("result.json").cells[["job", "iops"]]  # doctest: +SKIP
+    >>> iolab.load({"6.1": "a.json", "6.12": ["b.json", "c.json"]})  # doctest: +SKIP
     """
-    path = Path(folder)
+    if not isinstance(results, Path | str) or Path(results).is_file():
+        return load_reports(_reports(results))
+    path, folder = Path(results), results
     if not path.exists() and path.name == str(folder):
         known = [found.parent.name for found in REFERENCE.glob("*/cells.parquet")]
         path = REFERENCE / one_of("folder or reference data", path.name, known)
     return dataset.load(path)
+
+
+def _reports(given: _Files | Mapping[str, _Files]) -> list[tuple[str, Path]]:
+    """Return each file with its kernel."""
+    of_kernels = given if isinstance(given, Mapping) else {UNKNOWN_KERNEL: given}
+    found = [
+        (str(kernel), Path(one))
+        for kernel, files in of_kernels.items()
+        for one in ([files] if isinstance(files, Path | str) else files)
+    ]
+    if not found:
+        raise UserError("no file is named")
+    return found
 
 
 def read_trace(path: Path | str) -> Trace:

@@ -144,7 +144,7 @@ def question(
         The measured work: a program of this machine, with arguments.
     value : str, optional
         For a program: a regular expression with one group that matches the number in its output
-        to measure as ``program_value``.
+        to measure as ``program_value``; of several matches the last one.
     treatment : mapping of str to level, or sequence of levels
         What distinguishes treated cells from their control. Several names change together, as
         one level.

@@ -86,7 +86,7 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
         x = [0 if pd.isna(v) else 1 + levels.index(v) for v in rows[pathology.treatment]]
         bottom = np.zeros(len(rows))
         for share, _, colour, hatch in _SHARES:
-            height = tables[share].loc[rows.index, "mean"].to_numpy(dtype=np.float64)
+            height = tables[share].loc[rows.index, "mean"].clip(lower=0).to_numpy(dtype=np.float64)
             style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
             axes.bar(x, height, 0.8, bottom, color=colour, hatch=hatch, **style)
             bottom += height

@@ -23,6 +23,7 @@ from bokeh.resources import Resources
 
 from iolab.figures.lane_plot import BINS, key, lane_plot, time_range
 from iolab.figures.lanes import Scene, embedded_span, first_view, scene
+from iolab.measure import wake_event
 from iolab.paths import TEMPLATES
 from iolab.shown import CAPTION, NO_MATH, SCRIPTS, rendered, terminal
 from iolab_base import foreign
@@ -107,6 +108,7 @@ def timeline(
     *,
     window: int | tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
     title: str = "",
+    tasks: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Timeline:
     """Show who ran, who waited, who slept and who woke whom; zoom with the wheel, drag to pan.
 
@@ -125,6 +127,8 @@ def timeline(
         the trace, by the traces' label if there are several.
     title : str, optional
         What it is called.
+    tasks : mapping of str to mapping of int to str, optional
+        Names of tasks by pid, by the traces' label, where their comms do not tell them apart.
 
     Returns
     -------
@@ -144,7 +148,9 @@ def timeline(
     given = {"": traces} if isinstance(traces, Trace) else dict(traces)
     if not given:
         raise UserError("there is no timeline without a trace")
-    scenes = {label: scene(trace, lanes) for label, trace in given.items()}
+    scenes = {
+        label: scene(trace, lanes, (tasks or {}).get(label)) for label, trace in given.items()
+    }
     views = {label: _view(label, shown, window) for label, shown in scenes.items()}
     exact = {
         label: embedded_span(shown, views[label], _MOST // len(scenes))
@@ -239,6 +245,11 @@ def _caption(
                 f"{name}: each interval from {(begin - zero) / 1e6:,.2f} to "
                 f"{(end - zero) / 1e6:,.2f} ms is here; grey bars are the shares of running (full) "
                 f"and waiting (pale) in each of {BINS} parts of the whole {whole:,.1f} ms."
+            )
+        if not wake_event(shown.trace):
+            parts.append(
+                f"{name}: no wake-ups were recorded (sched_waking), so a wait after one is part of "
+                "the sleep before it, and nothing says who woke whom."
             )
         if len(shown.trace.losses):
             parts.append(f"{name} lost events while it was recorded.")

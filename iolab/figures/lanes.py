@@ -64,10 +64,18 @@ class Scene:
     wakes: pd.DataFrame
 
 
-def scene(trace: Trace, lanes: Mapping[str, str] | None) -> Scene:
+def scene(
+    trace: Trace, lanes: Mapping[str, str] | None, tasks: Mapping[int, str] | None = None
+) -> Scene:
     """Sort intervals and wake-ups into lanes: patterns by name, or `_default_lanes`."""
+    # `tasks` gives tasks other names than their comms, by pid.
     states = _explained(trace)
-    waits = measure.waits(trace)
+    if tasks:
+        given = states["pid"].map(dict(tasks))
+        states["comm"] = given.where(given.notna(), states["comm"].astype(object)).astype(
+            "category"
+        )
+    waits = measure.waits_after_wakes(trace)
     waits["cause"] = _woken_by(waits)
     if lanes is None:
         names, parts, groups = _default_lanes(states)
@@ -206,7 +214,7 @@ def _explained(trace: Trace) -> pd.DataFrame:
     cause = np.full(len(states), "", dtype=object)
     # Both functions keep the order of the intervals.
     woken = (states["state"] == "runnable") & (states["waker"] >= 0)
-    cause[woken.to_numpy()] = _woken_by(measure.waits(trace))
+    cause[woken.to_numpy()] = _woken_by(measure.waits_after_wakes(trace))
     put_off = (states["state"] == "preempted").to_numpy()
     by = measure.preemptions(trace)
     cause[put_off] = [

@@ -210,9 +210,8 @@ def _drawn(name: str, cells: pd.DataFrame) -> pd.DataFrame:
 def _fixed(kept: pd.DataFrame, pathology: Pathology) -> list[str]:
     """Return which factors have one level in all cells, in words."""
     names = [n for n in pathology.factors if n != pathology.treatment and kept[n].nunique() == 1]
-    if not names:
-        return []
-    return [f"Fixed: {condition_text(pathology, {n: kept[n].iloc[0] for n in names})}."]
+    words = condition_text(pathology, {n: kept[n].iloc[0] for n in names})
+    return [f"Fixed: {words}."] if words else []
 
 
 def _ratio_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:

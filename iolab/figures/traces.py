@@ -154,7 +154,7 @@ def _draw_wakeups(
     axes: Axes, trace: Trace, window: tuple[int, int], lanes: Mapping[str, str]
 ) -> None:
     start, end = window
-    waits = measure.waits(trace)
+    waits = measure.waits_after_wakes(trace)
     waits = waits[(waits["woken_ns"] >= start) & (waits["woken_ns"] < end)]
     heights = {lane: height for height, lane in enumerate(reversed(list(lanes)))}
     waits = waits[waits["waker_comm"].notna() & ~waits["interrupt"]]

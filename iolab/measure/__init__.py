@@ -6,7 +6,7 @@ Every function raises `tracedat.MissingEventError` for a trace without the event
 
 from guestprof.switches import SWITCH_CALLS, switch_chain, switches
 from iolab.measure.gaps import busy_time, idle_gaps
-from iolab.measure.intervals import intervals, slices
+from iolab.measure.intervals import intervals, slices, wake_event
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
 from iolab.measure.tasks import (
@@ -17,6 +17,7 @@ from iolab.measure.tasks import (
     preemptions,
     time_in_state,
     waits,
+    waits_after_wakes,
     waits_by_pair,
 )
 from iolab.measure.workers import flushes, max_overlap, work_items
@@ -43,6 +44,8 @@ __all__ = [
     "time_in_state",
     "turns_by_clump",
     "waits",
+    "waits_after_wakes",
     "waits_by_pair",
+    "wake_event",
     "work_items",
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tracedat import Trace
 
-__all__ = ["STATES", "intervals", "slices"]
+__all__ = ["STATES", "intervals", "slices", "wake_event"]
 
 # ``runnable``: woken or yielded, waits for a CPU; ``preempted``: switched out while runnable.
 STATES = ("running", "runnable", "preempted", "sleeping", "blocked", "stopped", "dead", "other")
@@ -69,13 +69,24 @@ def slices(trace: Trace) -> pd.DataFrame:
     )
 
 
+# Written by the waker (``try_to_wake_up`` in kernel/sched/core.c), and when the task is put on a
+# run queue, which another CPU may do.
+_WAKES = ("sched_waking", "sched_wakeup")
+
+
+def wake_event(trace: Trace) -> str:
+    """Return the event that has the wake-ups: sched_waking, else sched_wakeup; "" for none."""
+    return next((name for name in _WAKES if trace.events.get(name)), "")
+
+
 def intervals(trace: Trace) -> pd.DataFrame:
     """Return the states of every task over time.
 
     Parameters
     ----------
     trace : Trace
-        Needs sched_switch and sched_waking.
+        Needs sched_switch. Without wake-ups (`wake_event`) a wait after one is part of the sleep
+        before it.
 
     Returns
     -------
@@ -89,10 +100,14 @@ def intervals(trace: Trace) -> pd.DataFrame:
         - ``start_ns``, ``end_ns`` (int64, ns): the interval
         - ``cpu`` (int32): CPU on which it ran or was switched in at the end; -1 if a wake-up
           ended the interval
-        - ``waker`` (int64): row of sched_waking that made it runnable; -1 for none
+        - ``waker`` (int64): row of the wake-up that made it runnable; -1 for none
     """
-    trace.require("intervals", "sched_switch", "sched_waking")
-    switch, waking = trace.frame("sched_switch"), trace.frame("sched_waking")
+    by = wake_event(trace)
+    trace.require("intervals", "sched_switch", *filter(None, [by]))
+    switch = trace.frame("sched_switch")
+    waking = (
+        trace.frame(by) if by else pd.DataFrame({"timestamp_ns": [], "pid": []}, dtype=np.int64)
+    )
     count, woken = len(switch), len(waking)
     times = switch["timestamp_ns"].to_numpy()
     # Order of events at equal times: switch out, wake-up, switch in.

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from iolab.measure.intervals import intervals, slices
+from iolab.measure.intervals import intervals, slices, wake_event
 from iolab.measure.join import first_equal, last_before, values_at
-from tracedat import Trace
+from tracedat import MissingEventError, Trace
 
 __all__ = [
     "CAUSES",
@@ -20,6 +20,7 @@ __all__ = [
     "preemptions",
     "time_in_state",
     "waits",
+    "waits_after_wakes",
     "waits_by_pair",
 ]
 
@@ -73,7 +74,7 @@ def time_in_state(trace: Trace) -> pd.DataFrame:
     Parameters
     ----------
     trace : Trace
-        Needs sched_switch and sched_waking.
+        As for `iolab.measure.intervals`.
 
     Returns
     -------
@@ -94,12 +95,14 @@ def time_in_state(trace: Trace) -> pd.DataFrame:
 
 
 def waits(trace: Trace) -> pd.DataFrame:
-    """Return every wait for a CPU after a wake-up, from sched_waking to the switch in.
+    """Return every wait for a CPU after a wake-up, from there to the switch in.
 
     Parameters
     ----------
     trace : Trace
-        Needs sched_switch and sched_waking.
+        Needs sched_switch and wake-ups: sched_waking, or instead of it sched_wakeup. That comes a
+        little later, and a wake-up through another CPU's queue (``ttwu_queue_wakelist`` in
+        kernel/sched/core.c) has an interrupt or the idle task there as its waker.
 
     Returns
     -------
@@ -112,12 +115,34 @@ def waits(trace: Trace) -> pd.DataFrame:
         - ``cpu`` (int32): CPU on which it was switched in
         - ``waker_pid`` (int32): the task that ran when it was woken
         - ``waker_comm`` (category): its name; missing if the trace does not have it
-        - ``interrupt`` (bool): woken in a hard or soft interrupt, which interrupted the waker
+        - ``interrupt`` (bool): woken in a hard or soft interrupt, which interrupted the waker, or
+          by another CPU's queue
+
+    Raises
+    ------
+    MissingEventError
+        If sched_switch is missing, or no wake-up was recorded or read.
     """
+    trace.require("waits", "sched_switch")
+    if trace.events["sched_switch"] and not wake_event(trace):
+        problem = (
+            "waits needs wake-ups, and this trace has none: record and read sched_waking "
+            "(trace-cmd record -e sched_switch -e sched_waking)"
+        )
+        raise MissingEventError(trace.path, problem)
+    return waits_after_wakes(trace)
+
+
+def waits_after_wakes(trace: Trace) -> pd.DataFrame:
+    """Return the rows of `waits`; none for a trace without wake-ups."""
     states = intervals(trace)
     woken = states[(states["state"] == "runnable") & (states["waker"] >= 0)]
-    waking = trace.frame("sched_waking").iloc[woken["waker"].to_numpy()]
+    by = wake_event(trace) or "sched_switch"
+    waking = trace.frame(by).iloc[woken["waker"].to_numpy()]
     waker = waking["common_pid"].to_numpy()
+    interrupt = (waking["common_flags"].to_numpy() & _INTERRUPT) != 0
+    if by == "sched_wakeup":
+        interrupt |= waker == 0
     names = _names(trace)
     return pd.DataFrame(
         {
@@ -129,7 +154,7 @@ def waits(trace: Trace) -> pd.DataFrame:
             "cpu": woken["cpu"].to_numpy(),
             "waker_pid": waker,
             "waker_comm": pd.Categorical(pd.Series(waker).map(names)),
-            "interrupt": (waking["common_flags"].to_numpy() & _INTERRUPT) != 0,
+            "interrupt": interrupt,
         }
     )
 
@@ -140,7 +165,7 @@ def waits_by_pair(trace: Trace, *, interrupts: bool = False) -> pd.DataFrame:
     Parameters
     ----------
     trace : Trace
-        Needs sched_switch and sched_waking.
+        As for `waits`.
     interrupts : bool
         Whether to include wake-ups from interrupts, whose waker is the interrupted task.
 
@@ -176,7 +201,7 @@ def preemptions(trace: Trace) -> pd.DataFrame:
     Parameters
     ----------
     trace : Trace
-        Needs sched_switch and sched_waking.
+        Needs sched_switch.
 
     Returns
     -------

@@ -155,7 +155,9 @@ def publish_attribution(
     plain = cells[cells[INTERVENTION] == NO_INTERVENTION]
     names = [n for n in pathology.factors if n != pathology.treatment]
     levels = {n: plain[n].iloc[0] for n in names if n != INTERVENTION}
-    parts.append(f"Control: {pathology.control}. Fixed: {condition_text(pathology, levels)}.")
+    parts.append(f"Control: {pathology.control}.")
+    if fixed := condition_text(pathology, levels):
+        parts.append(f"Fixed: {fixed}.")
     parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
     text = " ".join(parts)
     if folder is not None:
@@ -199,6 +201,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         verdicts = [word for word in rows["baseline_verdict"].unique() if word]
         verdict = f", {verdicts[0]}" if verdicts else ""
         lines.append(f"{claim}: {baseline:.3g} without intervention{verdict}")
+        heading = len(lines)
         for effect in _MOVES:
             for row in rows[rows["effect"] == effect].itertuples():
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
@@ -211,8 +214,11 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         for effect in ("changes little", "changes nothing"):
             names = rows.loc[rows["effect"] == effect, "intervention"]
             if len(names):
+                several = "others" if len(lines) > heading else "switches"
+                one = "other" if len(lines) > heading else "switch"
                 words = effect.replace("changes", "change")
-                lines.append(f"  {len(names)} others {words}: {', '.join(names)}")
+                words = f"{one} {effect}" if len(names) == 1 else f"{several} {words}"
+                lines.append(f"  {len(names)} {words}: {', '.join(names)}")
         lines += [
             f"  {row.intervention} cannot run here: {str(row.reason).removeprefix(_GATE)}"
             for row in rows[rows["effect"] == "cannot run here"].itertuples()
@@ -309,7 +315,7 @@ def _answer(step: Step) -> str:
     judgement = step.judgement
     if judgement.reason:
         return f"{judgement.verdict} ({shown.markdown(judgement.reason)})"
-    return f"{judgement.verdict}, {judgement.value:.4g} where the limit is {judgement.expected:.4g}"
+    return f"{judgement.verdict}, {judgement.against}"
 
 
 def _row(step: Step) -> str:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,13 +17,15 @@ from iolab.figures.cells import block_figure
 from iolab.figures.save import caption, save_figure
 from iolab.figures.verdicts import publish_comparison
 from iolab.pathology import get_pathology
+from iolab.pathology.base import Pathology
 from iolab.report.comparison import compare_with_virtual, comparison_text
-from iolab.report.tables import factors, machine_table
+from iolab.report.tables import factors, invalid_text, machine_table
 from iolab.shown import NO_MATH, Paragraph, rendered, terminal, text_table
-from iolab.stats.conditions import kernels_of, pathology_of
+from iolab.stats.conditions import kernels_of, pathology_of, shared_columns
 from iolab.stats.verdicts import VERDICTS, verdict_summary
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
+from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 from tracedat import Trace
@@ -31,11 +34,15 @@ __all__ = [
     "BlockView",
     "ComparisonSection",
     "VerdictIndex",
+    "antagonists",
     "block_view",
     "comparison_section",
+    "explained",
     "publish",
+    "recorded_cells",
     "recorded_traces",
     "style_tables",
+    "treatment_name",
     "verdict_index",
 ]
 
@@ -83,8 +90,12 @@ def publish(
     return text
 
 
-def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace]:
-    """Return the traces that are kept of a kernel's first recorded boot.
+def recorded_cells(
+    data: Dataset, kernel: str | None = None, levels: Mapping[str, Any] | None = None
+) -> pd.DataFrame:
+    """Return the recorded cells of one condition, its control first, then each level once.
+
+    Of several conditions it is the one with most traces, its control among them.
 
     Parameters
     ----------
@@ -92,6 +103,53 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
         Measured data.
     kernel : str, optional
         The kernel; by default the first that has traces.
+    levels : mapping of str to level, optional
+        Levels of factors, the treatment aside.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``data.cells``; none where nothing was recorded.
+    """
+    cells = data.cells
+    pathology = pathology_of(cells)
+    kept = cells[cells["cell"].isin(list(data.traces)) & cells["valid"]]
+    known = kernels_of(kept)
+    if kernel is not None and kernel not in known:
+        gates = invalid_text(cells[(cells["kernel"] == kernel) & cells["recorded"]])
+        there = f" (there are: {', '.join(known)})" if known else ""
+        raise UserError(
+            f"no trace is kept of kernel {kernel}{there}{f'; {gates}' if gates else ''}"
+        )
+    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))]
+    shared = [name for name in shared_columns(cells) if name != "kernel"]
+    for name, level in (levels or {}).items():
+        one_of("factor of these traces", name, shared)
+        there = ", ".join(str(one) for one in sorted(kept[name].unique()))
+        kept = kept[kept[name] == level]
+        if kept.empty:
+            raise UserError(f"no trace is kept of {name} {level} (there are: {there or 'none'})")
+    treatment = pathology.treatment
+    best: tuple[bool, int] = (False, 0)
+    chosen = kept.iloc[:0]
+    # Without a factor beside the treatment there is one condition.
+    for _, rows in kept.groupby(shared) if shared else [((), kept)]:
+        found = (bool(rows[treatment].isna().any()), rows[treatment].nunique())
+        if chosen.empty or found > best:
+            best, chosen = found, rows
+    chosen = chosen.sort_values([treatment, "boot", "cell"], na_position="first")
+    return chosen.drop_duplicates(treatment)
+
+
+def recorded_traces(
+    data: Dataset, kernel: str | None = None, levels: Mapping[str, Any] | None = None
+) -> dict[str, Trace]:
+    """Return the traces of one recorded condition beside its control.
+
+    Parameters
+    ----------
+    data, kernel, levels
+        As for `recorded_cells`.
 
     Returns
     -------
@@ -99,21 +157,30 @@ def recorded_traces(data: Dataset, kernel: str | None = None) -> dict[str, Trace
         One for the control, then one for each level of the treatment, by their names; empty where
         nothing was recorded.
     """
-    kept = data.cells[data.cells["cell"].isin(list(data.traces))]
     pathology = pathology_of(data.cells)
-    treatment, factor = pathology.treatment, pathology.factors[pathology.treatment]
-    known = kernels_of(kept)
-    if kernel is not None and kernel not in known:
-        raise UserError(f"no trace is kept of kernel {kernel} (there are: {', '.join(known)})")
-    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))].sort_values(
-        [treatment, "boot", "cell"], na_position="first"
-    )
     return {
-        pathology.control if pd.isna(row[treatment]) else factor.in_words(row[treatment]): (
-            tracedat.read(data.traces[row["cell"]])
-        )
-        for row in kept.drop_duplicates(treatment).to_dict("records")
+        treatment_name(pathology, row[pathology.treatment]): tracedat.read(data.traces[row["cell"]])
+        for row in recorded_cells(data, kernel, levels).to_dict("records")
     }
+
+
+def treatment_name(pathology: Pathology, level: Any) -> str:
+    """Return a level of the treatment in words; a missing one is the control."""
+    if pd.isna(level):
+        return pathology.control
+    return pathology.factors[pathology.treatment].in_words(level)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Display the sentence of a UserError in place of what cannot be shown, in a ``with`` block."""
+    # Only a notebook calls this: nothing else needs IPython.
+    from IPython.display import display  # noqa: PLC0415
+
+    try:
+        yield
+    except UserError as error:
+        display(Paragraph(str(error)))  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,6 +407,22 @@ class BlockView:
             display(text_table(machine_table(self.facts)))  # type: ignore[no-untyped-call]
         shown = [self.run["pyperf_system_show"]] if "pyperf_system_show" in self.run else []
         print("\n".join([*shown, *self.console]))
+
+
+def antagonists(root: Path | None, cell: str) -> dict[int, str]:
+    """Return names for the antagonist's tasks in a cell of the store at `root`, by pid."""
+    block, _, name = cell.rpartition("-")
+    store = None if root is None else RawStore(root)
+    key = None if store is None else next((k for k in store.all_keys() if k[:16] == block), None)
+    if store is None or key is None:
+        return {}
+    results = (document["result"] for document in store.cells(key))
+    tasks: dict[str, Any] = next((one["last"]["tasks"] for one in results if one["id"] == name), {})
+    return {
+        int(pid): f"{foreign.line(task['comm'], foreign.NAME)} (antagonist)"
+        for pid, task in tasks.items()
+        if task.get("antagonist")
+    }
 
 
 def block_view(

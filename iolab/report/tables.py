@@ -10,12 +10,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from iolab.figures.panels import condition_text
 from iolab.pathology.base import Pathology
+from iolab.pathology.factors import Condition
+from iolab.stats.claims import cells_of
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
     kernels_of,
     main_value,
+    pair_columns,
     pathology_of,
     shared_columns,
 )
@@ -28,10 +32,12 @@ from iolab.store.soundness import findings
 
 __all__ = [
     "aa_check",
+    "asked_claims",
     "control_load",
     "effect_table",
     "factors",
     "invalid_cells",
+    "invalid_text",
     "kernel_effects",
     "level_table",
     "machine_table",
@@ -39,6 +45,7 @@ __all__ = [
     "mechanism_table",
     "overview",
     "traced_measures",
+    "unasked_claims",
 ]
 
 # A core idle for at least this share of its time does not limit the control.
@@ -127,9 +134,14 @@ def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) ->
     -------
     DataFrame
         A row for each kernel and condition: kernel, the factors that vary, the treatment (the
-        control by its name), mean, low, high (t interval over boots), n (boots), cells.
+        control by its name), mean, low, high (t interval over boots), n (boots), cells. ``idle`` is
+        not below 0.
     """
     table = mean_table(comparable_cells(with_measure(data, value)), value, confidence=confidence)
+    if value == "idle":
+        # A cell has the difference of two counts, which may be a little below 0 for a busy core.
+        shares = ["mean", "low", "high"]
+        table[shares] = table[shares].clip(lower=0)
     pathology = pathology_of(data.cells)
     columns = [*_varying(table, data.cells), pathology.treatment]
     columns += ["mean", "low", "high", "n", "cells"]
@@ -164,10 +176,14 @@ def effect_table(
     DataFrame
         A row for each kernel and treated condition: kernel, the factors that vary, the treatment,
         ratio, low, high (t interval over boots), n (boots), reading (on which side of 1 the whole
-        interval lies).
+        interval lies, or that no pair is valid).
     """
     treatment = pathology_of(cells).treatment
-    table = ratio_table(comparable_cells(cells), value, confidence=confidence)
+    if _has_pairs(cells):
+        table = ratio_table(cells, value, confidence=confidence)
+    else:
+        table = cells[cells["role"] == "treatment"].drop_duplicates(pair_columns(cells))
+        table = table.assign(ratio=math.nan, low=math.nan, high=math.nan, n=0)
     table = table[~table["aa"]]
     if levels is not None:
         table = table[table[treatment].isin(list(levels))]
@@ -196,10 +212,10 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
         interval contains 1, or, where all boots agree to the last digit, their value is 1 (missing
         with a single boot).
     """
-    kept = comparable_cells(cells)
     numbers = ["ratio", "low", "high", "n", "pairs", "p_value"]
-    if not kept["aa"].any():
+    if not _has_pairs(cells[cells["aa"]]):
         return pd.DataFrame(columns=["kernel", *numbers, "holds"])
+    kept = comparable_cells(cells)
     table = ratio_table(kept, main_value(kept), confidence=confidence)
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
@@ -250,6 +266,54 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """
     columns = ["kernel", "block", "position", "role", "gate", *factors(cells), "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
+
+
+# Reasons that are listed one by one.
+_REASONS: Final = 3
+
+
+def invalid_text(cells: pd.DataFrame) -> str:
+    """Return how many cells are invalid and why, the most frequent reasons first; "" for none."""
+    invalid = cells[~cells["valid"]]
+    if invalid.empty:
+        return ""
+    verb = "is" if len(invalid) == 1 else "are"
+    many = f"{len(invalid)} of {len(cells)} cells {verb} invalid"
+    counts = invalid["gate"].value_counts()
+    reasons = [f"{gate} ({count})" for gate, count in counts.head(_REASONS).items()]
+    if more := counts.iloc[_REASONS:].sum():
+        reasons.append(f"other reasons ({more})")
+    return f"{many}: {'; '.join(reasons)}"
+
+
+def asked_claims(data: Dataset) -> set[tuple[str, str]]:
+    """Return kernel and name of each claim whose condition was measured, validly or not."""
+    return {
+        (kernel, claim.name)
+        for kernel in kernels_of(data.cells)
+        for claim in pathology_of(data.cells).claims
+        if len(cells_of(data, claim, kernel, data.cells))
+    }
+
+
+def unasked_claims(data: Dataset) -> str:
+    """Return a sentence that names the primary claims about other conditions; "" for none."""
+    pathology = pathology_of(data.cells)
+    if not pathology.claims:
+        return f"{pathology.name} has no claim (claims=...), so there is no verdict."
+    asked = {name for _, name in asked_claims(data)}
+    others = [c for c in pathology.claims if not c.secondary and c.name not in asked]
+    if not others:
+        return ""
+    measured = {name: set(data.cells[name].dropna()) for name in pathology.factors}
+
+    def where(condition: Condition) -> str:
+        # What was not measured; if each level was, it is their combination.
+        new = {name: level for name, level in condition.items() if level not in measured[name]}
+        return condition_text(pathology, new or condition)
+
+    words = "; ".join(f"{claim.name} ({where(claim.condition)})" for claim in others)
+    return f"Not asked, because their conditions were not measured here: {words}."
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -326,7 +390,15 @@ def _with_control(table: pd.DataFrame, pathology: Pathology) -> pd.DataFrame:
     return table.assign(**{pathology.treatment: levels.where(levels.notna(), pathology.control)})
 
 
+def _has_pairs(cells: pd.DataFrame) -> bool:
+    """Return whether both cells of any untraced pair are valid."""
+    kept = cells[cells["valid"] & ~cells["recorded"]]
+    return bool((kept.groupby(["block", "pair"])["role"].nunique() == 2).any())
+
+
 def _reading(row: Mapping[Any, Any]) -> str:
+    if not row["n"]:
+        return "no valid pair"
     if row["n"] < 2:
         return "one boot: no interval"
     # Boots that agree to the last digit have no spread for an interval.

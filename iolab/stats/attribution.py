@@ -32,6 +32,7 @@ __all__ = [
     "TURNS",
     "attribution",
     "candidates",
+    "crosses",
     "lasting",
     "screening",
 ]
@@ -54,6 +55,8 @@ ATTRIBUTION_COLUMNS: Final = (
 # Shares of `_scale`: worth confirming, and no change at all.
 _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
+# A shorter way is lost in the spread of any baseline: a share of the limit, or of a logarithm.
+_LEAST: Final = 0.01
 # Share of a change in short runs that is left in longer ones if it lasts.
 _LASTING: Final = 0.5
 
@@ -67,10 +70,14 @@ def _scale(claim: Claim, baseline: float) -> float:
     """Return the change that counts as whole, in the unit of `boot_values`.
 
     It is the way from the baseline to the limit, or from no effect to the limit if that is longer:
-    beside a baseline near its limit, any spread would look like a cause.
+    beside a baseline near its limit, any spread would look like a cause. A limit of a treated value
+    alone says nothing of the value without an effect: 0 operations a second is none.
     """
     limit = _in_logs(claim, claim.limit)
-    return max(abs(limit - baseline), abs(limit - _in_logs(claim, claim.start)))
+    way = abs(limit - baseline)
+    if claim.contrast == "treated" and claim.published is None and claim.without is None:
+        return max(way, _LEAST * (abs(limit) if limit and not claim.logarithmic else 1))
+    return max(way, abs(limit - _in_logs(claim, claim.start)))
 
 
 def _in_logs(claim: Claim, value: float) -> float:
@@ -151,8 +158,9 @@ def screening(
 
     ``baseline`` and ``estimate`` are the claim's contrast without and with it; ``low`` and ``high``
     the t interval of the change, added to the baseline. ``share`` is the change as a share of the
-    way from the baseline to the limit, or from no effect to the limit if that is longer; negative
-    if it moves away. ``effect`` is provisional. The columns are `ATTRIBUTION_COLUMNS`.
+    way from the baseline to the limit, or from no effect to the limit if that is longer (a limit of
+    a treated value alone knows no value without an effect); negative if it moves away. ``effect``
+    is provisional. The columns are `ATTRIBUTION_COLUMNS`.
     """
     rows = []
     for claim in claims:
@@ -162,16 +170,22 @@ def screening(
         for level in levels:
             row = measured.row(level, "screened", CONFIDENCE, *measured.changes(level))
             if row["n"]:
-                row["effect"] = _word(claim, measured.baseline, float(row["share"]))
+                row["effect"] = _word(claim, measured.baseline, row)
             rows.append(row)
     return pd.DataFrame(rows, columns=list(ATTRIBUTION_COLUMNS))
 
 
-def _word(claim: Claim, baseline: float, share: float) -> str:
-    """Return the effect of a share of the way to the limit, ignoring its spread."""
-    if abs(share) < _PICKED:
-        return "changes nothing" if abs(share) < _NOTHING else "changes little"
-    return _direction(claim, baseline, share)
+def _word(claim: Claim, baseline: float, row: dict[str, Any]) -> str:
+    """Return the effect of a screened intervention, ignoring its spread."""
+    share = abs(row["share"])
+    if share < _PICKED and not _crossed(claim, row["baseline"], row["estimate"]):
+        return "changes nothing" if share < _NOTHING else "changes little"
+    return _direction(claim, baseline, row["share"])
+
+
+def _crossed(claim: Claim, before: float, after: float) -> bool:
+    """Return whether the limit lies between two values in the claim's unit."""
+    return _is_there(claim, _in_logs(claim, before)) != _is_there(claim, _in_logs(claim, after))
 
 
 def _direction(claim: Claim, baseline: float, share: float) -> str:
@@ -184,12 +198,27 @@ def _is_there(claim: Claim, baseline: float) -> bool:
     return baseline > limit if claim.above is not None else baseline < limit
 
 
-def candidates(screened: pd.DataFrame, most: int) -> list[str]:
+def crosses(screened: pd.DataFrame, claims: Sequence[Claim]) -> pd.Series:
+    """Return for each row of a screening whether its claim moves past the limit."""
+    named = {claim.name: claim for claim in claims}
+    return pd.Series(
+        [
+            bool(row["n"]) and _crossed(named[row["claim"]], row["baseline"], row["estimate"])
+            for row in screened.to_dict("records")
+        ],
+        index=screened.index,
+        dtype=bool,
+    )
+
+
+def candidates(screened: pd.DataFrame, claims: Sequence[Claim], most: int) -> list[str]:
     """Return up to `most` interventions worth confirming, largest effect first.
 
-    They move a claim's value by at least a quarter of the way to its limit, in either direction.
+    They move a claim's value by at least a quarter of the way to its limit, in either direction, or
+    past its limit, which counts as the whole way.
     """
-    moved = screened.assign(moved=screened["share"].abs())
+    share = screened["share"].abs()
+    moved = screened.assign(moved=share.mask(crosses(screened, claims), share.clip(lower=1)))
     furthest = moved.groupby("intervention", sort=False)["moved"].max()
     picked = furthest[furthest >= _PICKED].sort_values(ascending=False, kind="stable")
     return [str(name) for name in picked.index[:most]]
@@ -210,7 +239,7 @@ def attribution(
     pathology where the claim holds without it (its estimate lies on the claimed side of the limit)
     and is not reproduced with it, and *restores* it the other way round. Otherwise it *weakens* or
     *strengthens* it. Each of these takes an interval of the change that leaves zero out, and a
-    change of a tenth of the way to the limit or more.
+    change past the limit or of a tenth of the way to it.
     """
     # Both verdicts and the change, each of one claim and intervention.
     family = max(1, len(claims) * len(levels))
@@ -278,7 +307,8 @@ def _effect(
     # Boots may agree on the change to the last digit, but be too few to rely on.
     agree = bool(what_is_missing(changes))
     fault = next((judged.reason for judged in (before, after) if judged.reason), "")
-    small = abs(row["share"]) < _NOTHING
+    crossed = _crossed(claim, row["baseline"], row["estimate"])
+    small = abs(row["share"]) < _NOTHING and not crossed
     if changes.size < 2 or (agree and fault and not small):
         return "inconclusive", fault or "one boot"
     if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):

@@ -36,6 +36,12 @@ VERDICTS: Final = (
 )
 
 
+_COLUMNS: Final = (
+    *("pathology", "kernel", "claim", "kind", "secondary", "statement"),
+    *("estimate", "low", "high", "n", "rule", "published", "verdict", "reason", "clock"),
+)
+
+
 def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Judge every claim of a pathology on every kernel.
 
@@ -97,7 +103,8 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
                     "clock": data.cells["clock"].iloc[0],
                 }
             )
-    return pd.DataFrame(rows)
+    # A question may have no claim.
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:

@@ -27,6 +27,7 @@ __all__ = [
     "check_origin",
     "check_result",
     "column_types",
+    "fio_measures",
     "histogram",
     "measures",
 ]
@@ -292,6 +293,12 @@ def histogram(result: CellResult) -> list[tuple[float, int]]:
     except _SENSELESS as error:
         raise _not_the_agents(error) from error
     return found
+
+
+def fio_measures(report: Mapping[str, Any]) -> dict[str, float | int]:
+    """Return the measures that a report of fio's gives without the agent's; {} without I/O."""
+    result: Any = {"fio": report}
+    return _from_fio(result) if _did_io(result) else {}
 
 
 def _grown(result: CellResult, name: _Time, kind: Literal["job", "antagonist"]) -> int:

@@ -123,8 +123,8 @@ class _Search:
         if verdict != expected:
             swapped = "; to look for the commit that fixed it, give --fixed"
             raise UserError(
-                f"{name} is {verdict}, not {expected}: {step.judgement.value:.4g} where the limit "
-                f"is {step.judgement.expected:.4g}{swapped if expected == 'good' else ''}"
+                f"{name} is {verdict}, not {expected}: {step.judgement.against}"
+                f"{swapped if expected == 'good' else ''}"
             )
         return step
 

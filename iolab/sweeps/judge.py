@@ -67,6 +67,8 @@ class Judgement:
         How many boots and cells the verdict rests on.
     reason : str
         Why it is untestable, or what decided.
+    reference : str
+        The other kernel that a question refers to, else "".
     measures : dict of str to dict
         Mean of every number of the cells, by name, then by role ("control", "treatment").
     """
@@ -78,6 +80,20 @@ class Judgement:
     cells: int = 0
     reason: str = ""
     measures: dict[str, dict[str, float]] | None = None
+    reference: str = ""
+
+    @property
+    def against(self) -> str:
+        """The value and what it was held against, in words."""
+        value, expected = f"{self.value:.4g}", f"{self.expected:.4g}"
+        if not self.reference:
+            return f"{value} where the limit is {expected}"
+        if self.value == self.expected or not self.expected:
+            return f"{value} where {self.reference} has {expected}"
+        percent = 100 * abs(self.value - self.expected) / abs(self.expected)
+        side = "above" if self.value > self.expected else "below"
+        far = f"{percent:.2g}" if percent < 100 else f"{percent:.0f}"
+        return f"{value}, {far} % {side} {self.reference}'s {expected}"
 
 
 class _OpenQuestionError(Exception):
@@ -116,7 +132,9 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
                 other = _measured(how, question.reference, boots, recorded)
                 last = boots == _STEPS[-1]
                 verdict, expected = _compared(question, data, kernel, other, last=last)
-                return replace(judgement, verdict=verdict, expected=expected)
+                return replace(
+                    judgement, verdict=verdict, expected=expected, reference=question.reference
+                )
             verdict = _decided(question, data, kernel, boots)
             return replace(judgement, verdict=verdict)
         except _UntestableError as error:

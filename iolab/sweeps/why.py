@@ -27,6 +27,7 @@ from iolab.stats.attribution import (
     TURNS,
     attribution,
     candidates,
+    crosses,
     lasting,
     screening,
 )
@@ -232,7 +233,7 @@ def _found(run: _Run) -> Why:
     keys = run.measure(claims, tried, boots=_SCREENING_BOOTS)
     screened_data = run.data(keys)
     screened = screening(screened_data, claims, kernel, tried)
-    picked = candidates(screened, _MOST_CANDIDATES)
+    picked = candidates(screened, claims, _MOST_CANDIDATES)
     chosen = [*picked, *_pairs(screened, claims, picked)]
     folder = asked.request.root / asked.pathology.name / f"why-{kernel}"
     tables = [screened]
@@ -325,18 +326,9 @@ def _offered(run: _Run, surveyed: PathologyPlan) -> tuple[list[str], list[str]]:
     return switches(facts, block.machine if virtual else None, treated), fixed_switches(facts)
 
 
-def _reached(screened: pd.DataFrame, claims: Sequence[Claim]) -> bool:
-    """Return whether an intervention moves a claim's value across its limit."""
-    for claim in claims:
-        rows = screened[(screened["claim"] == claim.name) & (screened["n"] > 0)]
-        if ((rows["baseline"] > claim.limit) != (rows["estimate"] > claim.limit)).any():
-            return True
-    return False
-
-
 def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str]) -> list[str]:
     """Return pairs of the interventions that move a claim most, if none alone reaches its limit."""
-    if _reached(screened, claims):
+    if crosses(screened, claims).any():
         return []
     towards = screened[(screened["share"] > 0) & screened["intervention"].isin(picked)]
     furthest = towards.groupby("intervention")["share"].max().sort_values(ascending=False)

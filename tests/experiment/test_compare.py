@@ -80,7 +80,12 @@ def test_papermill_measures_the_condition_that_it_is_given(root: Path, tmp_path:
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     # The ratio, where the core's time goes, and one block.
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
-    assert "in 1 boot, virtual time" in json.dumps(outputs)
+    said = json.dumps(outputs)
+    assert "in 1 boot, virtual time" in said
+    # No claim is about this condition; no cell is invalid; no bar is left on red.
+    assert "Not asked" in said
+    assert "cells are valid" in said
+    assert not any(output.get("name") == "stderr" for output in outputs)
 
 
 def test_papermill_refuses_a_parameter_that_is_misspelt(tmp_path: Path) -> None:

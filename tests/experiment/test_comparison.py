@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
 import pytest
 from matplotlib.text import Text
 
 from iolab.experiment.comparison import Comparison, comparison_of
+from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from tests.support import synthetic
+from tests.support.story import story, switch
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +45,78 @@ def test_it_shows_itself_in_a_notebook_and_in_a_terminal(pair: Comparison) -> No
     assert "10000" in repr(pair)
 
 
-def test_invalid_cells_are_counted_in_the_headline() -> None:
-    assert "cells are invalid" in repr(comparison_of(synthetic.dataset(boots=3)))
+def test_invalid_cells_are_counted_with_their_reason() -> None:
+    assert "1 of 120 cells is invalid: the ramp was not honoured (1)" in repr(
+        comparison_of(synthetic.dataset(boots=3))
+    )
+
+
+@pytest.mark.parametrize("role", ["treatment", "both"])
+def test_a_comparison_without_a_valid_pair_says_why(role: str) -> None:
+    data = synthetic.dataset(kernels=["6.1"], boots=2, invalid=False)
+    lost = data.cells["role"].isin(
+        ["treatment"] if role == "treatment" else ["treatment", "control"]
+    )
+    lost &= ~data.cells["aa"] | (role == "both")
+    gate = data.cells["gate"].mask(lost, "no I/O was done")
+    pair = comparison_of(replace(data, cells=data.cells.assign(valid=~lost, gate=gate)))
+    for shown in (repr(pair), pair._repr_html_()):
+        assert f"{lost.sum()} of 40 cells are invalid: no I/O was done ({lost.sum()})" in shown
+        assert "no valid pair" in shown
+    assert set(pair.ratio["n"]) == {0}
+    assert set(pair.ratio["weight"]) == {100, 1000, 3000, 10000}
+    assert pair.aa.empty == (role == "both")
+
+
+def test_what_has_no_ratio_still_shows_itself() -> None:
+    data = synthetic.dataset(kernels=["6.1"], boots=2, invalid=False)
+    pair = comparison_of(replace(data, cells=data.cells.assign(iops=-1.0)), "6.1")
+    assert "is not above 0" in repr(pair)
+    assert "is not above 0" in pair._repr_html_()
+
+
+def _recorded(data: Dataset, tmp_path: Path, gated: tuple[int, int] | None) -> Comparison:
+    """Return a comparison in which one boot is recorded, but for a gated (iodepth, weight)."""
+    trace = story(tmp_path, [switch(1000 + n, 0, (1, "fio"), 1, (2, "w")) for n in range(3)]).path
+    cells = data.cells[(data.cells["boot"] == 0) & ~data.cells["aa"]]
+    cells = cells.assign(recorded=True, cell=cells["cell"] + "-r", pair=cells["pair"] + 100)
+    lost = pd.Series(False, index=cells.index)
+    if gated is not None:
+        lost = (cells["iodepth"] == gated[0]) & (cells["weight"] == gated[1]).fillna(False)
+    cells = cells.assign(
+        valid=~lost, gate=lost.map({True: "tracing changed its regime", False: ""})
+    )
+    together = pd.concat([data.cells, cells], ignore_index=True)
+    kept = cells.loc[cells["valid"], "cell"]
+    return comparison_of(replace(data, cells=together, traces=dict.fromkeys(kept, trace)))
+
+
+def test_traces_are_of_one_condition_which_is_named(tmp_path: Path) -> None:
+    data = synthetic.dataset(boots=2, invalid=False)
+    whole = _recorded(data, tmp_path, None)
+    named = [f"{level}, kernel 6.1, iodepth 64" for level in ("outside", "cpu.weight 100")]
+    assert list(whole.traces())[:2] == named
+    other = whole.traces("6.12", iodepth=192)
+    assert len(other) == 5
+    assert all(name.endswith(", kernel 6.12, iodepth 192") for name in other)
+    # A condition that lost a trace is not filled up with another's.
+    torn = _recorded(data, tmp_path, (64, 1000))
+    assert {name.partition(", ")[2] for name in torn.traces()} == {"kernel 6.1, iodepth 192"}
+    assert len(torn.traces(iodepth=64)) == 4
+    with pytest.raises(UserError, match=r"iodepth 7 \(there are: 64, 192\)"):
+        whole.traces(iodepth=7)
+    with pytest.raises(UserError, match=r"iodept.*iodepth"):
+        whole.traces(iodept=64)
+
+
+def test_a_recording_without_a_valid_cell_says_why(tmp_path: Path) -> None:
+    data = synthetic.dataset(kernels=["6.1"], iodepths=[64], weights=[1000], boots=2, invalid=False)
+    pair = _recorded(data, tmp_path, (64, 1000))
+    cells = pair.cells
+    gate = cells["gate"].mask(cells["recorded"], "tracing changed its regime")
+    lost = replace(pair.data, cells=cells.assign(valid=~cells["recorded"], gate=gate), traces={})
+    with pytest.raises(UserError, match=r"2 of 2 cells are invalid: tracing changed"):
+        comparison_of(lost).timeline()
 
 
 def test_figures_are_drawn_of_the_ratio_and_of_a_mean(pair: Comparison) -> None:

@@ -195,6 +195,20 @@ def test_default_lanes_are_cpus_and_the_busiest_tasks(tmp_path: Path) -> None:
     assert set(shown.wakes["by_lane"]) == {2}
 
 
+def test_two_tasks_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    other = (30, "fio")
+    lines = [
+        line
+        for t in range(1000, 9000, 2000)
+        for line in (switch(t, 0, FIO, 1, other), switch(t + 1000, 0, other, 1, FIO))
+    ]
+    trace = story(tmp_path, lines)
+    shown = scene(trace, None, {30: "fio (antagonist)"})
+    assert {"fio 10", "fio (antagonist) 30"} <= set(shown.names)
+    beside = scene(trace, {"fio": "fio", "beside": r"fio \(antagonist\)"}, {30: "fio (antagonist)"})
+    assert beside.bars.groupby("lane")["pid"].unique().map(list).tolist() == [[10], [30]]
+
+
 def test_several_traces_have_one_time_axis(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     shown = timeline({"a": turning(tmp_path / "a"), "b": turning(tmp_path, 30)}, LANES)
@@ -221,9 +235,25 @@ def test_a_wrong_window_or_lane_is_one_sentence(tmp_path: Path) -> None:
         timeline({"b": trace}, LANES, window={"a": (0, 1)})
     with pytest.raises(UserError, match="without a trace"):
         timeline({}, LANES)
-    switches = [switch(0, 0, FIO, 1, IDLE), switch(9, 0, IDLE, 0, FIO)]
-    with pytest.raises(MissingEventError, match="sched_waking"):
-        timeline(read(write(tmp_path / "s.dat", switches), ["sched_switch"]), LANES)
+    with pytest.raises(MissingEventError, match="sched_switch"):
+        timeline(read(write(tmp_path / "s.dat", [waking(0, 0, 0, FIO)]), ["sched_waking"]), LANES)
+
+
+def test_a_timeline_of_switches_alone_says_what_it_cannot_show(tmp_path: Path) -> None:
+    path = turning(tmp_path).path
+    # As a header may list sched_waking or not, read or not.
+    switches = [
+        switch(0, 0, IDLE, 0, FIO),
+        switch(500, 0, FIO, PREEMPTED, WORKER),
+        switch(900, 0, WORKER, 1, FIO),
+        switch(1000, 0, FIO, 1, IDLE),
+    ]
+    listed = write(tmp_path / "s.dat", switches)
+    for trace in (read(path, ["sched_switch"]), read(listed)):
+        shown = timeline(trace, LANES)
+        assert "no wake-ups were recorded" in shown.caption
+        assert scene(trace, LANES).wakes.empty
+    assert "no wake-ups" not in timeline(read(path), LANES).caption
 
 
 def test_hashes_are_those_of_the_scripts_that_run() -> None:

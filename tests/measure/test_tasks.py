@@ -173,10 +173,58 @@ def test_a_gap_makes_no_interval(tmp_path: Path) -> None:
 def test_missing_events_name_the_analysis(tmp_path: Path) -> None:
     path = write(tmp_path / "t.dat", [waking(1, 0, 0, FIO)])
     trace = read(path, ["sched_waking"])
-    with pytest.raises(MissingEventError, match=r"intervals needs .* sched_switch was not read"):
+    with pytest.raises(MissingEventError, match=r"waits needs .* sched_switch was not read"):
         measure.waits(trace)
     with pytest.raises(RequestError, match="did you mean sched_switch"):
         read(path, ["sched_swich"])
+
+
+def _without(path: Path, lines: list[Line], how: str) -> Trace:
+    """Return switches alone: of a file that lists sched_waking, or that was read without it."""
+    if how == "listed":
+        return read(write(path, [line for line in lines if line[3] == "sched_switch"]))
+    return read(write(path, lines), ["sched_switch"])
+
+
+_TURN = [
+    switch(1000, 0, IDLE, 0, FIO),
+    waking(1200, 0, 10, WORKER),
+    switch(1500, 0, FIO, PREEMPTED, WORKER),  # fio is put off for 300
+    switch(1800, 0, WORKER, 1, FIO),
+    switch(2000, 0, FIO, 1, IDLE),
+    waking(2300, 0, 0, FIO, flags=0x08),
+    switch(2400, 0, IDLE, 0, FIO),
+]
+
+
+@pytest.mark.parametrize("how", ["listed", "not read"])
+def test_switches_alone_say_who_ran_and_who_was_put_off(tmp_path: Path, how: str) -> None:
+    whole = story(tmp_path, _TURN)
+    alone = _without(tmp_path / "t.dat", _TURN, how)
+    assert measure.preemptions(alone).equals(measure.preemptions(whole))
+    assert measure.preemptions(alone)["wait_ns"].tolist() == [300]
+    fio = measure.time_in_state(alone).xs(10, level="pid").iloc[0].to_dict()
+    # The wait of 100 after the wake-up is part of the sleep.
+    assert fio == {"running": 500 + 200, "preempted": 300, "sleeping": 400}
+    with pytest.raises(MissingEventError, match="record and read sched_waking"):
+        measure.waits(alone)
+
+
+def test_wakeups_stand_in_for_wakings(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (*line[:3], line[3].replace("waking", "wakeup"), line[4]) for line in _TURN
+    ]
+    (tmp_path / "other").mkdir()
+    assert measure.waits(story(tmp_path / "other", lines)).equals(
+        measure.waits(story(tmp_path, _TURN))
+    )
+    # Through its CPU's queue a task is woken by the idle task there, outside of any interrupt.
+    queued: list[Line] = [
+        *lines[:5],
+        (2300, 0, 0, "sched_wakeup", {"pid": 10, "comm": "fio"}),
+        lines[6],
+    ]
+    assert measure.waits(story(tmp_path, queued))["interrupt"].tolist() == [False, True]
 
 
 def test_empty_trace(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from iolab import figures, report, stats
+from iolab.pathology import get_pathology
 from iolab.store.dataset import Dataset
 from iolab.store.kernels import KernelBuild
 from iolab_base.errors import UserError
@@ -55,6 +56,27 @@ def test_the_level_table_names_the_control(data: Dataset) -> None:
     assert list(table.columns[:3]) == ["kernel", "iodepth", "weight"]
     assert table["weight"].tolist()[:5] == ["outside", 100, 1000, 3000, 10000]
     assert table["mean"].tolist()[:5:4] == pytest.approx([0.011, 2.111])
+
+
+def test_a_core_is_not_idle_for_less_than_no_time(data: Dataset) -> None:
+    busy = data.cells.assign(idle=-0.00009 - 0.00001 * data.cells["boot"])
+    table = report.level_table(replace(data, cells=busy), "idle")
+    assert (table[["mean", "low", "high"]] == 0).all(axis=None)
+
+
+def test_claims_about_other_conditions_are_named(data: Dataset) -> None:
+    said = report.unasked_claims(data)
+    assert "IOPS lost (iodepth 272)" in said
+    # The condition of a claim, all of whose cells are invalid, was asked for.
+    claim = next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost")
+    levels = {name: level for name, level in claim.condition.items() if name != "weight"}
+    treated = data.cells["weight"] == 10000
+    cells = data.cells.assign(
+        **levels, weight=data.cells["weight"].mask(treated, claim.condition["weight"]), valid=False
+    )
+    lost = replace(data, cells=cells.astype(data.cells.dtypes.to_dict()))
+    assert ("6.1", "IOPS lost") in report.asked_claims(lost)
+    assert "IOPS lost (" not in report.unasked_claims(lost)
 
 
 def test_a_higher_value_is_read_as_such() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iolab.stats.attribution import attribution, candidates, lasting, screening
+from iolab.stats.attribution import attribution, candidates, crosses, lasting, screening
 from tests.support.interventions import claim, measured
 
 
@@ -74,7 +74,7 @@ def test_screening_measures_how_far_it_goes_to_the_limit(apart: tuple[str, ...])
     data = measured(truth, boots=2, noise=0.001, apart=apart)
     table = screening(data, [claim()], "6.1", levels)
     assert set(table["stage"]) == {"screened"}
-    assert candidates(table, 8) == ["NO_CURE"]
+    assert candidates(table, [claim()], 8) == ["NO_CURE"]
     assert table.set_index("intervention").loc["NO_CURE", "n"] == 2
     assert effects(table)["NO_THING"] == "changes nothing"
 
@@ -82,7 +82,34 @@ def test_screening_measures_how_far_it_goes_to_the_limit(apart: tuple[str, ...])
 def test_at_most_so_many_are_picked_and_the_furthest_first() -> None:
     truth = {"none": 0.72, "NO_A1": 0.9, "NO_B1": 1.0, "NO_C1": 0.95}
     table = screening(measured(truth, boots=2), [claim()], "6.1", list(truth)[1:])
-    assert candidates(table, 2) == ["NO_B1", "NO_C1"]
+    assert candidates(table, [claim()], 2) == ["NO_B1", "NO_C1"]
+
+
+@pytest.mark.parametrize(("share", "effect"), [(0.1, "weakens"), (0.7, "removes")])
+def test_the_way_of_a_treated_value_begins_at_its_baseline(share: float, effect: str) -> None:
+    # The control does 29,333 IOPS: from the baseline to the limit are 880, from 0 to it 22,000.
+    asked = claim(contrast="treated", below=22_000.0)
+    truth = {"none": 0.72, "NO_CAUSE": 0.72 + share / 10, "NO_THING": 0.72}
+    levels = list(truth)[1:]
+    screened = screening(measured(truth, boots=2, noise=0.0002), [asked], "6.1", levels)
+    assert candidates(screened, [asked], 8) == ["NO_CAUSE"]
+    cause = screened.set_index("intervention").loc["NO_CAUSE"]
+    base = 44_000 * 128 / 192
+    assert cause["share"] == pytest.approx(share / 10 * base / (22_000 - 0.72 * base), rel=0.05)
+    decided = attribution(measured(truth, boots=8, noise=0.0002), [asked], "6.1", levels)
+    assert effects(decided) == {"NO_CAUSE": effect, "NO_THING": "changes nothing"}
+
+
+def test_what_passes_the_limit_is_picked_however_short_its_way() -> None:
+    # "No effect" is 1, so this way is 0.07 of the whole.
+    truth = {"none": 0.495, "NO_CAUSE": 0.52, "NO_THING": 0.495}
+    asked = claim(below=0.5)
+    levels = list(truth)[1:]
+    screened = screening(measured(truth, boots=2, noise=0.0002), [asked], "6.1", levels)
+    assert crosses(screened, [asked]).tolist() == [True, False]
+    assert candidates(screened, [asked], 8) == ["NO_CAUSE"]
+    decided = attribution(measured(truth, boots=8, noise=0.0002), [asked], "6.1", levels)
+    assert effects(decided) == {"NO_CAUSE": "removes", "NO_THING": "changes nothing"}
 
 
 def test_what_was_refused_says_so() -> None:
@@ -127,7 +154,7 @@ def test_nothing_is_found_where_nothing_happens() -> None:
     for run in range(runs):
         # A spread at which screening picks some by chance.
         data = measured(truth, boots=2, noise=0.08, seed=2 * run)
-        picked = candidates(screening(data, [claim()], "6.1", levels), 8)
+        picked = candidates(screening(data, [claim()], "6.1", levels), [claim()], 8)
         if picked:
             fresh = measured(
                 {"none": 0.72, **dict.fromkeys(picked, 0.72)},

@@ -80,6 +80,24 @@ def test_another_kernel_is_the_expectation(measured: list[tuple[str, int]]) -> N
     assert math.isfinite(same.expected)
     assert measured == [("6.1", 1), ("6.12", 1)]
     assert ask(f"iops {AT} within 0.001% of 6.12").verdict == "bad"
+    far = 100 * (1 - same.value / same.expected)
+    assert same.against == f"{same.value:.4g}, {far:.2g} % below 6.12's {same.expected:.4g}"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "reference", "words"),
+    [
+        (51_410, 48_430, "6.1", "5.141e+04, 6.2 % above 6.1's 4.843e+04"),
+        (51_410, 51_410, "6.1", "5.141e+04 where 6.1 has 5.141e+04"),
+        (2.0, 0.0, "6.1", "2 where 6.1 has 0"),
+        (9.0, 3.0, "6.1", "9, 200 % above 6.1's 3"),
+        (2.0, 1.5, "", "2 where the limit is 1.5"),
+    ],
+)
+def test_the_other_kernels_value_is_no_limit(
+    value: float, expected: float, reference: str, words: str
+) -> None:
+    assert Judgement("bad", value, expected, 1, 2, reference=reference).against == words
 
 
 def test_measures_are_told_for_both_cells(measured: list[tuple[str, int]]) -> None:

@@ -51,7 +51,8 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
     if not confirmed["effect"].isin(TURNS).any():
         words += " No single switch removes or restores it."
     rest = len(table) - len(lines)
-    lines.append(bullet(f"{rest} others change little or nothing, or could not be tried"))
+    others = "1 other changes" if rest == 1 else f"{rest} others change"
+    lines.append(bullet(f"{others} little or nothing, or could not be tried"))
     return paragraph(words) + "\n\n" + "\n".join(lines)
 
 
